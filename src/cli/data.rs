@@ -171,7 +171,7 @@ fn list(args: &ListArgs, ctx: &Context) -> Result<Exit> {
         ctx.printer.notice(&format!("no dataset is installed in {home}"));
         ctx.printer.notice("import one with `agent data import --name N --from DIR`");
     } else {
-        let mut rows = table(["name", "nodes", "edges", "queries", "index", "title"], &[1, 2, 3]);
+        let mut rows = table(["name", "nodes", "edges", "questions", "index", "title"], &[1, 2, 3]);
         for line in listed {
             rows.add_row([
                 line.name.to_owned(),
@@ -296,6 +296,7 @@ fn describe(shown: &Shown<'_>) -> String {
     };
     let splits = shown.splits.iter().map(|(name, n)| format!("{name} {}", count(*n)));
     let splits = splits.collect::<Vec<_>>().join(", ");
+    let splits = if splits.is_empty() { splits } else { format!(" ({splits})") };
     let candidate_types = plain(shown.candidate_types.join(", "), MAX_SHOWN);
     let stark = shown.stark.map(|origin| {
         let edges = match origin.mode {
@@ -317,7 +318,7 @@ fn describe(shown: &Shown<'_>) -> String {
         format!("place       {}", shown.path),
         format!("fingerprint {}", shown.fingerprint),
         format!("index       {}", shown.index),
-        format!("queries     {} ({splits})", count(shown.queries)),
+        format!("questions   {}{splits}", count(shown.queries)),
         format!("candidates  {} ({candidate_types})", count(shown.candidates as u64)),
         format!("nodes       {}", count(shown.nodes.into())),
         counted(&shown.types),

@@ -62,6 +62,17 @@ pub enum DatasetError {
         /// Its questions.
         n: u64,
     },
+    /// A new version has so little of the one before that it may be other data.
+    #[error(
+        "\"{name}\" would lose {loss}; look at what changes with --dry-run, and give --force if it \
+         is meant"
+    )]
+    Loses {
+        /// The base.
+        name: String,
+        /// What would be gone.
+        loss: String,
+    },
     /// A file is larger than its limit.
     #[error("{path} holds more than {limit} bytes; split it or raise the limit in the source")]
     FileTooLong {
@@ -258,6 +269,8 @@ pub enum ProblemKind {
     BadAnswers,
     /// An answer that is not a node of the base.
     UnknownAnswer,
+    /// A question without a word.
+    EmptyQuery,
     /// A query id that was there before.
     DuplicateQuery,
     /// A split names a query that does not exist.
@@ -286,6 +299,7 @@ impl ProblemKind {
             ProblemKind::UnknownNode => "edge to an unknown node",
             ProblemKind::BadAnswers => "bad answer list",
             ProblemKind::UnknownAnswer => "unknown answer",
+            ProblemKind::EmptyQuery => "empty question",
             ProblemKind::DuplicateQuery => "duplicate query id",
             ProblemKind::UnknownQuery => "unknown query in a split",
             ProblemKind::SplitOverlap => "query in two splits",
@@ -365,7 +379,7 @@ impl fmt::Display for Wrong {
 
 /// What is wrong with a line and how it is mended; the place is for the caller to add.
 pub(super) struct Fault {
-    kind: ProblemKind,
+    pub(super) kind: ProblemKind,
     message: String,
     here: String,
     hint: String,
@@ -405,6 +419,8 @@ pub(super) struct Problems {
     pub(super) lenient: bool,
     first: Vec<Problem>,
     counts: BTreeMap<ProblemKind, (u64, Vec<Problem>)>,
+    /// What likely follows from other problems, by file and kind; of a strict import.
+    follow: BTreeMap<(PathBuf, ProblemKind), u64>,
 }
 
 impl Problems {
@@ -426,11 +442,39 @@ impl Problems {
         }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.counts.values().map(|(count, _)| count).sum()
+    }
+
+    /// The same of what likely follows from a problem that was added: a lenient import tells of it
+    /// as of any other, a strict one in a line for each file and kind.
+    pub(super) fn follow(&mut self, file: &Path, line: u64, fault: Fault) {
+        match self.lenient {
+            true => self.add(file, line, fault),
+            false => *self.follow.entry((file.to_path_buf(), fault.kind)).or_default() += 1,
+        }
+    }
+
+    /// Adds it as one that follows, or as one of its own.
+    pub(super) fn add_or_follow(&mut self, follows: bool, file: &Path, line: u64, fault: Fault) {
+        match follows {
+            true => self.follow(file, line, fault),
+            false => self.add(file, line, fault),
+        }
+    }
+
     /// The counts of a lenient import.
     ///
     /// # Errors
     /// [`DatasetError::Wrong`] if a strict one met anything.
-    pub(super) fn finish(self) -> Result<Vec<ProblemCount>, DatasetError> {
+    pub(super) fn finish(mut self) -> Result<Vec<ProblemCount>, DatasetError> {
+        for ((file, kind), n) in std::mem::take(&mut self.follow) {
+            let lines = if n == 1 { "1 line names".to_owned() } else { format!("{n} lines name") };
+            let message = format!("{lines} what may be in lines that are wrong ({})", kind.label());
+            let hint = "mend the lines that are told, then import again";
+            self.add(&file, 0, Fault::new(kind, message, hint));
+        }
         let counts = self.counts.into_iter();
         let counts: Vec<ProblemCount> = counts
             .map(|(kind, (count, examples))| ProblemCount { kind, count, examples })

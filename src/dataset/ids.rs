@@ -21,7 +21,7 @@ pub(super) struct Ids {
     spaces: BTreeMap<String, Space>,
 }
 
-/// The least and the greatest key of a space, for messages.
+/// The least and the greatest key of a space, for messages: numbers by their value, then texts.
 #[derive(Debug)]
 struct Space {
     least: String,
@@ -35,8 +35,8 @@ impl Ids {
         let is_new = matches!(entry, std::collections::hash_map::Entry::Vacant(_));
         entry.or_insert(node);
         match self.spaces.get_mut(space) {
-            Some(known) if key < known.least.as_str() => known.least = key.to_owned(),
-            Some(known) if key > known.greatest.as_str() => known.greatest = key.to_owned(),
+            Some(known) if is_less(key, &known.least) => known.least = key.to_owned(),
+            Some(known) if is_less(&known.greatest, key) => known.greatest = key.to_owned(),
             Some(_) => {}
             None => {
                 let space_of_one = Space { least: key.to_owned(), greatest: key.to_owned() };
@@ -58,6 +58,15 @@ impl Ids {
             Some(Space { least, greatest }) if least == greatest => format!("the one id {least}"),
             Some(Space { least, greatest }) => format!("ids from {least} to {greatest}"),
         }
+    }
+}
+
+/// Whether a key comes before another one.
+fn is_less(one: &str, other: &str) -> bool {
+    match (one.parse::<i64>(), other.parse::<i64>()) {
+        (Ok(one), Ok(other)) => one < other,
+        (one_is, other_is) if one_is.is_ok() != other_is.is_ok() => one_is.is_ok(),
+        _ => one < other,
     }
 }
 
@@ -272,7 +281,8 @@ mod tests {
             [ids.get("a", "1"), ids.get("b", "1"), ids.get("b", "2")],
             [Some(0), Some(1), None]
         );
-        assert_eq!(ids.told("a"), "ids from 1 to 2");
+        assert!(ids.insert("a", "10", 4) && ids.insert("a", "9", 5));
+        assert_eq!(ids.told("a"), "ids from 1 to 10");
         assert_eq!(
             (ids.told("b").as_str(), ids.told("c").as_str()),
             ("the one id 1", "no ids at all")

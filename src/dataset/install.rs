@@ -28,11 +28,18 @@ pub struct ImportOptions {
     pub beside: bool,
     /// Labelled questions, instead of `qa.csv` in the directory.
     pub questions: Option<PathBuf>,
-    /// Where no questions come with the import, keep those of the base that it replaces, with the
-    /// answers that are still there.
-    pub keep_questions: bool,
+    /// It is a new version of the installed base of that name.
+    pub update: Option<Update>,
     /// Read everything, tell what would be imported, and install nothing.
     pub dry_run: bool,
+}
+
+/// How an import becomes a new version of a base. It is compared with the one before, of which the
+/// questions are kept where none come with the import, with the answers that are still there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    /// Take it even if it has fewer than half of the nodes, or no question any more.
+    pub allow_loss: bool,
 }
 
 /// Which part of an import is under way.
@@ -66,6 +73,11 @@ pub struct ImportReport {
     pub base: Base,
     /// What is in it.
     pub summary: Summary,
+    /// Of an update, what changed.
+    pub changes: Option<Changes>,
+    /// Of an update, what is lost of the version before if it is much: more than half of the nodes,
+    /// or all questions.
+    pub loss: Option<String>,
     /// Questions that were kept from the base before, and those of them that were lost, as all
     /// their answers are gone.
     pub kept_questions: Option<(u64, u64)>,
@@ -105,6 +117,8 @@ pub(super) struct Install {
     /// Edges that were given to the writer.
     pub(super) n_pushed: u64,
     pub(super) filler_nodes: u32,
+    /// Whether lines made no node, so that what is unknown may have been meant there.
+    pub(super) lost_nodes: bool,
     pub(super) staging: Staging,
     /// Values that are kept as text.
     pub(super) printed_values: u64,
@@ -127,6 +141,7 @@ impl Install {
             problems: Problems::new(options.lenient),
             n_pushed: 0,
             filler_nodes: 0,
+            lost_nodes: false,
             printed_values: 0,
             staging,
             home: home.clone(),
@@ -174,19 +189,24 @@ impl Install {
         if let Some(questions) = options.questions {
             sources.queries = questions;
         }
-        let served = match options.keep_questions && !sources.queries.exists() {
-            true => home.get(&name).ok(),
-            false => None,
-        };
+        let served = options.update.and_then(|_| home.get(&name).ok());
         let target = staging.queries_dir();
-        let (queries, kept_questions) = match served {
-            Some(served) => kept(&served, &kb, &target, watch)?,
-            None => {
+        let (queries, kept_questions) = match &served {
+            Some(served) if !sources.queries.exists() => kept(served, &kb, &target, watch)?,
+            _ => {
                 let ids = AnswerIds::of(&kb);
+                let ids = (ids, self.lost_nodes);
                 (import_queries(&sources, &target, ids, &mut problems, watch)?, None)
             }
         };
         let problems = problems.finish()?;
+        let changes = served.as_ref().map(|served| changes(served, &kb)).transpose()?;
+        let loss = served.zip(changes.as_ref());
+        let loss = loss.and_then(|(served, changes)| loss_of(&served, changes, queries.n_queries));
+        let is_refused = !options.dry_run && options.update.is_some_and(|of| !of.allow_loss);
+        if let Some(loss) = loss.as_ref().filter(|_| is_refused) {
+            return Err(DatasetError::Loses { name, loss: loss.clone() });
+        }
         let summary = Summary::of(&kb, &queries.labelled);
         let origin = origin(&queries);
         let base = match options.dry_run {
@@ -196,6 +216,8 @@ impl Install {
         Ok(ImportReport {
             base,
             summary,
+            changes,
+            loss,
             kept_questions,
             duplicate_edges: self.n_pushed - manifest.n_edges,
             filler_nodes: self.filler_nodes,
@@ -203,6 +225,20 @@ impl Install {
             problems,
         })
     }
+}
+
+fn changes(served: &Base, kb: &Kb) -> Result<Changes, DatasetError> {
+    Ok(Changes::between(&Kb::open(&served.kb_dir())?, kb))
+}
+
+/// What a new version lacks of the one before, if it is much.
+fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
+    let (nodes, questions) = (u64::from(served.record.n_nodes), served.record.n_queries);
+    let gone = changes.nodes_removed;
+    let lost_nodes = (gone * 2 > nodes).then(|| format!("{gone} of {nodes} nodes"));
+    let all = (n_queries == 0 && questions > 0).then(|| format!("all questions ({questions})"));
+    let lost: Vec<String> = lost_nodes.into_iter().chain(all).collect();
+    (!lost.is_empty()).then(|| lost.join(" and "))
 }
 
 /// Moves the questions of an installed base to a new version of it.
@@ -223,7 +259,8 @@ fn kept(
     };
     // What is lost is told as a count.
     let mut lost = Problems::new(true);
-    let queries = import_queries(&sources, target, AnswerIds::Moved(&moved), &mut lost, watch)?;
+    let ids = (AnswerIds::Moved(&moved), false);
+    let queries = import_queries(&sources, target, ids, &mut lost, watch)?;
     let n = queries.n_queries;
     Ok((queries, Some((n, served.record.n_queries.saturating_sub(n)))))
 }

@@ -70,7 +70,7 @@ pub fn label(home: &Home, base: &Base, from: &Path) -> Result<Base, DatasetError
     let mut problems = Problems::new(false);
     let mut watch = Watch { on_progress: &mut |_| {}, stop: &AtomicBool::new(false) };
     let ids = AnswerIds::Numbers(base.record.n_nodes);
-    let stored = import_queries(&sources, &new, ids, &mut problems, &mut watch)?;
+    let stored = import_queries(&sources, &new, (ids, false), &mut problems, &mut watch)?;
     problems.finish()?;
     let _lock = home.lock()?;
     let mut record = base.record.clone();

@@ -81,7 +81,7 @@ pub use changes::Changes;
 pub use error::{DatasetError, MAX_TOLD, Problem, ProblemCount, ProblemKind, Wrong};
 pub use form::Form;
 pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, Resolved};
-pub use install::{ImportOptions, ImportReport, Phase, Progress};
+pub use install::{ImportOptions, ImportReport, Phase, Progress, Update};
 pub use label::{SYNTHETIC, has_own_labels, is_synthetic, label};
 pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
 pub use neutral::{EDGES_HEADER, MAX_FILLER_NODES, import_neutral};

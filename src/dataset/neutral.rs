@@ -68,13 +68,13 @@ pub fn import_neutral(
     let edges = required(source, "edges.tsv")?;
     let nodes_file = file_name(nodes.path());
 
-    let Install { writer, problems, .. } = &mut install;
-    let (naming, filled) = read_nodes(nodes, &templates, writer, problems, &mut watch)?;
+    let Install { writer, problems, lost_nodes, .. } = &mut install;
+    let (naming, filled) = read_nodes(nodes, &templates, writer, problems, lost_nodes, &mut watch)?;
     install.filler_nodes = filled;
     install.n_pushed = read_edges(
         edges,
         &naming,
-        &nodes_file,
+        (&nodes_file, install.lost_nodes),
         &mut install.writer,
         &mut install.problems,
         &mut watch,
@@ -180,12 +180,14 @@ enum Naming {
 /// All keys of a directory in this format are of one space.
 const ONE_SPACE: &str = "";
 
-/// Reads all nodes; returns how they are called and how many were filled in.
+/// Reads all nodes; returns how they are called and how many were filled in. `lost` becomes true if
+/// a line made no node whose id could be known.
 fn read_nodes(
     mut lines: Lines,
     templates: &Templates,
     writer: &mut KbWriter,
     problems: &mut Problems,
+    lost: &mut bool,
     watch: &mut Watch<'_>,
 ) -> Result<(Naming, u32), DatasetError> {
     let path = lines.path().to_path_buf();
@@ -198,7 +200,10 @@ fn read_nodes(
         if number.is_multiple_of(LINES_PER_REPORT) {
             watch.report(Phase::Nodes, bytes_read.load(Ordering::Relaxed), total)?;
         }
-        let Some(text) = text_of(line, &path, number, problems) else { continue };
+        let Some(text) = text_of(line, &path, number, problems) else {
+            *lost = true;
+            continue;
+        };
         if text.trim_ascii().is_empty() {
             continue;
         }
@@ -209,6 +214,7 @@ fn read_nodes(
                     \"details\": {}} a line";
                 let fault = Fault::new(ProblemKind::BadJson, json_message(&error), hint);
                 problems.add(&path, number, fault.here(text));
+                *lost = true;
                 continue;
             }
         };
@@ -224,9 +230,12 @@ fn read_nodes(
         let place = (path.as_path(), number, text);
         match naming {
             Naming::Numbers => {
-                filler_nodes += numbered(node, filler_nodes, templates, writer, problems, place)?;
+                let filled = (filler_nodes, *lost);
+                filler_nodes += numbered(node, filled, templates, writer, problems, place)?;
             }
-            Naming::Keys(ids) => keyed(node, ids, templates, writer, problems, place)?,
+            Naming::Keys(ids) => {
+                *lost |= !keyed(node, ids, templates, writer, problems, place)?;
+            }
         }
     }
     if writer.n_nodes() == 0 {
@@ -238,10 +247,11 @@ fn read_nodes(
     Ok((naming.unwrap_or(Naming::Numbers), filler_nodes))
 }
 
-/// Writes a node whose number must be the next one; returns how many nodes were filled in.
+/// Writes a node whose number must be the next one; returns how many nodes were filled in. Of nodes
+/// before it so many were, and some could not be read if `lost`.
 fn numbered(
     node: NodeLine,
-    filled: u32,
+    (filled, lost): (u32, bool),
     templates: &Templates,
     writer: &mut KbWriter,
     problems: &mut Problems,
@@ -269,7 +279,8 @@ fn numbered(
     let mut filled = 0;
     for missing in u64::from(expected)..id {
         let message = format!("id {missing} is missing, this line has id {id}");
-        problems.add(path, number, Fault::new(ProblemKind::MissingId, message, hint));
+        let fault = Fault::new(ProblemKind::MissingId, message, hint);
+        problems.add_or_follow(lost, path, number, fault);
         push_filler(writer)?;
         filled += 1;
     }
@@ -282,7 +293,7 @@ fn numbered(
     Ok(filled)
 }
 
-/// Writes a node that has a key.
+/// Writes a node that has a key; returns whether there is a node with that key.
 fn keyed(
     node: NodeLine,
     ids: &mut Ids,
@@ -290,20 +301,20 @@ fn keyed(
     writer: &mut KbWriter,
     problems: &mut Problems,
     (path, number, text): (&Path, u64, &str),
-) -> Result<(), DatasetError> {
+) -> Result<bool, DatasetError> {
     let key = node.id.clone().into_text();
     if ids.get(ONE_SPACE, &key).is_some() {
         let message = format!("id \"{key}\" occurs twice");
         let fault = Fault::new(ProblemKind::DuplicateId, message, "keep one of the two nodes");
         problems.add(path, number, fault.here(text));
-        return Ok(());
+        return Ok(true);
     }
     let id = writer.n_nodes();
-    match push_node(&node, Some(&key), templates, writer)? {
-        Some(fault) => problems.add(path, number, fault.here(text)),
-        None => drop(ids.insert(ONE_SPACE, &key, id)),
+    if let Some(fault) = push_node(&node, Some(&key), templates, writer)? {
+        problems.add(path, number, fault.here(text));
+        return Ok(false);
     }
-    Ok(())
+    Ok(ids.insert(ONE_SPACE, &key, id))
 }
 
 /// Writes one node, or says why it cannot be written.
@@ -383,11 +394,12 @@ fn push_filler(writer: &mut KbWriter) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// Reads all edges; returns how many were pushed, duplicates included.
+/// Reads all edges; returns how many were pushed, duplicates included. `lost` says whether some
+/// nodes could not be read.
 fn read_edges(
     mut lines: Lines,
     naming: &Naming,
-    nodes_file: &str,
+    (nodes_file, lost): (&str, bool),
     writer: &mut KbWriter,
     problems: &mut Problems,
     watch: &mut Watch<'_>,
@@ -429,7 +441,8 @@ fn read_edges(
         let (source, target) = match ends {
             Ok(ends) => ends,
             Err(fault) => {
-                problems.add(&path, number, fault.here(text));
+                let follows = lost && fault.kind == ProblemKind::UnknownNode;
+                problems.add_or_follow(follows, &path, number, fault.here(text));
                 continue;
             }
         };

@@ -239,7 +239,7 @@ fn strictly(
     ids: AnswerIds<'_>,
 ) -> Result<Vec<LabelledQuery>, DatasetError> {
     let mut problems = Problems::new(false);
-    let parsed = parse_queries(path, bytes, ids, &mut problems)?;
+    let parsed = parse_queries(path, bytes, (ids, false), &mut problems)?;
     problems.finish()?;
     Ok(parsed.queries)
 }
@@ -276,12 +276,17 @@ struct QueryFile {
     queries: Vec<LabelledQuery>,
     /// Names of the further columns, in file order.
     further: Vec<String>,
+    /// Ids of all rows, also of those that are wrong.
+    named: HashSet<i64>,
+    /// Whether there are rows whose ids could not be read.
+    lost: bool,
 }
 
+/// Reads a file; `lost` says whether some nodes could not be read.
 fn parse_queries(
     path: &Path,
     bytes: &[u8],
-    ids: AnswerIds<'_>,
+    (ids, lost): (AnswerIds<'_>, bool),
     problems: &mut Problems,
 ) -> Result<QueryFile, DatasetError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -305,17 +310,23 @@ fn parse_queries(
         let message = format!("the header is {found:?}");
         let hint = "it needs the columns id,query,answer_ids";
         problems.add(path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
-        return Ok(QueryFile { queries: Vec::new(), further: Vec::new() });
+        let (queries, further, named) = (Vec::new(), Vec::new(), HashSet::new());
+        return Ok(QueryFile { queries, further, named, lost: true });
     };
     let value_at = place(VALUE_COLUMN);
     let is_further = |name: &&String| !COLUMNS.contains(&name.as_str());
     let further = header.iter().filter(is_further).cloned().collect();
 
-    let mut queries = Vec::new();
+    let mut file = QueryFile { queries: Vec::new(), further, named: HashSet::new(), lost: false };
     let mut seen = HashSet::new();
     let mut lines = LineNumbers::new(bytes);
     while read(&mut record)? {
         let line = lines.of(record.position().map_or(0, csv::Position::byte));
+        let id = record.get(id_at).and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok());
+        match id {
+            Some(id) => drop(file.named.insert(id)),
+            None => file.lost = true,
+        }
         if record.len() != header.len() {
             let message = format!("{} columns, not {}", record.len(), header.len());
             let hint = "quote texts that hold commas";
@@ -334,7 +345,7 @@ fn parse_queries(
             continue;
         };
         let column = |at: usize| columns.get(at).copied().unwrap_or_default();
-        let Ok(id) = column(id_at).trim().parse::<i64>() else {
+        let Some(id) = id else {
             let message = format!("id {:?} is no integer", column(id_at));
             let fault = Fault::new(ProblemKind::BadId, message, "number the queries");
             problems.add(path, line, fault.here(&row_text(&record)));
@@ -350,10 +361,17 @@ fn parse_queries(
         let answers = match answers {
             Ok(answers) => answers,
             Err(fault) => {
-                problems.add(path, line, fault);
+                let follows = lost && fault.kind == ProblemKind::UnknownAnswer;
+                problems.add_or_follow(follows, path, line, fault);
                 continue;
             }
         };
+        if column(text_at).trim().is_empty() {
+            let hint = "write the question, or leave the row out";
+            let fault = Fault::new(ProblemKind::EmptyQuery, "the question is empty", hint);
+            problems.add(path, line, fault.here(&row_text(&record)));
+            continue;
+        }
         if !seen.insert(id) {
             let message = format!("query id {id} occurs twice");
             let hint = "number the queries apart";
@@ -366,9 +384,14 @@ fn parse_queries(
             .filter(|(name, _)| is_further(name))
             .map(|(name, value)| (name.clone(), value.to_string()))
             .collect();
-        queries.push(LabelledQuery { id, text: column(text_at).to_string(), answers, metadata });
+        file.queries.push(LabelledQuery {
+            id,
+            text: column(text_at).to_string(),
+            answers,
+            metadata,
+        });
     }
-    Ok(QueryFile { queries, further })
+    Ok(file)
 }
 
 /// A row as it may be shown.
@@ -456,11 +479,12 @@ pub(super) struct QuerySources {
     pub(super) derive_tenth: bool,
 }
 
-/// Checks query files and writes clean copies to `target`, if there are any.
+/// Checks query files and writes clean copies to `target`, if there are any; `lost` says whether
+/// some nodes could not be read.
 pub(super) fn import_queries(
     sources: &QuerySources,
     target: &Path,
-    answer_ids: AnswerIds<'_>,
+    (answer_ids, lost): (AnswerIds<'_>, bool),
     problems: &mut Problems,
     watch: &mut Watch<'_>,
 ) -> Result<StoredQueries, DatasetError> {
@@ -468,17 +492,19 @@ pub(super) fn import_queries(
     fs::create_dir_all(target).map_err(DatasetError::io("create", target))?;
     let total = (SPLIT_NAMES.len() + 3) as u64;
     watch.report(Phase::Queries, 0, total)?;
-    let mut ids = HashSet::new();
+    let mut known = Known { within: "qa.csv", ..Known::default() };
     for (file, path) in [(QUERIES_FILE, &sources.queries), (HUMAN_FILE, &sources.human)] {
         if !path.exists() {
             continue;
         }
-        let parsed = parse_queries(path, &read_bounded(path)?, answer_ids, problems)?;
+        let ids = (answer_ids, lost);
+        let parsed = parse_queries(path, &read_bounded(path)?, ids, problems)?;
         let csv = to_csv(&parsed).map_err(DatasetError::io("write", target.join(file)))?;
         stored.files.insert(file.to_string(), write_file(&target.join(file), &csv)?);
         stored.n_queries += parsed.queries.len() as u64;
         if file == QUERIES_FILE {
-            ids.extend(parsed.queries.iter().map(|query| query.id));
+            known.ids.extend(parsed.queries.iter().map(|query| query.id));
+            (known.named, known.lost) = (parsed.named, parsed.lost);
         } else {
             stored.splits.insert("human".to_string(), parsed.queries.len() as u64);
         }
@@ -492,7 +518,7 @@ pub(super) fn import_queries(
         if !path.exists() || stored.splits.contains_key(split) {
             continue;
         }
-        let members = read_split(&path, split, (&ids, "qa.csv"), &mut split_of, problems)?;
+        let members = read_split(&path, split, &known, &mut split_of, problems)?;
         stored.add_split(split, &members, target)?;
         if split == "test" {
             test = members;
@@ -500,8 +526,9 @@ pub(super) fn import_queries(
     }
     let path = sources.splits.join(format!("{TENTH_NAME}.index"));
     if path.exists() {
-        let known = (&test.into_iter().collect(), "test.index");
-        let members = read_split(&path, TENTH_NAME, known, &mut HashMap::new(), problems)?;
+        let ids = test.into_iter().collect();
+        let known = Known { ids, within: "test.index", ..known };
+        let members = read_split(&path, TENTH_NAME, &known, &mut HashMap::new(), problems)?;
         stored.add_split(TENTH_NAME, &members, target)?;
     } else if sources.derive_tenth && !test.is_empty() {
         stored.add_split(TENTH_NAME, test.get(..test.len() / 10).unwrap_or_default(), target)?;
@@ -512,15 +539,28 @@ pub(super) fn import_queries(
     Ok(stored)
 }
 
+/// The questions that a split may name.
+#[derive(Default)]
+struct Known {
+    ids: HashSet<i64>,
+    /// The file that has them.
+    within: &'static str,
+    /// Ids of all rows, also of those that are wrong.
+    named: HashSet<i64>,
+    /// Whether there are rows whose ids could not be read.
+    lost: bool,
+}
+
 fn read_split<'a>(
     path: &Path,
     split: &'a str,
-    (ids, known_in): (&HashSet<i64>, &str),
+    known: &Known,
     split_of: &mut HashMap<i64, &'a str>,
     problems: &mut Problems,
 ) -> Result<Vec<i64>, DatasetError> {
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let mut members = Vec::new();
+    let within = known.within;
     while let Some((number, line)) = lines.next()? {
         let Some(text) = text_of(line, path, number, problems) else { continue };
         let text = text.trim();
@@ -530,14 +570,16 @@ fn read_split<'a>(
         let Ok(id) = text.parse::<i64>() else {
             let shown: String = text.chars().take(60).collect();
             let message = format!("{shown:?} is no query id");
-            let hint = format!("write one id of {known_in} a line");
+            let hint = format!("write one id of {within} a line");
             problems.add(path, number, Fault::new(ProblemKind::BadId, message, hint).here(text));
             continue;
         };
-        if !ids.contains(&id) {
-            let message = format!("query {id} is not in {known_in}");
+        if !known.ids.contains(&id) {
+            let message = format!("query {id} is not in {within}");
             let hint = "add it there or drop this line";
-            problems.add(path, number, Fault::new(ProblemKind::UnknownQuery, message, hint));
+            let fault = Fault::new(ProblemKind::UnknownQuery, message, hint);
+            let follows = known.lost || known.named.contains(&id);
+            problems.add_or_follow(follows, path, number, fault);
             continue;
         }
         match split_of.insert(id, split) {

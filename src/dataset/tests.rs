@@ -176,7 +176,7 @@ fn check_error(source: &Path, parts: &[&str]) {
 
 #[test]
 fn strict_errors_name_file_line_and_remedy() {
-    let file_cases: [(&str, &str, &str); 30] = [
+    let file_cases: [(&str, &str, &str); 31] = [
         (
             "nodes.jsonl",
             "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n",
@@ -281,6 +281,11 @@ fn strict_errors_name_file_line_and_remedy() {
             "id,query,answer_ids\n1,a,3\n",
             ":2: answer_ids \"3\" is no list; write the ids of nodes as \"[3, 17]\"",
         ),
+        (
+            "qa.csv",
+            "id,query,answer_ids\n8,a,[3]\n9, ,[3]\n",
+            ":3: the question is empty; write the question, or leave the row out",
+        ),
         ("qa.csv", "id,query,answer_ids\n1,a,[3]\n1,b,[3]\n", ":3: query id 1 occurs twice"),
         ("qa.csv", "id,query,answer_ids\r\n1,a,[3]\r\n2,b,[4]\r\n", ":3: answer 4 is not"),
         (
@@ -315,6 +320,34 @@ fn strict_errors_name_file_line_and_remedy() {
     check_error(source.path(), &["has no nodes.jsonl, nodes.jsonl.gz or nodes.jsonl.zst"]);
     let source = dataset(&[("edges.tsv.gz", EDGES)]);
     check_error(source.path(), &["has both edges.tsv and edges.tsv.gz; keep one"]);
+}
+
+#[test]
+fn what_follows_from_a_wrong_line_is_summed_up_behind_it() {
+    let told = |files: &[(&str, &str)]| {
+        let dir = tempfile::tempdir().unwrap();
+        import(dataset(files).path(), &Home::new(dir.path()), false).unwrap_err().to_string()
+    };
+    let mut files = QUERY_FILES.to_vec();
+    files.push(("qa.csv", "id,query,answers\n7,a,[1]\n"));
+    let text = told(&files);
+    assert!(!text.contains("is not in qa.csv"), "{text}");
+    assert_eq!(text.matches(".index: 1 line names").count(), 3, "{text}");
+    // A row that is wrong excuses its own id in the splits, and no other.
+    let queries = "id,query,answer_ids\n7,,[1]\n";
+    let text =
+        told(&[("qa.csv", queries), ("split/val.index", "7\n"), ("split/test.index", "5\n")]);
+    assert!(text.contains("val.index: 1 line names") && text.contains("test.index:1: query 5"));
+    let nodes = "{\"id\": \"a\", \"type\": \"x\", \"name\": \"\"}\n{\"id\": \"b\",\n";
+    let edges = "src_id\trelation\tdst_id\na\tr\tb\nb\tr\ta\na\tr\ta\n";
+    let queries = "id,query,answer_ids\n1,q,[b]\n";
+    let files = [("nodes.jsonl", nodes), ("edges.tsv", edges), ("qa.csv", queries)];
+    let text = told(&files);
+    let lines: Vec<&str> = text.lines().collect();
+    let [cause, edges, answers] = lines.as_slice() else { panic!("{text}") };
+    assert!(cause.contains("nodes.jsonl:2: "), "{text}");
+    assert!(edges.contains("edges.tsv: 2 lines name"), "{text}");
+    assert!(answers.contains("qa.csv: 1 line names"), "{text}");
 }
 
 #[test]

@@ -112,7 +112,8 @@ fn what_looks_like_a_mistake_is_told_after_an_import() {
     let issues = world.run(["data", "show", "tiny", "--issues"]).done();
     assert!(issues.contains("1 node of type product without any edge: 3"), "{issues}");
     let dry = ["data", "import", "--name", "dry", "--from", &world.source(), "--dry-run"];
-    assert!(world.run(dry).done().starts_with("dry: 6 nodes, 4 edges"));
+    let told = world.run(dry).done();
+    assert!(told.starts_with("dry: 6 nodes, 4 edges") && !told.contains("data show dry"), "{told}");
     world.run(["data", "show", "dry"]).fails(1, &["no dataset \"dry\""]);
 }
 
@@ -206,6 +207,24 @@ fn an_update_keeps_questions_and_a_bundle_may_be_carried_over() {
     assert_eq!(accepted.provenance.drift.len(), 1);
     assert_eq!(accepted.provenance.drift[0].from, bundle.dataset.kb);
     assert_ne!(accepted.digest, bundle.digest);
+}
+
+#[test]
+fn an_update_that_loses_most_nodes_or_all_questions_is_refused_unless_forced() {
+    let world = World::indexed();
+    let [other, _, _] = write_forms(&world);
+    let update = ["data", "update", "tiny", "--from", &other];
+    let words = ["would lose 6 of 6 nodes and all questions (4)", "--dry-run", "--force"];
+    world.run(update).fails(1, &words);
+    let run = world.run(update.into_iter().chain(["--dry-run"]));
+    assert!(run.stderr.contains("this loses 6 of 6 nodes"), "{}", run.stderr);
+    assert!(run.stderr.contains("nothing was installed"), "{}", run.stderr);
+    let told = run.done();
+    assert!(told.contains("nodes      6 new, 6 gone, 0 changed, 0 as before"), "{told}");
+    let shown = || world.run(["data", "show", "tiny"]).done();
+    assert!(shown().contains("questions   4 ("), "{}", shown());
+    world.run(update.into_iter().chain(["--force"])).done();
+    assert!(shown().contains("questions   0\n"), "{}", shown());
 }
 
 #[test]

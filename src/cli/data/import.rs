@@ -22,6 +22,9 @@ use crate::{
     },
 };
 
+/// What is said after a dry run.
+pub(super) const DRY_RUN: &str = "nothing was installed: this was a dry run";
+
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Install it under this name: a-z, 0-9, - and _
@@ -154,10 +157,11 @@ pub(in crate::cli) fn install(
     let report = &imported.report;
     if !json {
         let done = if options.dry_run { "read" } else { "imported" };
-        summary::print(report, &format!("{done} in {:.1} s", imported.seconds), ctx)?;
+        let done = format!("{done} in {:.1} s", imported.seconds);
+        summary::print(report, &done, !options.dry_run, ctx)?;
     }
     if options.dry_run {
-        ctx.printer.notice("nothing was installed: this was a dry run");
+        ctx.printer.notice(DRY_RUN);
         if json {
             ctx.printer.json(&Imported::of(report, false))?;
         }

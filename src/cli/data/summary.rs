@@ -17,11 +17,16 @@ const MAX_ROWS: usize = 20;
 /// Characters of a name in a table.
 const MAX_NAME: usize = 40;
 
-/// Prints head and summary of an import.
+/// Prints head and summary of an import; only one that was installed can be shown.
 ///
 /// # Errors
 /// That stdout cannot be written to.
-pub(super) fn print(report: &ImportReport, done: &str, ctx: &Context) -> Result<()> {
+pub(super) fn print(
+    report: &ImportReport,
+    done: &str,
+    is_installed: bool,
+    ctx: &Context,
+) -> Result<()> {
     let record = &report.base.record;
     ctx.printer.text(&format!(
         "{}: {}, {}, {} ({done})\n\n",
@@ -33,8 +38,10 @@ pub(super) fn print(report: &ImportReport, done: &str, ctx: &Context) -> Result<
     tables(&report.summary, MAX_ROWS, MAX_FIELDS, ctx)?;
     let found = found(&report.summary);
     if !found.is_empty() {
-        let name = &report.base.name;
         ctx.printer.text(&format!("\nlook at    {}\n", found.join("\n           ")))?;
+    }
+    if !found.is_empty() && is_installed {
+        let name = &report.base.name;
         ctx.printer.text(&format!("more       agent data show {name} --issues\n"))?;
     }
     Ok(())

@@ -7,15 +7,17 @@ use serde::Serialize;
 use crate::{
     cli::{
         Context, Exit,
-        data::{import::SourceArgs, summary},
+        data::{
+            import::{DRY_RUN, SourceArgs},
+            summary,
+        },
         dataset,
         failure::Result,
         index,
         printer::{count, plain},
     },
-    dataset::{Base, Changes, ImportOptions, Summary},
+    dataset::{Base, Changes, ImportOptions, Summary, Update},
     index::adopt,
-    kb::Kb,
 };
 
 /// Relations whose changes are told one by one.
@@ -30,6 +32,12 @@ pub(in crate::cli) struct Args {
     name: String,
     #[command(flatten)]
     source: SourceArgs,
+    /// Read everything, say what would change and what is wrong, and install nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Update even if more than half of the nodes, or all questions, would be gone
+    #[arg(long)]
+    force: bool,
     /// Print what changed as one JSON object
     #[arg(long)]
     json: bool,
@@ -46,22 +54,26 @@ struct Updated<'a> {
     questions: u64,
     /// Questions of before that were kept, and those that were lost.
     kept_questions: Option<(u64, u64)>,
+    /// What is lost, if it is so much that only --force takes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loss: Option<&'a str>,
+    /// Whether it answers from now on; false after a dry run.
+    current: bool,
     summary: &'a Summary,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let began = Instant::now();
     let served = ctx.home.get(&args.name)?;
-    // Opened first: an import that nobody waits for takes the place of the one before.
-    let before = Kb::open(&served.kb_dir())?;
     let was_indexed = served.index_dir().exists();
     let (input, options) = args.source.resolve()?;
-    let options = ImportOptions { beside: true, keep_questions: true, ..options };
+    let update = Some(Update { allow_loss: args.force });
+    let options = ImportOptions { beside: true, update, dry_run: args.dry_run, ..options };
     let imported = dataset::import(&args.source.from, &served.name, &input, &options, ctx)?;
-    let report = imported.report;
+    let mut report = imported.report;
+    let changes = report.changes.take().unwrap_or_default();
     let base = &report.base;
-    let changes = Changes::between(&before, &Kb::open(&base.kb_dir())?);
-    let exit = match was_indexed {
+    let exit = match was_indexed && !args.dry_run {
         true => bring_up(&served, base, ctx)?,
         false => Exit::Done,
     };
@@ -75,14 +87,22 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             changes: &changes,
             questions: base.record.n_queries,
             kept_questions: report.kept_questions,
+            loss: report.loss.as_deref(),
+            current: !args.dry_run,
             summary: &report.summary,
         };
         ctx.printer.json(&updated)?;
         return Ok(exit);
     }
-    summary::print(&report, &format!("updated in {seconds:.1} s"), ctx)?;
+    let done = if args.dry_run { "read" } else { "updated" };
+    summary::print(&report, &format!("{done} in {seconds:.1} s"), !args.dry_run, ctx)?;
     ctx.printer.text(&format!("\n{}", told(&changes, report.kept_questions)))?;
-    if !was_indexed {
+    if args.dry_run {
+        if let Some(loss) = &report.loss {
+            ctx.printer.warning(&format!("this loses {loss}; only --force updates so"));
+        }
+        ctx.printer.notice(DRY_RUN);
+    } else if !was_indexed {
         ctx.printer.notice(&format!("next: build its index with `agent index {}`", base.name));
     } else if !changes.is_empty() {
         ctx.printer.notice("next: `agent verify BUNDLE --drift` says whether a bundle still fits");

@@ -299,7 +299,7 @@ fn the_official_queries_are_read() {
         let stored = import_queries(
             &sources,
             &target,
-            AnswerIds::Numbers(n_nodes),
+            (AnswerIds::Numbers(n_nodes), false),
             &mut problems,
             &mut watch,
         );

@@ -3,17 +3,17 @@
 //!
 //! | found | by |
 //! | --- | --- |
-//! | ids | the declared key; else a column without repeats whose name says so, or the first one |
+//! | ids | the declared key; else a column without repeats, but for a few wrong rows, whose name says so, or the first one |
 //! | links | declared; else a column whose name is a type's (`brand_id`), or whose texts are ids of a type |
 //! | lists | cells parted by `;` or <code>&#124;</code>, or JSON lists |
 //! | names | a column `name`, `title`, `label`, or one that ends so |
-//! | edges | a table that links twice and has no ids of its own |
+//! | edges | a table that links twice, has no ids of its own and no texts |
 
 use std::{
     collections::{BTreeMap, HashSet, hash_map::DefaultHasher},
     fs,
     hash::{Hash, Hasher},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde_json::Value;
@@ -24,7 +24,8 @@ use crate::dataset::{
     tables::{
         EdgesTable, End, Link, Mapping, NodesTable, TableHint,
         mapping::{JSON_LIST, relation_of, singular, snake, without_id},
-        rows::{Row, Table, is_table, items},
+        rows::{Row, Table, is_table, items, unread},
+        sqlite::Reference,
     },
 };
 
@@ -53,17 +54,27 @@ const ID_NAMES: [&str; 14] = [
     "ean",
     "identifier",
 ];
-/// The score of a column whose name says that it has ids.
+/// Those that say nothing of what they are ids of.
+const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", "identifier"];
+/// The scores of a column with the name of its own table, and of one whose name says that it has
+/// ids.
+const OWN_NAME: u32 = 95;
 const SURE_NAME: u32 = 80;
-/// The share of rows whose ids may be missing or there twice.
+/// What rows with wrong ids take from the score.
+const WRONG_ROWS: u32 = 15;
+/// The share of rows whose ids may be missing or there twice; where the name is sure, also one row
+/// of five, up to three.
 const MAX_WRONG: f64 = 0.05;
+const ROWS_PER_WRONG: u64 = 5;
+const MAX_WRONG_ROWS: u64 = 3;
 /// Names of columns of names, best first.
 const NAME_NAMES: [&str; 6] = ["name", "title", "label", "display_name", "full_name", "caption"];
 /// Names of columns of relations.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// What parts the items of a cell, if enough cells are parted by it.
 const SEPARATORS: [&str; 2] = [";", "|"];
-/// Of cells with a separator, the share of all cells, and the longest mean item in bytes.
+/// Of cells with a separator, the share of all cells, and the longest mean item in bytes; what is
+/// longer is a text.
 const MIN_PARTED: f64 = 0.2;
 const MAX_ITEM_BYTES: f64 = 40.0;
 /// The least share of a column's values that are ids of the other table: with the other's name,
@@ -90,6 +101,7 @@ struct Column {
     /// Cells with a value that was there before.
     repeats: u64,
     has_texts: bool,
+    has_spaces: bool,
     bytes: u64,
     /// Cells that each separator parts, with the items.
     parted: [(u64, u64); SEPARATORS.len()],
@@ -108,7 +120,7 @@ struct Facts {
     columns: Vec<(String, Column)>,
     id: Option<String>,
     key: Vec<String>,
-    declared: Vec<(String, String)>,
+    declared: Vec<Reference>,
     hint: Option<TableHint>,
     /// Whether its ids are those of another table: then nothing links to it.
     borrows: bool,
@@ -135,6 +147,8 @@ pub fn guess(source: &Path, hints: &[TableHint]) -> Result<Guess, DatasetError> 
         }
     }
     facts.iter_mut().for_each(Facts::choose_id);
+    let lent: Vec<bool> = (0..facts.len()).map(|at| is_lent(&facts, at)).collect();
+    facts.iter_mut().zip(lent).filter(|(_, lent)| *lent).for_each(|(of, _)| of.id = None);
     let borrowing: Vec<bool> = (0..facts.len()).map(|at| borrows(&facts, at)).collect();
     facts.iter_mut().zip(borrowing).for_each(|(of, borrows)| of.borrows = borrows);
     if facts.iter().all(|of| of.rows == 0) {
@@ -145,6 +159,9 @@ pub fn guess(source: &Path, hints: &[TableHint]) -> Result<Guess, DatasetError> 
     for at in 0..facts.len() {
         enter(&facts, at, &mut guess);
     }
+    if let ([], true) = (hints, source.is_dir()) {
+        guess.notes.extend(passed_over(source)?);
+    }
     Ok(guess)
 }
 
@@ -152,18 +169,35 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The tables of a directory, by name.
-fn tables_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
+/// The files of a directory, by name.
+fn files_in(dir: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     let mut files = Vec::new();
     let entries = fs::read_dir(dir).map_err(DatasetError::io("list", dir))?;
     for entry in entries.take(MAX_FILES) {
         let path = entry.map_err(DatasetError::io("list", dir))?.path();
-        let name = file_name(&path);
-        if path.is_file() && is_table(&path) && !NO_TABLES.contains(&name.as_str()) {
-            files.push(name);
+        if path.is_file() {
+            files.push(path);
         }
     }
     files.sort_unstable();
+    Ok(files)
+}
+
+/// The files of a directory that hold data which are not read, each with what to do.
+fn passed_over(dir: &Path) -> Result<Vec<String>, DatasetError> {
+    let files = files_in(dir)?.into_iter().filter(|path| !is_table(path));
+    let told = files.filter_map(|path| {
+        let why = unread(&path)?;
+        Some(format!("{}: left out: {why}", file_name(&path)))
+    });
+    Ok(told.collect())
+}
+
+/// The tables of a directory, by name.
+fn tables_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
+    let files = files_in(dir)?;
+    let tables = files.iter().filter(|path| is_table(path)).map(|path| file_name(path));
+    let files: Vec<String> = tables.filter(|name| !NO_TABLES.contains(&name.as_str())).collect();
     if files.is_empty() {
         let message = "there is no table; add .csv, .tsv, .jsonl or .sqlite files, or \
             nodes.jsonl and edges.tsv";
@@ -196,6 +230,7 @@ impl Column {
             _ => text,
         };
         self.has_texts |= text.parse::<f64>().is_err();
+        self.has_spaces |= text.contains(char::is_whitespace);
         self.bytes += text.len() as u64;
         self.repeats += u64::from(!self.values.insert(digest(&text)));
         if text.starts_with('[') && text.ends_with(']') {
@@ -237,6 +272,19 @@ impl Column {
                 && self.bytes as f64 / *items as f64 <= MAX_ITEM_BYTES
         };
         SEPARATORS.iter().zip(&self.parted).find(|(_, counts)| is_parted(counts)).map(|(by, _)| *by)
+    }
+
+    /// Whether its cells are single words that are no numbers.
+    fn looks_as_ids(&self) -> bool {
+        self.has_texts && !self.has_spaces
+    }
+
+    /// Whether its cells are texts of their own: most are there once, and they are long or names.
+    fn is_text(&self, name: &str) -> bool {
+        let is_name = NAME_NAMES.contains(&snake(name).as_str());
+        let is_long = self.bytes as f64 > self.filled as f64 * MAX_ITEM_BYTES;
+        let is_single = self.has_texts && self.separator().is_none();
+        is_single && (is_name || is_long) && self.repeats * 2 < self.filled
     }
 
     /// How its cells may be read as ids: whole, or as lists, each way with the digests of the ids.
@@ -299,9 +347,18 @@ impl Facts {
     }
 
     /// Whether a column is without repeats but for a few rows, which the import tells of.
-    fn is_nearly_unique(&self, column: &Column) -> bool {
+    fn is_nearly_unique(&self, column: &Column, is_sure: bool) -> bool {
         let wrong = column.repeats + (self.rows - column.filled);
-        wrong as f64 <= self.rows as f64 * MAX_WRONG && column.separator().is_none()
+        let few = (self.rows / ROWS_PER_WRONG).min(MAX_WRONG_ROWS);
+        let is_few = wrong as f64 <= self.rows as f64 * MAX_WRONG || (is_sure && wrong <= few);
+        is_few && column.separator().is_none()
+    }
+
+    /// Whether a column is called `id` or so, or as its own table: then its values are ids of no other.
+    fn is_own(&self, name: &str) -> bool {
+        let own = [&self.node_type, &singular(&snake(&self.table.stem()))];
+        PLAIN_ID_NAMES.contains(&snake(name).as_str())
+            || without_id(name).is_some_and(|stem| own.contains(&&stem))
     }
 
     fn choose_id(&mut self) {
@@ -317,21 +374,25 @@ impl Facts {
             return;
         }
         let score = |(at, (name, column)): (usize, &(String, Column))| {
-            let is_unique = self.is_unique(column);
-            let name = snake(name);
-            let own = without_id(&name).is_some_and(|stem| stem == self.node_type);
-            let score: u32 = match name.as_str() {
+            let snake = snake(name);
+            let score: u32 = match snake.as_str() {
                 "id" => 100,
-                _ if own => 95,
-                known if ID_NAMES.contains(&known) => 80,
-                other if ID_NAMES.iter().any(|id| other.ends_with(&format!("_{id}"))) => 70,
-                other if without_id(other).is_some() => 60,
+                known if ID_NAMES.contains(&known) => SURE_NAME,
+                _ if self.is_own(name) => OWN_NAME,
+                other if ends_as_ids(other) => 70,
+                _ if says_ids(name) => 60,
                 _ if at == 0 => 30,
                 _ => return None,
             };
-            // A name that says so makes ids of a column that is almost without repeats.
-            let is_id = is_unique || (score >= SURE_NAME && self.is_nearly_unique(column));
-            is_id.then_some((is_unique, score, std::cmp::Reverse(at)))
+            if self.is_unique(column) {
+                return Some((score, true, std::cmp::Reverse(at)));
+            }
+            // With wrong rows a column has ids if its name says so, or if it stands first and looks
+            // so.
+            let is_sure = score >= SURE_NAME;
+            let looks_so = || at == 0 && (says_ids(name) || column.looks_as_ids());
+            let is_id = self.is_nearly_unique(column, is_sure) && (is_sure || looks_so());
+            is_id.then_some((score.saturating_sub(WRONG_ROWS), false, std::cmp::Reverse(at)))
         };
         let best = self.columns.iter().enumerate().filter_map(|column| {
             let name = &column.1.0;
@@ -360,6 +421,30 @@ impl Facts {
     }
 }
 
+/// Whether the name of a column says that it has ids.
+fn says_ids(name: &str) -> bool {
+    let snake = snake(name);
+    snake == "id"
+        || ID_NAMES.contains(&snake.as_str())
+        || ends_as_ids(&snake)
+        || without_id(name).is_some()
+}
+
+fn ends_as_ids(snake: &str) -> bool {
+    ID_NAMES.iter().any(|id| snake.ends_with(&format!("_{id}")))
+}
+
+/// Whether what is taken for the ids of a table repeats and is what another table calls its rows:
+/// then the table has no ids of its own.
+fn is_lent(facts: &[Facts], at: usize) -> bool {
+    let Some(own) = facts.get(at) else { return false };
+    let Some((id, column)) = own.id.as_ref().and_then(|id| Some((id, own.column(id)?))) else {
+        return false;
+    };
+    let is_said = own.hint.as_ref().is_some_and(|hint| hint.id.is_some()) || !own.key.is_empty();
+    !is_said && !own.is_unique(column) && links(facts, at).iter().any(|link| link.column == *id)
+}
+
 /// Whether the ids of a table are those of another one that has more of them, and a column of the
 /// same name, or the name that the column has.
 fn borrows(facts: &[Facts], at: usize) -> bool {
@@ -371,7 +456,7 @@ fn borrows(facts: &[Facts], at: usize) -> bool {
     let stem = without_id(id).map(|stem| singular(&stem));
     facts.iter().enumerate().any(|(other, of)| {
         let (Some(other_id), Some(known)) = (&of.id, of.id_values()) else { return false };
-        let is_named = (snake(other_id) == name && name != "id")
+        let is_named = (snake(other_id) == name && !PLAIN_ID_NAMES.contains(&name.as_str()))
             || stem.as_ref().is_some_and(|stem| *stem == of.node_type);
         other != at
             && is_named
@@ -395,10 +480,17 @@ fn links(facts: &[Facts], at: usize) -> Vec<Found> {
     let Some(own) = facts.get(at) else { return Vec::new() };
     let mut links = Vec::new();
     for (name, column) in &own.columns {
-        let declared = own.declared.iter().find(|(of, _)| of == name).and_then(|(_, table)| {
+        let mut declared = own.declared.iter().filter(|of| of.columns.contains(name)).peekable();
+        let is_declared = declared.peek().is_some();
+        // A node has one id.
+        let declared = declared.find(|reference| reference.columns.len() == 1);
+        if is_declared && declared.is_none() {
+            continue;
+        }
+        let declared = declared.and_then(|reference| {
             facts.iter().position(|other| {
-                other.table.path() == own.table.path()
-                    && other.table.name().is_some_and(|of| of.eq_ignore_ascii_case(table))
+                let named = |of: &str| of.eq_ignore_ascii_case(&reference.table);
+                other.table.path() == own.table.path() && other.table.name().is_some_and(named)
             })
         });
         if let Some(other) = declared {
@@ -425,7 +517,8 @@ fn likelihood(
     (name, column): (&str, &Column),
     (of, other): (&Facts, usize),
 ) -> Option<(f64, Option<&'static str>)> {
-    if of.borrows || (other == at && own.id.as_deref() == Some(name)) {
+    let is_id = own.id.as_deref() == Some(name);
+    if of.borrows || (is_id && (other == at || own.is_own(name))) {
         return None;
     }
     let ids = of.id_values()?;
@@ -433,7 +526,8 @@ fn likelihood(
         let known = values.iter().filter(|value| ids.contains(value)).count();
         known as f64 / values.len().max(1) as f64
     };
-    let readings = column.readings().into_iter();
+    // An id is read whole.
+    let readings = column.readings().into_iter().take(if is_id { 1 } else { usize::MAX });
     let readings = readings.map(|(separator, values)| (share(values), separator, values.len()));
     // Of equal ones the first, which reads cells whole.
     let (share, separator, n_values) =
@@ -441,7 +535,9 @@ fn likelihood(
     let stem = without_id(name).unwrap_or_else(|| snake(name));
     let stem = singular(&stem);
     let names = [of.node_type.clone(), singular(&snake(&of.table.stem()))];
-    let same_id = of.id.as_ref().is_some_and(|id| id == name && snake(id) != "id");
+    // Of two tables with the same ids, the one with fewer links to the other.
+    let is_lesser = !is_id || column.values.len() < ids.len();
+    let same_id = is_lesser && of.id.as_ref().is_some_and(|id| id == name && snake(id) != "id");
     let is_named = names.contains(&stem) || same_id;
     let ends = names.iter().any(|of| stem.ends_with(&format!("_{of}")));
     let [named, ending, bare] = MIN_KNOWN;
@@ -451,24 +547,56 @@ fn likelihood(
         () if is_named && share >= named => 3.0,
         () if ends && share >= ending => 2.0,
         // Numbers are ids of anything; only a name that says so makes them links.
+        () if is_id && (says_ids(name) || !is_lesser) => return None,
         () if (is_text || refers) && share >= bare => 1.0,
         () => return None,
     };
     Some((bonus + share + if other == at { 0.5 } else { 0.0 }, separator))
 }
 
+/// The name of a table without directories.
+fn shown(table: &Table) -> String {
+    file_name(&table.place())
+}
+
+/// That a column of a table whose rows are numbered would have the ids, if fewer were wrong.
+fn no_ids(own: &Facts, found: &[Found]) -> Option<String> {
+    let is_known = |name: &str| own.is_own(name) || ID_NAMES.contains(&snake(name).as_str());
+    let is_free = |name: &str| found.iter().all(|link| link.column != name);
+    let mut columns = own.columns.iter().filter(|(name, _)| is_known(name) && is_free(name));
+    let (name, column) = columns.next().filter(|_| own.id.is_none() && own.key.is_empty())?;
+    let (place, wrong) = (shown(&own.table), column.repeats + (own.rows - column.filled));
+    let rows = own.rows;
+    Some(format!(
+        "{place}: {name} is empty or there twice in {wrong} of {rows} rows, so rows are numbered; \
+         if it has the ids, correct these rows"
+    ))
+}
+
 /// Enters a table as one of nodes or of edges.
 fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
     let Some(own) = facts.get(at) else { return };
+    for reference in own.declared.iter().filter(|reference| reference.columns.len() > 1) {
+        let place = shown(&own.table);
+        let (columns, table) = (reference.columns.join(", "), &reference.table);
+        guess.notes.push(format!(
+            "{place}: the key ({columns}) of {table} has several columns, which makes no relation; \
+             give {table} one column of ids, and {place} one with these"
+        ));
+    }
     let mut found = links(facts, at);
     let given = own.hint.iter().flat_map(|hint| &hint.relations);
     found.retain(|link| !given.clone().any(|given| given.column == link.column));
     let id_links = own.id.as_ref().is_some_and(|id| found.iter().any(|of| of.column == *id));
     let single: Vec<&Found> = found.iter().filter(|link| link.separator.is_none()).collect();
+    let links_by = |name: &String| found.iter().any(|link| link.column == *name);
+    // Edges have no fields, so a row with texts is a node, unless its key says that it is none.
+    let has_texts = own.key.len() < 2
+        && own.columns.iter().any(|(name, column)| !links_by(name) && column.is_text(name));
     let type_of =
         |other: usize| facts.get(other).map_or_else(String::new, |of| of.node_type.clone());
     if let ([source, target, more @ ..], true, None) =
-        (single.as_slice(), own.id.is_none() || id_links, &own.hint)
+        (single.as_slice(), (own.id.is_none() || id_links) && !has_texts, &own.hint)
     {
         let relation_column = own.columns.iter().map(|(name, _)| name).find(|name| {
             RELATION_NAMES.contains(&snake(name).as_str())
@@ -491,8 +619,7 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
         let left = own.columns.iter().map(|(name, _)| name);
         let left: Vec<&str> =
             left.filter(|name| !used.contains(&Some(*name))).map(String::as_str).collect();
-        let place = own.table.place();
-        let place = place.file_name().unwrap_or_default().to_string_lossy();
+        let place = shown(&own.table);
         if !left.is_empty() {
             guess
                 .notes
@@ -507,7 +634,7 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
         guess.mapping.edges.push(table);
         return;
     }
-    found.retain(|link| own.id.as_ref() != Some(&link.column));
+    guess.notes.extend(no_ids(own, &found));
     let relations = found.iter().map(|link| Link {
         column: link.column.clone(),
         relation: relation_of(&link.column),

@@ -61,6 +61,7 @@ pub fn import_tables(
         ids: Ids::default(),
         files: BTreeMap::new(),
         refused: HashSet::new(),
+        lost: BTreeSet::new(),
         n_pushed: 0,
         writer: &mut install.writer,
     };
@@ -87,7 +88,7 @@ pub fn import_tables(
         import.edges(of, table, problems, &mut || watch.report(Phase::Edges, done, total))?;
     }
     watch.report(Phase::Edges, total, total)?;
-    install.n_pushed = import.n_pushed;
+    (install.n_pushed, install.lost_nodes) = (import.n_pushed, !import.lost.is_empty());
     install.finish(&meta, source, &mut watch)
 }
 
@@ -219,6 +220,8 @@ struct Import<'a> {
     files: BTreeMap<String, String>,
     /// Rows that made no node, by table and line: they make no edges either.
     refused: HashSet<(usize, u64)>,
+    /// The types of which some rows could not be read.
+    lost: BTreeSet<String>,
     n_pushed: u64,
 }
 
@@ -238,6 +241,8 @@ impl Import<'_> {
         self.files.entry(of.node_type.clone()).or_insert_with(|| shown(table));
         let linking: HashSet<&str> = of.relations.iter().map(|link| link.column.as_str()).collect();
         let mut n = 0;
+        // Of a row that occurs twice there is a node.
+        let (before, mut n_twice) = (problems.count(), 0);
         table.each(problems, &mut |problems, row| {
             n += 1;
             if n % ROWS_PER_REPORT == 0 {
@@ -245,10 +250,28 @@ impl Import<'_> {
             }
             if let Some(fault) = self.node(of, n, &row, &linking)? {
                 self.refused.insert((at, row.line));
+                n_twice += u64::from(fault.kind == ProblemKind::DuplicateId);
                 problems.add(&place, row.line, fault.here(&row.shown()));
             }
             Ok(true)
-        })
+        })?;
+        if problems.count() > before + n_twice {
+            self.lost.insert(of.node_type.clone());
+        }
+        Ok(())
+    }
+
+    /// Tells what is wrong with an edge. A node that is not there may be one that could not be read.
+    fn tell(
+        &self,
+        types: &[&str],
+        fault: Fault,
+        (place, row): (&Path, &Row),
+        problems: &mut Problems,
+    ) {
+        let follows = fault.kind == ProblemKind::UnknownNode
+            && types.iter().any(|node_type| self.lost.contains(*node_type));
+        problems.add_or_follow(follows, place, row.line, fault.here(&row.shown()));
     }
 
     /// Writes the node of a row, or says why there is none.
@@ -317,7 +340,7 @@ impl Import<'_> {
                         Err(fault) => Some(fault),
                     };
                     if let Some(fault) = pushed {
-                        problems.add(&place, row.line, fault.here(&row.shown()));
+                        self.tell(&[to], fault, (&place, &row), problems);
                     }
                 }
             }
@@ -346,7 +369,8 @@ impl Import<'_> {
                 Err(fault) => Some(fault),
             };
             if let Some(fault) = pushed {
-                problems.add(&place, row.line, fault.here(&row.shown()));
+                let types = [&of.source, &of.target].map(|end| end.node_type.as_str());
+                self.tell(&types, fault, (&place, &row), problems);
             }
             Ok(true)
         })

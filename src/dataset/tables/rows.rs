@@ -102,11 +102,33 @@ fn extension(path: &Path) -> String {
     name.rsplit_once('.').map_or_else(String::new, |(_, extension)| extension.to_owned())
 }
 
-/// Whether a file is a table by its name, or a database by its first bytes.
+/// Whether a file of a directory is a table by its name, or a database by its first bytes. Hidden
+/// files, whose names begin with a point, are none.
 pub fn is_table(path: &Path) -> bool {
     let extension = extension(path);
     let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES).chain(&[PARQUET]);
-    known.into_iter().any(|of| *of == extension) || sqlite::is_database(path)
+    let is_known = || known.into_iter().any(|of| *of == extension) || sqlite::is_database(path);
+    !is_hidden(path) && is_known()
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+/// What to do about a file of data that is no table; none of other files.
+pub(super) fn unread(path: &Path) -> Option<&'static str> {
+    match extension(path).as_str() {
+        _ if is_hidden(path) => None,
+        "arrow" | "feather" => {
+            Some("files of this kind are not read; convert it to CSV, for instance with `duckdb`")
+        }
+        "json" => {
+            Some("JSON is read a line at a time; convert it with `jq -c '.[]' x.json > x.jsonl`")
+        }
+        "xlsx" | "xls" | "ods" => Some("sheets are not read; save each as CSV"),
+        "nt" => Some("triples are not read beside tables; import the file alone"),
+        _ => None,
+    }
 }
 
 /// Why a file of another kind cannot be read, and what to do.
@@ -117,11 +139,7 @@ fn no_table(path: &Path) -> DatasetError {
              parquet`, or convert the file to CSV, for instance with `duckdb -c \"COPY \
              'x.parquet' TO 'x.csv'\"`"
         }
-        "arrow" | "feather" => {
-            "files of this kind are not read; convert it to CSV, for instance with `duckdb`"
-        }
-        "json" => "JSON is read a line at a time; convert it with `jq -c '.[]' x.json > x.jsonl`",
-        "xlsx" | "xls" | "ods" => "sheets are not read; save each as CSV",
+        _ if unread(path).is_some() => unread(path).unwrap_or_default(),
         _ => "it is no table; tables are .csv, .tsv, .jsonl and .sqlite files",
     };
     DatasetError::BadInput { path: path.to_path_buf(), message: message.to_owned() }
@@ -204,7 +222,7 @@ impl Table {
             return name.to_owned();
         }
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.split('.').next().unwrap_or_default().to_owned()
+        name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned()
     }
 
     /// Its columns in order; of JSON lines the keys of the first 1,000 rows.

@@ -24,8 +24,17 @@ const MAX_TABLES: usize = 1_000;
 pub(super) struct Declared {
     /// The columns of the primary key.
     pub(super) key: Vec<String>,
-    /// Columns with keys of other tables: column, table.
-    pub(super) links: Vec<(String, String)>,
+    /// Columns with keys of other tables.
+    pub(super) links: Vec<Reference>,
+}
+
+/// A foreign key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reference {
+    /// Its columns; at least one.
+    pub(super) columns: Vec<String>,
+    /// The other table.
+    pub(super) table: String,
 }
 
 /// Whether a file begins as a database does.
@@ -99,10 +108,18 @@ pub(super) fn declared(path: &Path, table: &str) -> Result<Declared, DatasetErro
             .collect();
         key.sort_unstable();
         let mut statement = connection.prepare(
-            "SELECT \"from\", \"table\" FROM pragma_foreign_key_list(?1) ORDER BY id DESC, seq",
+            "SELECT seq, \"from\", \"table\" FROM pragma_foreign_key_list(?1) ORDER BY id DESC, seq",
         )?;
-        let links = statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let links = links.collect::<rusqlite::Result<_>>()?;
+        let columns =
+            statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let mut links: Vec<Reference> = Vec::new();
+        for column in columns {
+            let (seq, column, table): (u32, String, String) = column?;
+            match links.last_mut().filter(|_| seq > 0) {
+                Some(reference) => reference.columns.push(column),
+                None => links.push(Reference { columns: vec![column], table }),
+            }
+        }
         Ok(Declared { key: key.into_iter().map(|(_, name)| name).collect(), links })
     };
     read().map_err(damaged(path))

@@ -285,6 +285,142 @@ fn ids_that_types_share_are_told_apart() {
     assert_eq!(kb.n_edges(), 1);
 }
 
+/// What the tables of a directory or database are taken for.
+fn lines(source: &Path) -> Vec<String> {
+    guess(source, &[]).unwrap().mapping.lines()
+}
+
+#[test]
+fn a_table_with_ids_of_its_own_is_no_table_of_edges() {
+    let (dir, _) = home();
+    let shops = "shop_id,name,city\n1,A,Oslo\n2,B,Rome\n3,C,Oslo\n";
+    let items = "item_id,title,text,shop_id\n1,Cup,a cup,1\n2,Mug,a mug,1\n";
+    write(dir.path(), &[("shops.csv", shops), ("items.csv", items)]);
+    let expected = "a item per row: id item_id, name title, fields text, shop_id -has_shop-> shop";
+    assert_eq!(lines(dir.path())[0], format!("items.csv: {expected}"));
+    // Texts as ids, under other names, of which all are ids of shops too.
+    for (own, id) in [("id", "id"), ("code", "code"), ("item_id", "id")] {
+        let shops = format!("{id},name,city\nx1,A,Oslo\nx2,B,Rome\nx3,C,Oslo\n");
+        let items = format!("{own},shop_id,price\nx1,x2,1\nx2,x1,2\n");
+        write(dir.path(), &[("shops.csv", &shops), ("items.csv", &items)]);
+        let told = lines(dir.path())[0].clone();
+        assert!(told.contains(&format!("a item per row: id {own}, ")), "{told}");
+    }
+    let file = dir.path().join("shop.sqlite");
+    let sql = "CREATE TABLE shops (shop_id INTEGER PRIMARY KEY, name);
+        CREATE TABLE goods (article_id INTEGER PRIMARY KEY, title, shop_id REFERENCES shops);
+        INSERT INTO shops VALUES (1,'A'), (2,'B'), (3,'C');
+        INSERT INTO goods VALUES (1,'Cup',1), (2,'Mug',1);";
+    rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+    let told = lines(&file)[0].clone();
+    assert!(told.contains("a good per row: id article_id, name title"), "{told}");
+}
+
+#[test]
+fn rows_with_texts_are_nodes_even_if_they_link_twice() {
+    let (dir, _) = home();
+    let long = "it is a fine bottle that keeps tea warm for hours";
+    let reviews = format!(
+        "sku,brand_id,text\nSKU-1,B-002,{long} 1\nSKU-1,B-001,{long} 2\nSKU-2,B-001,{long} 3\n"
+    );
+    let files = [("brands.csv", BRANDS), ("products.csv", PRODUCTS), ("reviews.csv", &reviews)];
+    write(dir.path(), &files);
+    let expected = "reviews.csv: a review per row: ids by row, fields text, \
+        sku -sku-> product, brand_id -has_brand-> brand";
+    assert_eq!(lines(dir.path())[2], expected);
+}
+
+#[test]
+fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
+    let (dir, home) = home();
+    let brands = "id,name\nB1,Northpeak\nB2,Tidewell\n";
+    let countries = "id,name\nNO,Norway\nNL,Netherlands\n";
+    let row = |n: usize| {
+        let (brand, country) = [("B1", "NO"), ("B2", "NL")][n % 2];
+        format!("S{n},Thing {n},{brand},{country}\n")
+    };
+    for (wrong, message) in [
+        ("S1,Again,B1,NO\n", "products.csv:11: the product \"S1\" occurs twice; ids are unique"),
+        (",None,B1,NO\n", "products.csv:11: the row has no id: column \"sku\" is empty"),
+    ] {
+        let rows: String = (1..10).map(row).collect();
+        let products = format!("sku,title,brand_id,country\n{rows}{wrong}");
+        let files =
+            [("brands.csv", brands), ("countries.csv", countries), ("products.csv", &products)];
+        write(dir.path(), &files);
+        let mapping = guess(dir.path(), &[]).unwrap().mapping;
+        let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+        let lenient = ImportOptions { lenient: true, ..ImportOptions::default() };
+        let report = import(dir.path(), &mapping, &home, &lenient).unwrap();
+        assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (13, 18));
+        assert_eq!(report.problems.iter().map(|of| of.count).sum::<u64>(), 1);
+    }
+    // A first column without a word for ids, which one of twenty rows repeats.
+    let rows: String = (1..20).map(|n| format!("INV/{n},Work {n},NO\n")).collect();
+    let works = format!("Inventory No.,title,country\n{rows}INV/1,Again,NL\n");
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[("countries.csv", countries), ("works.csv", &works)]);
+    assert!(lines(dir.path())[1].contains("id Inventory No., name title"), "{works}");
+    // Where too many are wrong, it is said.
+    write(dir.path(), &[("works.csv", "sku,title\nS1,A\nS1,B\nS2,C\n")]);
+    let told = "works.csv: sku is empty or there twice in 1 of 3 rows, so rows are numbered; \
+        if it has the ids, correct these rows";
+    assert_eq!(guess(dir.path(), &[]).unwrap().notes, [told]);
+}
+
+#[test]
+fn what_follows_from_rows_that_are_wrong_is_one_line() {
+    let (dir, home) = home();
+    let brands = BRANDS.replace("B-002,Tidewell,NL", "B-002,Tidewell");
+    let files = [("brands.csv", brands.as_str()), ("products.csv", PRODUCTS)];
+    write(dir.path(), &files);
+    let links = ["products.csv:product:brand_id->brand", "brands.csv:brand"];
+    let hints: Vec<TableHint> = links.map(|text| text.parse().unwrap()).into();
+    let mapping = guess(dir.path(), &hints).unwrap().mapping;
+    let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("brands.csv:3: 2 columns, not 3"), "{text}");
+    let summed = "products.csv: 1 line names what may be in lines that are wrong (edge to an";
+    assert!(text.contains(summed) && !text.contains("no brand has the id"), "{text}");
+}
+
+#[test]
+fn a_foreign_key_of_several_columns_is_told_and_makes_no_relation() {
+    let (dir, home) = home();
+    let file = dir.path().join("pairs.sqlite");
+    let sql = "CREATE TABLE a (x TEXT, y TEXT, n TEXT, PRIMARY KEY (x, y));
+        CREATE TABLE b (id INTEGER PRIMARY KEY, ax TEXT, ay TEXT,
+            FOREIGN KEY (ax, ay) REFERENCES a (x, y));
+        INSERT INTO a VALUES ('1','2','one');
+        INSERT INTO b VALUES (1,'1','2');";
+    rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+    let guessed = guess(&file, &[]).unwrap();
+    let told = "pairs.sqlite:b: the key (ax, ay) of a has several columns, which makes no \
+        relation; give a one column of ids, and pairs.sqlite:b one with these";
+    assert_eq!(guessed.notes, [told]);
+    let report = import(&file, &guessed.mapping, &home, &ImportOptions::default()).unwrap();
+    assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (2, 0));
+}
+
+#[test]
+fn hidden_files_are_left_out_and_other_data_are_told() {
+    let (dir, _) = home();
+    let files = [
+        ("brands.csv", BRANDS),
+        (".hidden.csv", "id\n1\n"),
+        ("more.json", "[]"),
+        ("sheet.xlsx", ""),
+        ("README.md", ""),
+    ];
+    write(dir.path(), &files);
+    let guessed = guess(dir.path(), &[]).unwrap();
+    assert_eq!(guessed.mapping.nodes.len(), 1);
+    let [json, sheet] = guessed.notes.as_slice() else { panic!("{:?}", guessed.notes) };
+    assert!(json.starts_with("more.json: left out: JSON is read a line at a time"), "{json}");
+    assert_eq!(sheet, "sheet.xlsx: left out: sheets are not read; save each as CSV");
+}
+
 #[cfg(not(feature = "parquet"))]
 #[test]
 fn parquet_is_refused_with_the_feature_that_reads_it() {
