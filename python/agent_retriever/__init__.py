@@ -93,7 +93,7 @@ class Answer:
     object holds; all else is read from the record when it is asked for.
     """
 
-    __slots__ = ("_json", "_record", "ids", "query", "scores")
+    __slots__ = ("_json", "_record", "_run_ids", "ids", "query", "scores")
 
     def __init__(self, query: str, found: _native.Answer) -> None:
         self.query = query
@@ -103,6 +103,7 @@ class Answer:
         self.scores: NDArray[np.float32] = found.scores
         """Their scores."""
         self._json = found.json
+        self._run_ids = found.run_ids
         self._record: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,8 +137,16 @@ class Answer:
         return reason
 
     def to_trec(self, query_id: int | str = 0, tag: str = "agent") -> str:
-        """Lines of a TREC run file."""
-        return _trec(str(query_id), _falling(self.ids, self.scores), tag)
+        """Lines of a TREC run file, with the ids that the data call nodes by."""
+        if None in self._run_ids:
+            node = self.ids[self._run_ids.index(None)]
+            raise ValueError(f"the id of node {node} cannot stand in a run file; give it another")
+        scores = (score for _, score in _falling(self.ids, self.scores))
+        lines = (
+            f"{query_id} Q0 {node} {rank} {score} {tag}\n"
+            for rank, (node, score) in enumerate(zip(self._run_ids, scores, strict=True), 1)
+        )
+        return "".join(lines)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Columns query, rank, id and score, for whatever reads Arrow: ``polars.DataFrame(answer)``."""
@@ -456,8 +465,3 @@ def _falling(ids: NDArray[np.uint32], scores: NDArray[np.float32]) -> list[tuple
 
 def _run(ids: NDArray[np.uint32], scores: NDArray[np.float32]) -> dict[str, float]:
     return {str(node): float(score) for node, score in _falling(ids, scores)}
-
-
-def _trec(query: str, pairs: list[tuple[int, np.float32]], tag: str) -> str:
-    lines = (f"{query} Q0 {node} {rank} {score} {tag}\n" for rank, (node, score) in enumerate(pairs, 1))
-    return "".join(lines)

@@ -4,7 +4,10 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use agent::{
     dataset::{LabelledQuery, Split, load_split},
-    eval::{Definitions, Evaluation, SEED, trec},
+    eval::{
+        Definitions, Evaluation, SEED,
+        trec::{self, DocIds},
+    },
     index::IndexedBase,
     infer::{self, AnswerRecord, STAND_IN},
     measure::Measure,
@@ -36,6 +39,9 @@ pub(crate) struct System {
 /// An answer: nodes with scores, best first, and all that is told of them.
 #[pyclass(frozen)]
 pub(crate) struct Answer {
+    /// What its nodes are called in a run file, none where that is not possible.
+    #[pyo3(get)]
+    run_ids: Vec<Option<String>>,
     #[pyo3(get)]
     ids: Py<PyArray1<u32>>,
     #[pyo3(get)]
@@ -48,6 +54,7 @@ pub(crate) struct Answer {
 /// What a system did on labelled queries.
 #[pyclass(frozen)]
 pub(crate) struct Measured {
+    base: Arc<IndexedBase>,
     /// What `agent eval --json` prints of it: n, failed, metrics, intervals, latencies.
     #[pyo3(get)]
     json: String,
@@ -65,6 +72,7 @@ pub(crate) struct Measured {
 
 /// A ranking and its record, before Python has them.
 struct Found {
+    run_ids: Vec<Option<String>>,
     ids: Vec<u32>,
     scores: Vec<f32>,
     json: String,
@@ -73,6 +81,7 @@ struct Found {
 impl Found {
     fn into_python(self, py: Python<'_>) -> Answer {
         Answer {
+            run_ids: self.run_ids,
             ids: self.ids.into_pyarray(py).unbind(),
             scores: self.scores.into_pyarray(py).unbind(),
             json: self.json,
@@ -101,8 +110,10 @@ impl System {
         let detail = Detail { explained, paths };
         let answer = infer::answer(&self.base, &*self.answers, checked(query)?, k, detail)?;
         let json = serde_json::to_string(&AnswerRecord::new(&self.base.kb, &answer))?;
-        let (ids, scores) = answer.into_ranking().into_iter().unzip();
-        Ok(Found { ids, scores, json })
+        let (ids, scores): (Vec<u32>, Vec<f32>) = answer.into_ranking().into_iter().unzip();
+        let in_run = DocIds::of(&self.base.kb);
+        let run_ids = ids.iter().map(|&node| in_run.column(node).ok()).collect();
+        Ok(Found { run_ids, ids, scores, json })
     }
 }
 
@@ -195,6 +206,7 @@ impl System {
             let failed =
                 failed.filter_map(|one| Some((one.query_id, one.failure.clone()?))).collect();
             Ok(Measured {
+                base: self.base.clone(),
                 json: serde_json::to_string(&evaluation)?,
                 queries: queries.iter().map(|query: &LabelledQuery| query.id).collect(),
                 by_query: measured
@@ -228,9 +240,9 @@ impl Measured {
     /// The rankings as `agent eval --run-file` writes them.
     fn to_trec(&self, py: Python<'_>, tag: String) -> PyResult<String> {
         without_gil(py, || {
-            let mut out = Vec::new();
+            let (mut out, ids) = (Vec::new(), DocIds::of(&self.base.kb));
             for (query, ranking) in self.queries.iter().zip(&self.rankings) {
-                trec::write_run(&mut out, *query, ranking, &tag)?;
+                trec::write_run(&mut out, ids, *query, ranking, &tag)?;
             }
             Ok(String::from_utf8(out)?)
         })

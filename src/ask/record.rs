@@ -62,6 +62,8 @@ struct Column<'a> {
 #[derive(Serialize)]
 struct Row<'a> {
     id: NodeId,
+    /// The id that the user's data call it by.
+    key: String,
     name: &'a str,
     cells: Vec<Json>,
 }
@@ -85,6 +87,7 @@ impl<'a> AskRecord<'a> {
         });
         let row = |(at, &id): (usize, &NodeId)| Row {
             id,
+            key: kb.key(id).into_owned(),
             name: kb.name(id),
             cells: row_json(table, at).collect(),
         };

@@ -372,7 +372,8 @@ pub enum BundleError {
     /// The bundle was made for another base.
     #[error(
         "the bundle was made for {made_for} (knowledge base {expected}), not for this base ({found}); \
-         optimize on this base, or pass --force to use it all the same"
+         after an update of {made_for}, `agent verify BUNDLE --drift --accept-drift` carries it over if \
+         it still fits; else optimize on this base"
     )]
     OtherBase {
         /// Name of the base it was made for.

@@ -25,6 +25,7 @@ use crate::{
         printer::{plain, table},
         systems::{Resources, SandboxArgs, open_bundle, read_bundle},
     },
+    dataset::id_of,
     index::IndexedBase,
     kb::Kb,
     retrieve::{Detail, checked},
@@ -223,7 +224,7 @@ fn print_table(asked: &Table, kb: &Kb, ctx: &Context) -> Result<()> {
     headings.extend(asked.columns.iter().map(|column| column.name.clone()));
     let mut rows = table(headings, &[0]);
     for (at, &node) in asked.rows.iter().enumerate().take(SHOWN_ROWS) {
-        let mut row = vec![node.to_string(), plain(kb.name(node), SHOWN_CELL)];
+        let mut row = vec![plain(id_of(kb, node), SHOWN_CELL), plain(kb.name(node), SHOWN_CELL)];
         row.extend(cells(asked, at).map(|cell| plain(cell, SHOWN_CELL)));
         rows.add_row(row);
     }
@@ -258,7 +259,7 @@ fn write_csv(path: &Path, answered: &Answered, kb: &Kb) -> anyhow::Result<()> {
     headings.extend(columns.iter().map(|column| column.name.as_str()));
     out.write_record(headings)?;
     for (at, &node) in rows.iter().enumerate() {
-        let mut row = vec![node.to_string(), kb.name(node).to_owned()];
+        let mut row = vec![id_of(kb, node).into_owned(), kb.name(node).to_owned()];
         row.extend(cells(&answered.table, at));
         out.write_record(row)?;
     }

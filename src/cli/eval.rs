@@ -37,7 +37,7 @@ use crate::{
         test_split,
     },
     dataset::{Base, LabelledQuery, Split, is_synthetic, load_split},
-    eval::{Evaluation, QueryResult, compare, evaluate_groups, statistics},
+    eval::{Evaluation, QueryResult, compare, evaluate_groups, statistics, trec::DocIds},
     index::IndexedBase,
     llm::ledger::Spent,
     measure::{self, Measure},
@@ -87,8 +87,8 @@ pub(super) struct Args {
     /// Compare every pair of systems, not only each with the first
     #[arg(long)]
     pairs: bool,
-    /// Write the rankings to this file in TREC format; with several systems the name must hold
-    /// {system}
+    /// Write the rankings to this file in TREC format, with the user's ids of nodes; with several
+    /// systems the name must hold {system}
     #[arg(long, value_name = "OUT.trec")]
     run_file: Option<PathBuf>,
     /// Write the answers to this file in TREC's qrels format
@@ -242,12 +242,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         (one.llm, one.used) = (after.0.since(before.0), after.1.since(before.1));
         measured.push(one);
     }
+    let ids = DocIds::of(&base.kb);
     for (path, one) in run_files.iter().flatten().zip(&measured) {
-        write(path, |out| files::run(out, one, &queries))?;
+        write(path, |out| files::run(out, one, &queries, ids))?;
         ctx.printer.notice(&format!("wrote the rankings to {}", path.display()));
     }
     if let Some(path) = &args.qrels_file {
-        write(path, |out| files::qrels(out, &queries))?;
+        write(path, |out| files::qrels(out, &queries, ids))?;
         ctx.printer.notice(&format!("wrote the answers to {}", path.display()));
     }
     if let Some(path) = &args.results_file {

@@ -26,11 +26,11 @@ use crate::{
         llm::{self, LlmArgs},
         systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
     },
-    dataset::{LabelledQuery, Split},
+    dataset::{LabelledQuery, Split, nodes_of_ids},
     explain::{Explained, Explainer},
     index::IndexedBase,
     infer::ParamValues,
-    kb::NodeId,
+    kb::Kb,
     retrieve::checked,
     sandbox::Origin,
 };
@@ -68,9 +68,9 @@ pub(super) struct Args {
     /// Explain a query that is in no split, with --answers; without --bundle, the bundle comes first
     #[arg(value_name = "[BUNDLE] [TEXT]")]
     words: Vec<String>,
-    /// Node ids of its answers, joined by commas
-    #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "words")]
-    answers: Vec<NodeId>,
+    /// Ids of its answers as the data write them, joined by commas
+    #[arg(long, value_name = "IDS", requires = "words")]
+    answers: Vec<String>,
     #[command(flatten)]
     sandbox: SandboxArgs,
     /// Print one JSON object
@@ -96,7 +96,7 @@ impl Args {
             (true, true) => Ok((bundle, None)),
             (false, false) => Ok((bundle, Some(words.join(" ")))),
             _ => Err(CommandError::usage(anyhow!("a text and --answers belong together")))
-                .hint("give the text of the question, and the node ids of its answers"),
+                .hint("give the text of the question, and the ids of its answers"),
         }
     }
 }
@@ -111,21 +111,18 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let made_for = bundle.as_ref().map_or("", |bundle| &bundle.dataset.name);
     let name = args.dataset.as_deref().unwrap_or(made_for);
     let dataset = dataset::find(name, ctx)?;
-    let asked = match &text {
-        Some(text) => vec![given(text, &args.answers)?],
+    let of_split = match &text {
+        Some(text) => checked(text).map(|_| Vec::new())?,
         None => of_split(
             args,
             queries(std::slice::from_ref(&args.split), &args.filters, &dataset.base, ctx)?,
         )?,
     };
     let base = dataset::open(&dataset, ctx)?;
-    if let Some(node) =
-        asked.iter().flat_map(|query| &query.answers).find(|id| !base.kb.contains(**id))
-    {
-        let n = base.kb.n_nodes();
-        return Err(anyhow!("answer {node} is no node: the base has {n}, from 0"))
-            .hint("give ids that `agent search --json` prints");
-    }
+    let asked = match &text {
+        Some(text) => vec![given(text, &args.answers, &base.kb)?],
+        None => of_split,
+    };
     let explainer = open(args, bundle.as_ref(), &base, ctx)?;
     let system = args.program.as_deref().or(file).unwrap_or(Path::new("")).display().to_string();
     let explained = explain_all(&explainer, &asked, ctx)?;
@@ -149,13 +146,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 /// The query of the command line.
-fn given(text: &str, answers: &[NodeId]) -> Result<LabelledQuery> {
+fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
     let text = checked(text)?.to_owned();
+    let mut answers = nodes_of_ids(kb, &answers.join(","))
+        .hint("give ids as `agent query` and `agent search` print them with --json, as key")?;
     if answers.len() > MAX_ANSWERS {
         let n = answers.len();
         return Err(CommandError::usage(anyhow!("{n} answers, more than {MAX_ANSWERS}")));
     }
-    let mut answers = answers.to_vec();
     answers.sort_unstable();
     answers.dedup();
     Ok(LabelledQuery { id: 0, text, answers, metadata: Default::default() })
@@ -191,7 +189,7 @@ fn open(
         return Ok(opened);
     }
     let bundle = bundle.context("there is no bundle")?;
-    bundle.check_base(base).hint("give the dataset that the bundle was made for")?;
+    bundle.check_base(base)?;
     let runtime = runtime_of(Origin::Bundle(&bundle.digest))?;
     Ok(Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?)
 }

@@ -1,6 +1,8 @@
 //! Ranked nodes as commands print them: a table, lines that say why, or JSON lines. Must not know
 //! who ranked them.
 
+use std::collections::HashMap;
+
 use crate::{
     cli::{
         Context,
@@ -84,14 +86,7 @@ pub(super) fn print_reasons(
     ctx: &Context,
 ) -> Result<()> {
     let width = ctx.printer.columns();
-    let named: Vec<String> = hits
-        .iter()
-        .map(|hit| {
-            let node_type = plain(hit.node_type, MAX_NAMED);
-            let room = MAX_NAMED.saturating_sub(node_type.chars().count() + 3).max(12);
-            format!("{} ({node_type})", plain(hit.name, room))
-        })
-        .collect();
+    let named = named(hits);
     let longest = named.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let digits = hits.len().to_string().len();
     let lines = hits.iter().zip(&named).map(|(hit, name)| {
@@ -101,6 +96,23 @@ pub(super) fn print_reasons(
         format!("{}\n{}", line.trim_end(), rule_below(end, hit.rank, hits.len()))
     });
     ctx.printer.text(&lines.collect::<String>())
+}
+
+/// Name and type of each node, with its id where another shown one has the same.
+fn named(hits: &[HitRecord<'_>]) -> Vec<String> {
+    let shown = |hit: &HitRecord<'_>| {
+        let node_type = plain(hit.node_type, MAX_NAMED);
+        let room = MAX_NAMED.saturating_sub(node_type.chars().count() + 3).max(12);
+        (plain(hit.name, room), node_type)
+    };
+    let all: Vec<(String, String)> = hits.iter().map(shown).collect();
+    let mut times = HashMap::<_, usize>::new();
+    all.iter().for_each(|one| *times.entry(one).or_default() += 1);
+    let told = |(one, hit): (&(String, String), &HitRecord<'_>)| match times.get(one) {
+        Some(2..) => format!("{} ({} {})", one.0, one.1, plain(&hit.key, MAX_SHOWN)),
+        _ => format!("{} ({})", one.0, one.1),
+    };
+    all.iter().zip(hits).map(told).collect()
 }
 
 /// Why a node is there, in at most so many characters: the paths to it from what the question names,
@@ -183,9 +195,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nodes_that_look_alike_are_told_apart_by_their_ids() {
+        let hit = |key: &str, name| HitRecord {
+            rank: 1,
+            id: 0,
+            key: key.to_owned(),
+            node_type: "film",
+            name,
+            score: 0.0,
+            path: None,
+            further_paths: Vec::new(),
+            words: None,
+            explanation: None,
+            calls: None,
+            features: None,
+        };
+        let hits = [hit("f-1", "Dawn"), hit("f-2", "Dusk"), hit("f-3", "Dawn")];
+        assert_eq!(named(&hits), ["Dawn (film f-1)", "Dusk (film)", "Dawn (film f-3)"]);
+    }
+
+    #[test]
     fn relations_are_short_without_the_types_that_they_join() {
         let step = |node_type, relation, direction| StepRecord {
             node: 0,
+            key: String::new(),
             name: "",
             node_type,
             relation,

@@ -71,7 +71,7 @@ mod why;
 
 pub use self::private::{sandbox_of_user, trust_of_user};
 use std::{
-    panic,
+    env, panic,
     path::PathBuf,
     process::ExitCode,
     sync::{

@@ -15,7 +15,7 @@ use crate::{
         hits::MAX_SHOWN,
     },
     dataset::Home,
-    optimize::{BUNDLE_FILE, journal::DATABASE_FILE},
+    optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record},
     words::nearest,
 };
 
@@ -78,8 +78,16 @@ pub(super) fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
     let dir = if given.is_dir() { given.to_owned() } else { find(given, BUNDLE_FILE, home)? };
     let file = dir.join(BUNDLE_FILE);
     if !file.exists() {
-        return Err(anyhow!("the run in {} has no bundle yet", dir.display()))
-            .hint("go on with it: `agent optimize --resume --run` and its directory");
+        let shown = dir.display();
+        let hint = match Record::read(&dir) {
+            Ok(Record { dataset, .. }) => {
+                format!(
+                    "go on with it: `agent optimize --dataset {dataset} --run {shown} --resume`"
+                )
+            }
+            Err(_) => "begin one with `agent optimize --dataset N`".to_owned(),
+        };
+        return Err(anyhow!("the run in {shown} has no bundle yet")).hint(hint);
     }
     Ok(file)
 }

@@ -213,7 +213,7 @@ fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, ctx: &Context) -
             ctx.printer.warning(&format!("--force: {error}"));
             Ok(())
         }
-        checked => Ok(checked?),
+        checked => checked.hint("--force answers with it all the same"),
     }
 }
 

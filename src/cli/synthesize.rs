@@ -27,8 +27,8 @@ use crate::{
     index::IndexedBase,
     kb::Kb,
     synth::{
-        self, BENCHMARK, Estimate, Options, Quality, Requester, Stopped, SynthError, Synthesis,
-        Template, Watch, read_templates,
+        self, BENCHMARK, Estimate, Ids, Options, Quality, Requester, Stopped, SynthError,
+        Synthesis, Template, Watch, read_templates,
     },
 };
 
@@ -160,7 +160,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             .transpose()?,
     };
     let made = make(&base, &options, requester.as_ref(), ctx)?;
-    let place = placed(args, &dataset.base, ctx, |dir| made.write(dir))?;
+    // People read and edit what is written elsewhere.
+    let ids = if args.to.is_some() { Ids::Own(&base.kb) } else { Ids::Numbers };
+    let place = placed(args, &dataset.base, ctx, |dir| made.write(ids, dir))?;
     if let Some(opened) = &opened {
         opened.finish(ctx)?;
     }
@@ -328,7 +330,7 @@ fn keep(base: &Base, ctx: &Context, write: impl FnOnce(&Path) -> Result<()>) -> 
 pub(super) fn for_base(base: &Base, indexed: &Arc<IndexedBase>, ctx: &Context) -> Result<Base> {
     let options = Options { queries: QUERIES, seed: SEED, templates: None };
     let made = make(indexed, &options, None, ctx)?;
-    let labelled = keep(base, ctx, |dir| Ok(made.write(dir)?))?;
+    let labelled = keep(base, ctx, |dir| Ok(made.write(Ids::Numbers, dir)?))?;
     ctx.printer.notice(&format!("made {}", summary(&made)));
     Ok(labelled)
 }

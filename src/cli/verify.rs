@@ -167,6 +167,11 @@ fn on_dataset(args: &Args, bundle: &Bundle, ctx: &Context) -> Result<Vec<Check>>
         let (name, made_for) = (&dataset.base.name, &bundle.dataset.name);
         let why = if bundle.dataset.kb == base.kb.fingerprint() {
             format!("the index of \"{name}\" is another than the bundle was made with")
+        } else if name == made_for {
+            format!(
+                "\"{name}\" is another version than it was made for; `agent verify BUNDLE --drift \
+                 --accept-drift` carries it over if it still fits"
+            )
         } else {
             format!("\"{name}\" is another base than \"{made_for}\", which it was made for")
         };

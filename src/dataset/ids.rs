@@ -1,9 +1,13 @@
 //! Which node is meant by what the imported data call it. Must not know files or formats.
 //!
 //! While a base is read, [`Ids`] finds nodes by type and key; it keeps a digest of 16 bytes for
-//! each key, not the key. Once it is written, [`AnswerIds`] reads the answers of questions.
+//! each key, not the key. Once it is written, [`node_of_id`] reads one id wherever somebody gives
+//! one, [`AnswerIds`] the answers of questions; [`id_of`] and [`id_list`] write what these read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
 
 use crate::{
     dataset::{ProblemKind, error::Fault},
@@ -195,17 +199,51 @@ pub(super) fn in_range(id: u64, n_nodes: u32) -> Option<u32> {
     u32::try_from(id).ok().filter(|id| *id < n_nodes)
 }
 
-/// The node that a key means: the only one, or the only one that may be an answer; `type:key` tells
-/// those of several types apart.
-fn keyed(item: &str, kb: &Kb) -> Result<NodeId, Fault> {
-    let mut nodes = kb.nodes_of_key(item);
+/// Why an id of the user's means no node of a base.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdError {
+    /// No node has it.
+    #[error("no node has the id {id:?}; {like}")]
+    Unknown {
+        /// The beginning of the id.
+        id: String,
+        /// What the ids of the base are like.
+        like: String,
+    },
+    /// Several nodes have it.
+    #[error("{n} nodes have the id {id:?}; write the type before it, as in {example}")]
+    Shared {
+        /// The beginning of the id.
+        id: String,
+        /// So many.
+        n: usize,
+        /// How one of them is told from the others.
+        example: String,
+    },
+}
+
+/// All nodes that the user's data call by that id, ascending: those of that key, or, of `type:key`,
+/// the one of that type. O(log n) of the nodes.
+pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
+    let mut nodes = kb.nodes_of_key(id);
     if nodes.is_empty()
-        && let Some((node_type, key)) = item.split_once(':')
+        && let Some((node_type, key)) = id.split_once(':')
         && let Some(node_type) = kb.type_id(node_type)
     {
         nodes = kb.nodes_of_key(key);
         nodes.retain(|&node| kb.node_type(node) == node_type);
     }
+    nodes
+}
+
+/// The node that an id of the user's means: the only one that has it, or the only one of those that
+/// may be an answer; `type:key` tells those of several types apart.
+///
+/// # Errors
+/// [`IdError`].
+pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
+    let mut nodes = nodes_of_id(kb, id);
     if nodes.len() > 1 {
         let candidates: Vec<NodeId> =
             nodes.iter().copied().filter(|&node| kb.is_candidate(node)).collect();
@@ -216,18 +254,74 @@ fn keyed(item: &str, kb: &Kb) -> Result<NodeId, Fault> {
     match nodes.as_slice() {
         [node] => Ok(*node),
         [] => {
-            let message = format!("no node has the id {:?}", shown(item));
-            let hint = format!("ids look like {:?}; correct the answer or drop it", kb.key(0));
-            Err(Fault::new(ProblemKind::UnknownAnswer, message, hint).here(item))
+            let like = match kb.has_keys() {
+                true => format!("ids look like {:?}", kb.key(0)),
+                false => format!("ids are 0 to {}", kb.n_nodes().saturating_sub(1)),
+            };
+            Err(IdError::Unknown { id: shown(id), like })
         }
         [first, ..] => {
-            let n = nodes.len();
-            let message = format!("{n} nodes have the id {:?}", shown(item));
-            let node_type = kb.type_name(kb.node_type(*first));
-            let hint = format!("write the type before it, as in {node_type}:{item}");
-            Err(Fault::new(ProblemKind::UnknownAnswer, message, hint).here(item))
+            let (n, node_type) = (nodes.len(), kb.type_name(kb.node_type(*first)));
+            let example = format!("{node_type}:{}", shown(id));
+            Err(IdError::Shared { id: shown(id), n, example })
         }
     }
+}
+
+/// The nodes of ids joined by commas, in their order; an id with a comma in it stands within quotes.
+///
+/// # Errors
+/// That of the first id that means no node.
+pub fn nodes_of_ids(kb: &Kb, ids: &str) -> Result<Vec<NodeId>, IdError> {
+    let list = format!("[{ids}]");
+    // Only an empty list is none.
+    let items = items(&list).unwrap_or_else(|_| vec![""]);
+    items.into_iter().map(|item| node_of_id(kb, item)).collect()
+}
+
+/// What [`node_of_id`] reads as that node: its key, with the type before it where nodes of other types
+/// have that key too; its number where the base has no keys.
+pub fn id_of(kb: &Kb, node: NodeId) -> Cow<'_, str> {
+    let key = kb.key(node);
+    match node_of_id(kb, &key) {
+        Ok(meant) if meant == node => key,
+        _ => Cow::Owned(format!("{}:{key}", kb.type_name(kb.node_type(node)))),
+    }
+}
+
+/// Nodes as `answer_ids` has them, with the user's ids: `[3, 17]`, `[B-7, "nuts, bolts"]`.
+///
+/// # Errors
+/// The first id that such a list cannot hold, for its commas and quotes.
+pub fn id_list(kb: &Kb, nodes: &[NodeId]) -> Result<String, String> {
+    let item = |&node: &NodeId| {
+        let id = id_of(kb, node);
+        let plain = !id.is_empty() && *id == *id.trim() && !id.contains(',');
+        match ['"', '\''].into_iter().find(|quote| !id.contains(*quote)) {
+            _ if plain && !id.starts_with(['"', '\'']) => Ok(id.into_owned()),
+            Some(quote) => Ok(format!("{quote}{id}{quote}")),
+            None => Err(id.into_owned()),
+        }
+    };
+    let items: Vec<String> = nodes.iter().map(item).collect::<Result<_, _>>()?;
+    Ok(format!("[{}]", items.join(", ")))
+}
+
+/// The node of an answer.
+fn keyed(item: &str, kb: &Kb) -> Result<NodeId, Fault> {
+    node_of_id(kb, item).map_err(|error| {
+        let (message, hint) = match &error {
+            IdError::Unknown { id, like } => (
+                format!("no node has the id {id:?}"),
+                format!("{like}; correct the answer or drop it"),
+            ),
+            IdError::Shared { id, n, example } => (
+                format!("{n} nodes have the id {id:?}"),
+                format!("write the type before it, as in {example}"),
+            ),
+        };
+        Fault::new(ProblemKind::UnknownAnswer, message, hint).here(item)
+    })
 }
 
 #[cfg(test)]

@@ -81,6 +81,7 @@ pub use changes::Changes;
 pub use error::{DatasetError, MAX_TOLD, Problem, ProblemCount, ProblemKind, Wrong};
 pub use form::Form;
 pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, Resolved};
+pub use ids::{IdError, id_list, id_of, node_of_id, nodes_of_id, nodes_of_ids};
 pub use install::{ImportOptions, ImportReport, Phase, Progress, Update};
 pub use label::{SYNTHETIC, has_own_labels, is_synthetic, label};
 pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};

@@ -6,6 +6,10 @@
 //! qrels = *( query-id " 0 " node-id " 1" LF )
 //! ```
 //!
+//! Nodes have the ids of the user's data, [`DocIds`]. White space would add a column: in an id that
+//! has some, it and `%` are written as `%` and two hexadecimal digits for each byte (`a b` as `a%20b`),
+//! which reading undoes where no node has the id as it stands.
+//!
 //! `trec_eval` ignores the rank column: it sorts by score in single precision and breaks ties by
 //! *descending* document name. Scores written here therefore fall strictly: one that ties with its
 //! predecessor is written as the next smaller `f32`, so that the order read is the order given.
@@ -13,10 +17,15 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fmt::Write as _,
     io::{self, BufRead, Read, Write},
 };
 
-use crate::{eval::NodeId, kb::best};
+use crate::{
+    dataset::{id_of, node_of_id},
+    eval::NodeId,
+    kb::{Kb, best},
+};
 
 /// Longest run tag in bytes; tools print it in a table.
 pub const MAX_TAG_BYTES: usize = 64;
@@ -52,6 +61,17 @@ pub enum TrecError {
         /// The first node out of order.
         node: NodeId,
     },
+    /// A node's id would be read as another's.
+    #[error(
+        "query {query_id}: the id {id:?} cannot stand in a TREC file, where another node has it; give \
+         one of them another id"
+    )]
+    Id {
+        /// The query's id.
+        query_id: i64,
+        /// The id as it would be written.
+        id: String,
+    },
     /// The file or pipe failed.
     #[error("cannot write the TREC file")]
     Io(#[from] io::Error),
@@ -74,8 +94,8 @@ pub enum ReadError {
     Repeated {
         /// The query's id.
         query_id: i64,
-        /// The node.
-        node: NodeId,
+        /// The node's id.
+        node: String,
     },
     /// It holds more than is kept.
     #[error("it names more than {MAX_KEPT} nodes for these queries; cut its rankings")]
@@ -85,6 +105,88 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
+/// What the nodes of a base are called in its run and qrels files.
+#[derive(Clone, Copy)]
+pub enum DocIds<'a> {
+    /// By their numbers, of a base with so many nodes and no ids of its own.
+    Numbers(u32),
+    /// As the data of this base call them.
+    Keys(&'a Kb),
+}
+
+impl<'a> DocIds<'a> {
+    /// Those of a base.
+    pub fn of(kb: &'a Kb) -> Self {
+        match kb.has_keys() {
+            true => DocIds::Keys(kb),
+            false => DocIds::Numbers(kb.n_nodes()),
+        }
+    }
+
+    /// The column of a node.
+    ///
+    /// # Errors
+    /// The column, if it would be read as another node's.
+    pub fn column(self, node: NodeId) -> Result<String, String> {
+        let DocIds::Keys(kb) = self else { return Ok(node.to_string()) };
+        let id = id_of(kb, node);
+        let column = match id.contains(char::is_whitespace) {
+            true => escaped(&id),
+            false => id.into_owned(),
+        };
+        match self.node(&column) {
+            Ok(read) if read == node => Ok(column),
+            _ => Err(column),
+        }
+    }
+
+    /// The node of a column.
+    fn node(self, column: &str) -> Result<NodeId, String> {
+        match self {
+            DocIds::Numbers(n_nodes) => {
+                let known = column.parse().ok().filter(|&id: &NodeId| id < n_nodes);
+                known.ok_or_else(|| no_number("the node", column))
+            }
+            DocIds::Keys(kb) => {
+                let plain = || node_of_id(kb, &unescaped(column)?).ok();
+                node_of_id(kb, column).or_else(|error| plain().ok_or_else(|| error.to_string()))
+            }
+        }
+    }
+}
+
+fn no_number(what: &str, text: &str) -> String {
+    format!("{what} {text:?} is no number of this base")
+}
+
+/// An id with its white space and `%` as hexadecimal digits.
+fn escaped(id: &str) -> String {
+    let mut column = String::with_capacity(id.len() + 8);
+    for (at, c) in id.char_indices() {
+        if c == '%' || c.is_whitespace() {
+            for byte in id[at..at + c.len_utf8()].bytes() {
+                let _ = write!(column, "%{byte:02X}");
+            }
+        } else {
+            column.push(c);
+        }
+    }
+    column
+}
+
+/// The id of which this is the escaped form; none if it is of no id.
+fn unescaped(column: &str) -> Option<String> {
+    let (first, rest) = column.split_once('%')?;
+    let mut bytes = first.as_bytes().to_vec();
+    for part in rest.split('%') {
+        let (digits, rest) = part.split_at_checked(2)?;
+        digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
 /// Reads the rankings of the wanted queries from run lines in any order: score descending, then id
 /// ascending, whatever the rank column says. Queries without a line have no entry.
 ///
@@ -92,10 +194,10 @@ pub enum ReadError {
 /// not looked at any further. Time and memory are linear in the file and in what is kept of it.
 ///
 /// # Errors
-/// [`ReadError`]; among others for a node that is not in `0..n_nodes`.
+/// [`ReadError`]; among others for an id that no node has.
 pub fn read_run(
     input: &mut impl BufRead,
-    n_nodes: usize,
+    ids: DocIds<'_>,
     wanted: &HashSet<i64>,
 ) -> Result<HashMap<i64, Vec<(NodeId, f32)>>, ReadError> {
     let mut rankings = HashMap::<i64, Vec<(NodeId, f32)>>::new();
@@ -113,7 +215,7 @@ pub fn read_run(
         if text.trim().is_empty() {
             continue;
         }
-        let (query_id, pair) = read_line(text, n_nodes, wanted).map_err(wrong)?;
+        let (query_id, pair) = read_line(text, ids, wanted).map_err(wrong)?;
         let Some(pair) = pair else { continue };
         kept += 1;
         if kept > MAX_KEPT {
@@ -124,7 +226,8 @@ pub fn read_run(
     for (&query_id, ranking) in &mut rankings {
         ranking.sort_unstable_by_key(|pair| pair.0);
         if let Some(twice) = ranking.windows(2).find(|pairs| pairs[0].0 == pairs[1].0) {
-            return Err(ReadError::Repeated { query_id, node: twice[0].0 });
+            let (Ok(node) | Err(node)) = ids.column(twice[0].0);
+            return Err(ReadError::Repeated { query_id, node });
         }
         let k = ranking.len();
         *ranking = best(std::mem::take(ranking), k);
@@ -135,20 +238,18 @@ pub fn read_run(
 /// The query of a run line, and node and score if it is wanted.
 fn read_line(
     text: &str,
-    n_nodes: usize,
+    ids: DocIds<'_>,
     wanted: &HashSet<i64>,
 ) -> Result<(i64, Option<(NodeId, f32)>), String> {
     let columns: Vec<&str> = text.split_whitespace().collect();
     let [query_id, _, node, _, score, _] = columns[..] else {
         return Err(format!("it has {} columns; a run has six", columns.len()));
     };
-    let no_number = |what: &str, text: &str| format!("{what} {text:?} is no number of this base");
     let query_id = query_id.parse().map_err(|_| no_number("the query", query_id))?;
     if !wanted.contains(&query_id) {
         return Ok((query_id, None));
     }
-    let known = node.parse().ok().filter(|&id: &NodeId| (id as usize) < n_nodes);
-    let node = known.ok_or_else(|| no_number("the node", node))?;
+    let node = ids.node(node)?;
     let finite = score.parse().ok().filter(|score: &f32| score.is_finite());
     let score = finite.ok_or_else(|| format!("the score {score:?} is no finite number"))?;
     Ok((query_id, Some((node, score))))
@@ -162,6 +263,7 @@ fn read_line(
 /// [`TrecError`]; what was written before the error stays written.
 pub fn write_run(
     out: &mut (impl Write + ?Sized),
+    ids: DocIds<'_>,
     query_id: i64,
     ranking: &[(NodeId, f32)],
     tag: &str,
@@ -179,6 +281,7 @@ pub fn write_run(
         if !score.is_finite() || !written.is_finite() {
             return Err(TrecError::Score { query_id, node });
         }
+        let node = ids.column(node).map_err(|id| TrecError::Id { query_id, id })?;
         // Debug output is the shortest text that reads back as the same number.
         writeln!(out, "{query_id} Q0 {node} {} {written:?} {tag}", i + 1)?;
         ceiling = written.next_down();
@@ -187,12 +290,13 @@ pub fn write_run(
     Ok(())
 }
 
-/// Writes one query's answers as qrels lines, by ascending node id, repeats once.
+/// Writes one query's answers as qrels lines, by ascending number of the node, repeats once.
 ///
 /// # Errors
-/// [`TrecError::Io`].
+/// [`TrecError::Id`], [`TrecError::Io`].
 pub fn write_qrels(
     out: &mut (impl Write + ?Sized),
+    ids: DocIds<'_>,
     query_id: i64,
     answers: &[NodeId],
 ) -> Result<(), TrecError> {
@@ -200,7 +304,8 @@ pub fn write_qrels(
     answers.sort_unstable();
     answers.dedup();
     for answer in answers {
-        writeln!(out, "{query_id} 0 {answer} 1")?;
+        let node = ids.column(answer).map_err(|id| TrecError::Id { query_id, id })?;
+        writeln!(out, "{query_id} 0 {node} 1")?;
     }
     Ok(())
 }
@@ -209,11 +314,13 @@ pub fn write_qrels(
 mod tests {
     use super::*;
 
+    const TEN: DocIds<'_> = DocIds::Numbers(10);
+
     #[test]
     fn written_scores_fall_strictly_and_stay_close() {
         let ranking = [(9, 2.5), (5, 2.5), (7, 2.5), (1, 0.0), (2, -0.0), (3, -1.0)];
         let mut out = Vec::new();
-        write_run(&mut out, 12, &ranking, "hybrid").unwrap();
+        write_run(&mut out, TEN, 12, &ranking, "hybrid").unwrap();
         let text = String::from_utf8(out).unwrap();
         let first = text.lines().next();
         assert_eq!(first, Some("12 Q0 9 1 2.5 hybrid"));
@@ -234,9 +341,9 @@ mod tests {
         let rankings = [(12, vec![(9, 2.5), (5, 2.5), (7, 2.5), (1, -1.0)]), (3, vec![(4, 0.5)])];
         let mut out = Vec::new();
         for (query_id, ranking) in &rankings {
-            write_run(&mut out, *query_id, ranking, "tag").unwrap();
+            write_run(&mut out, TEN, *query_id, ranking, "tag").unwrap();
         }
-        let read = read_run(&mut &out[..], 10, &HashSet::from([12, 3, 8])).unwrap();
+        let read = read_run(&mut &out[..], TEN, &HashSet::from([12, 3, 8])).unwrap();
         assert_eq!(read.len(), 2);
         for (query_id, ranking) in &rankings {
             let ids = |ranking: &[(NodeId, f32)]| ranking.iter().map(|p| p.0).collect::<Vec<_>>();
@@ -244,7 +351,7 @@ mod tests {
         }
         // The rank column counts for nothing; ties go by id.
         let other = b"3 Q0 6 1 0.5 t\n\n3 Q0 2 2 0.5 t\n3 Q0 8 9 1e1 t\n4 Q0 none 1 x t";
-        let read = read_run(&mut &other[..], 10, &HashSet::from([3])).unwrap();
+        let read = read_run(&mut &other[..], TEN, &HashSet::from([3])).unwrap();
         assert_eq!(read[&3], [(8, 10.0), (2, 0.5), (6, 0.5)]);
     }
 
@@ -258,7 +365,7 @@ mod tests {
             ("3 Q0 1 1 2 t\n3 Q0 1 2 1 t\n", "query 3 names node 1 twice"),
             (&"3".repeat(5000), "line 1: it has more than 4096 bytes"),
         ] {
-            let read = read_run(&mut lines.as_bytes(), 10, &HashSet::from([3]));
+            let read = read_run(&mut lines.as_bytes(), TEN, &HashSet::from([3]));
             let error = read.unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
         }
@@ -266,7 +373,7 @@ mod tests {
 
     #[test]
     fn refuses_what_a_reader_would_misread() {
-        let run = |ranking: &[(u32, f32)], tag| write_run(&mut Vec::new(), 1, ranking, tag);
+        let run = |ranking: &[(u32, f32)], tag| write_run(&mut Vec::new(), TEN, 1, ranking, tag);
         assert!(matches!(run(&[], "two words"), Err(TrecError::Tag { .. })));
         assert!(matches!(run(&[], ""), Err(TrecError::Tag { .. })));
         assert!(matches!(run(&[(4, f32::NAN)], "t"), Err(TrecError::Score { node: 4, .. })));
@@ -278,7 +385,17 @@ mod tests {
     #[test]
     fn qrels_are_sorted_and_distinct() {
         let mut out = Vec::new();
-        write_qrels(&mut out, 3, &[8, 2, 8]).unwrap();
+        write_qrels(&mut out, TEN, 3, &[8, 2, 8]).unwrap();
         assert_eq!(out, b"3 0 2 1\n3 0 8 1\n");
+    }
+
+    #[test]
+    fn white_space_in_an_id_is_escaped_and_other_ids_stand_as_they_are() {
+        for (id, column) in [("a b%", "a%20b%25"), ("ä\u{a0}\tb", "ä%C2%A0%09b")] {
+            assert_eq!((escaped(id).as_str(), unescaped(column).as_deref()), (column, Some(id)));
+        }
+        for column in ["50", "50%", "5%zz", "5%2", "%+1", "%ff", "%é"] {
+            assert_eq!(unescaped(column), None, "{column}");
+        }
     }
 }

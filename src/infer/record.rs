@@ -102,6 +102,8 @@ pub struct HitRecord<'a> {
 pub struct StepRecord<'a> {
     /// The node.
     pub node: NodeId,
+    /// The id that the user's data call it by.
+    pub key: String,
     /// Its name.
     pub name: &'a str,
     /// Its type.
@@ -129,6 +131,8 @@ pub struct UnderstoodRecord<'a> {
 pub struct EntityRecord<'a> {
     /// The node.
     pub id: NodeId,
+    /// The id that the user's data call it by.
+    pub key: String,
     /// Its name.
     pub name: &'a str,
     /// Its type.
@@ -205,6 +209,7 @@ pub fn hits<'a>(kb: &'a Kb, answer: &'a Answer) -> Vec<HitRecord<'a>> {
 fn steps<'a>(kb: &'a Kb, path: &Path) -> Vec<StepRecord<'a>> {
     let step = |node: NodeId, relation, direction| StepRecord {
         node,
+        key: kb.key(node).into_owned(),
         name: kb.name(node),
         node_type: kb.type_name(kb.node_type(node)),
         relation,
@@ -242,6 +247,7 @@ pub fn path_in_words<'a>(
 fn understood<'a>(kb: &'a Kb, understood: &'a Understood) -> UnderstoodRecord<'a> {
     let entities = understood.entities.iter().map(|entity| EntityRecord {
         id: entity.node,
+        key: kb.key(entity.node).into_owned(),
         name: kb.name(entity.node),
         node_type: kb.type_name(kb.node_type(entity.node)),
         exact: entity.exact,

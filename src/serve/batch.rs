@@ -10,6 +10,7 @@ use axum::{
     response::IntoResponse,
 };
 use futures_util::{Stream, StreamExt as _, stream};
+use serde_json::{Map, Value};
 
 use crate::serve::{
     Server,
@@ -26,50 +27,62 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answer many questions: a line of JSON for each, in order.
 ///
-/// Every line is a request as that of `/v1/query`, and is answered by a line: its answer, or an
-/// error; the others go on. Answers come while lines are sent.
+/// Every line is a request as that of `/v1/query`, with an `id` of any kind at will, and is answered by
+/// a line: its number from 1, as `line`, its `id`, and its answer or an error; the others go on.
+/// Answers come while lines are sent.
 #[utoipa::path(post, path = "/v1/batch", request_body(content = String, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "A line for each question", body = String, content_type = "application/x-ndjson"),
     Common,
 ))]
 pub(super) async fn batch(State(server): State<Arc<Server>>, body: Body) -> impl IntoResponse {
-    let answers = lines(body.into_data_stream()).map(move |line| {
+    let answers = lines(body.into_data_stream()).map(move |(number, line)| {
         let server = server.clone();
         async move {
-            let answer = match line {
-                Ok(line) => one(&server, &line).await,
-                Err(error) => Err(error),
+            let (id, answer) = match line.and_then(|line| asked(&line)) {
+                Ok((id, Ok(asked))) => (id, one(&server, asked).await),
+                Ok((id, Err(error))) => (id, Err(error)),
+                Err(error) => (None, Err(error)),
             };
             let text = match answer {
                 Ok(text) => text,
                 Err(error) => serde_json::to_string(&error.body()).unwrap_or_default(),
             };
-            Ok::<Bytes, std::convert::Infallible>(Bytes::from(text + "\n"))
+            let text = numbered(number, id.as_ref(), &text);
+            Ok::<Bytes, std::convert::Infallible>(Bytes::from(text))
         }
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     (kind, Body::from_stream(answers.buffered(AT_A_TIME)))
 }
 
-/// The answer to one line; whoever sends a batch waits for it.
-async fn one(server: &Server, line: &[u8]) -> Result<String, ApiError> {
-    patiently(PATIENCE, || async {
-        let asked: QueryRequest = serde_json::from_slice(line).map_err(|error| {
-            ApiError::bad(
-                error.to_string(),
-                "send a JSON object as /openapi.json describes a query",
-            )
-        })?;
-        answered(server, asked).await
-    })
-    .await
+/// The id of a line, and what it asks.
+fn asked(line: &[u8]) -> Result<(Option<Value>, Result<QueryRequest, ApiError>), ApiError> {
+    let wrong = |error: serde_json::Error| {
+        let remedy = "send a JSON object as /openapi.json describes a query";
+        ApiError::bad(error.to_string(), remedy)
+    };
+    let mut line: Map<String, Value> = serde_json::from_slice(line).map_err(wrong)?;
+    let id = line.remove("id");
+    Ok((id, serde_json::from_value(Value::Object(line)).map_err(wrong)))
 }
 
-/// The lines of a body, without empty ones. A line that is too long ends it with an error, and so does
-/// a body that breaks off.
+/// A line of the reply: its number and id before what else the object has.
+fn numbered(number: u64, id: Option<&Value>, object: &str) -> String {
+    let id = id.map_or(String::new(), |id| format!("\"id\":{id},"));
+    let rest = object.strip_prefix('{').unwrap_or("}");
+    format!("{{\"line\":{number},{id}{rest}\n")
+}
+
+/// The answer to one line; whoever sends a batch waits for it.
+async fn one(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
+    patiently(PATIENCE, || answered(server, asked.clone())).await
+}
+
+/// The lines of a body with their numbers from 1, without empty ones. A line that is too long ends it
+/// with an error, and so does a body that breaks off.
 fn lines<E: std::fmt::Display>(
     body: impl Stream<Item = Result<Bytes, E>> + Unpin,
-) -> impl Stream<Item = Result<Vec<u8>, ApiError>> {
+) -> impl Stream<Item = (u64, Result<Vec<u8>, ApiError>)> {
     let begun = (body, Vec::<u8>::new(), false);
     let parts = stream::unfold(begun, |(mut body, mut rest, ended)| async move {
         if ended {
@@ -95,7 +108,8 @@ fn lines<E: std::fmt::Display>(
             }
         }
     });
-    parts.filter(|line| {
+    let numbers = stream::iter(1..);
+    numbers.zip(parts).filter(|(_, line)| {
         let blank = line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty());
         std::future::ready(!blank)
     })
@@ -109,14 +123,19 @@ mod tests {
     async fn lines_are_cut_wherever_the_parts_of_a_body_end() {
         let parts = ["{\"a\"", ":1}\n\n{\"b\":2}\r", "\n{\"c\"", ":3}"];
         let body = stream::iter(parts.map(|part| Ok::<_, String>(Bytes::from(part))));
-        let found: Vec<_> = lines(Box::pin(body)).map(|line| line.unwrap()).collect().await;
-        let found: Vec<_> =
-            found.iter().map(|line| String::from_utf8_lossy(line).trim().to_owned()).collect();
-        assert_eq!(found, ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"]);
+        let found: Vec<_> = lines(Box::pin(body)).collect().await;
+        let found: Vec<_> = found
+            .iter()
+            .map(|(at, line)| {
+                (*at, String::from_utf8_lossy(line.as_ref().unwrap()).trim().to_owned())
+            })
+            .collect();
+        let told = [(1, "{\"a\":1}"), (3, "{\"b\":2}"), (4, "{\"c\":3}")];
+        assert_eq!(found, told.map(|(at, line)| (at, line.to_owned())));
 
         let long = vec![b'x'; MAX_LINE + 1];
         let body = stream::iter([Ok::<_, String>(Bytes::from(long)), Ok(Bytes::from("\n{}"))]);
         let found: Vec<_> = lines(Box::pin(body)).collect().await;
-        assert!(matches!(found.as_slice(), [Err(_)]), "nothing is read behind it");
+        assert!(matches!(found.as_slice(), [(1, Err(_))]), "nothing is read behind it");
     }
 }

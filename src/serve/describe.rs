@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     bundle::Category,
-    dataset::Summary,
+    dataset::{Summary, nodes_of_id},
     kb::{Kb, NodeId},
     serve::{
         LONGEST_TIME, Server,
@@ -155,7 +155,7 @@ pub(super) async fn list(
             kb.nodes_of_type(id)
         }
         (None, Some(key)) => {
-            of_key = kb.nodes_of_key(key);
+            of_key = nodes_of_id(kb, key);
             &of_key
         }
         _ => return Err(ApiError::bad("which nodes?", "give either type or key")),

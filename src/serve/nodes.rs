@@ -137,7 +137,9 @@ fn node_of(opened: &Opened, id: NodeId) -> Result<&Kb, ApiError> {
 }
 
 fn bad_path(error: PathRejection) -> ApiError {
-    ApiError::bad(error.body_text(), "a node's id is a whole number")
+    let remedy =
+        "give the node's number; GET /v1/nodes?key=ID finds it by the id that your data write";
+    ApiError::bad(error.body_text(), remedy)
 }
 
 pub(super) fn bad_query(error: QueryRejection) -> ApiError {

@@ -42,7 +42,7 @@ pub(super) enum Detail {
 }
 
 /// A question for a bundle.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QueryRequest {
     /// The question.

@@ -49,7 +49,7 @@ pub use crate::synth::{
     quality::Quality,
     template::{BENCHMARK, FromFile, Template, TemplateError, read as read_templates},
     wording::{Kind, Style},
-    write::{split_sizes, splits, write_files},
+    write::{Ids, split_sizes, splits, write_files},
 };
 use crate::{index::IndexedBase, kb::NodeId, llm::LlmError, prompts::PromptError};
 
@@ -239,12 +239,12 @@ impl Synthesis {
         split_sizes(&splits(self.questions.iter().map(|one| one.template.as_str())))
     }
 
-    /// Writes `qa.csv` and `split/{train,val,test}.index` into a directory, which is made if it is
-    /// not there.
+    /// Writes `qa.csv`, with such ids of nodes, and `split/{train,val,test}.index` into a directory,
+    /// which is made if it is not there.
     ///
     /// # Errors
     /// [`SynthError::Write`], also where one of the files is there already.
-    pub fn write(&self, dir: &Path) -> Result<(), SynthError> {
-        write::write(&self.questions, self.seed, dir)
+    pub fn write(&self, ids: Ids<'_>, dir: &Path) -> Result<(), SynthError> {
+        write::write(&self.questions, self.seed, ids, dir)
     }
 }

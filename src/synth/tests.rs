@@ -199,7 +199,7 @@ fn made(base: &IndexedBase, seed: u64, requester: Option<&Requester>, queries: u
 
 fn written(made: &Synthesis) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
-    made.write(dir.path()).unwrap();
+    made.write(Ids::Numbers, dir.path()).unwrap();
     let files = ["qa.csv", "split/train.index", "split/val.index", "split/test.index"];
     files.iter().map(|file| fs::read_to_string(dir.path().join(file)).unwrap()).collect()
 }
@@ -416,8 +416,8 @@ fn files_are_never_written_over() {
     let (_, base) = indexed();
     let made = made(base, 1, None, 8);
     let dir = tempfile::tempdir().unwrap();
-    made.write(dir.path()).unwrap();
-    let again = made.write(dir.path()).unwrap_err();
+    made.write(Ids::Numbers, dir.path()).unwrap();
+    let again = made.write(Ids::Numbers, dir.path()).unwrap_err();
     let path: &Path = &dir.path().join("qa.csv");
     assert!(matches!(&again, SynthError::Write { path: own, .. } if own == path), "{again}");
 }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    dataset::SYNTHETIC,
-    kb::NodeId,
+    dataset::{SYNTHETIC, id_list, id_of},
+    kb::{Kb, NodeId},
     synth::{Question, SynthError},
 };
 
@@ -54,13 +54,39 @@ pub fn split_sizes(assigned: &[usize]) -> [usize; 3] {
     [0, 1, 2].map(|split| assigned.iter().filter(|own| **own == split).count())
 }
 
-fn list(nodes: &[NodeId]) -> String {
-    let ids: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
-    format!("[{}]", ids.join(", "))
+/// What the nodes of questions are called in a file.
+#[derive(Clone, Copy)]
+pub enum Ids<'a> {
+    /// By their numbers, as an installed base keeps them.
+    Numbers,
+    /// As the data of this base call them, for people and for an import.
+    Own(&'a Kb),
+}
+
+impl Ids<'_> {
+    fn of(self, node: NodeId) -> String {
+        match self {
+            Ids::Numbers => node.to_string(),
+            Ids::Own(kb) => id_of(kb, node).into_owned(),
+        }
+    }
+
+    fn list(self, nodes: &[NodeId]) -> io::Result<String> {
+        let unlisted = |id| {
+            io::Error::other(format!(
+                "a list cannot hold the id {id:?}, which has a comma and both kinds of quotes; leave \
+                 --to out, or give the node another id"
+            ))
+        };
+        match self {
+            Ids::Numbers => Ok(format!("{nodes:?}")),
+            Ids::Own(kb) => id_list(kb, nodes).map_err(unlisted),
+        }
+    }
 }
 
 /// The lines of questions.
-fn rows(questions: &[Question], seed: u64) -> serde_json::Result<Vec<Vec<String>>> {
+fn rows(questions: &[Question], seed: u64, ids: Ids<'_>) -> io::Result<Vec<Vec<String>>> {
     let row = |(id, question): (usize, &Question)| {
         let votes = match question.votes.is_empty() {
             true => String::new(),
@@ -69,13 +95,13 @@ fn rows(questions: &[Question], seed: u64) -> serde_json::Result<Vec<Vec<String>
         Ok(vec![
             id.to_string(),
             question.text.clone(),
-            list(&question.answers),
+            ids.list(&question.answers)?,
             question.kind.name().to_owned(),
             question.template.clone(),
             SYNTHETIC.to_owned(),
             question.style.name().to_owned(),
-            list(&question.slots),
-            question.gold.to_string(),
+            ids.list(&question.slots)?,
+            ids.of(question.gold),
             serde_json::to_string(&question.properties)?,
             votes,
             seed.to_string(),
@@ -85,9 +111,14 @@ fn rows(questions: &[Question], seed: u64) -> serde_json::Result<Vec<Vec<String>
 }
 
 /// Writes the files of a directory; none of them may be there.
-pub(super) fn write(questions: &[Question], seed: u64, dir: &Path) -> Result<(), SynthError> {
+pub(super) fn write(
+    questions: &[Question],
+    seed: u64,
+    ids: Ids<'_>,
+    dir: &Path,
+) -> Result<(), SynthError> {
     let assigned = splits(questions.iter().map(|question| question.template.as_str()));
-    write_files(dir, &COLUMNS, rows(questions, seed), &assigned)
+    write_files(dir, &COLUMNS, rows(questions, seed, ids), &assigned)
 }
 
 /// Writes `qa.csv`, with these columns and a line a question, and the files of `split/` to a
@@ -98,7 +129,7 @@ pub(super) fn write(questions: &[Question], seed: u64, dir: &Path) -> Result<(),
 pub fn write_files(
     dir: &Path,
     columns: &[&str],
-    rows: serde_json::Result<Vec<Vec<String>>>,
+    rows: io::Result<Vec<Vec<String>>>,
     assigned: &[usize],
 ) -> Result<(), SynthError> {
     let failed = |path: &Path| {

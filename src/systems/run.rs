@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    eval::trec,
+    eval::trec::{self, DocIds},
     files,
     retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, place_of},
     systems::{Need, Opener, SystemError, SystemSpec, file_of},
@@ -22,7 +22,7 @@ use crate::{
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "run",
     arguments: ":FILE",
-    summary: "the rankings of a TREC run file, whoever wrote it, by the ids of the queries of agent eval",
+    summary: "the rankings of a TREC run file, whoever wrote it, by the ids of the queries of agent eval and of the nodes",
     needs: &[Need::File, Need::Queries],
     open,
 };
@@ -42,8 +42,8 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     }
     let ids: HashSet<i64> = opener.queries.iter().map(|query| query.0).collect();
     let file = files::open(path).map_err(|error| wrong(format!("cannot read it: {error}")))?;
-    let n_nodes = opener.base.kb.n_nodes() as usize;
-    let read = trec::read_run(&mut BufReader::new(file), n_nodes, &ids)
+    let nodes = DocIds::of(&opener.base.kb);
+    let read = trec::read_run(&mut BufReader::new(file), nodes, &ids)
         .map_err(|error| wrong(error.to_string()))?;
     let (n, lacking) = (ids.len(), ids.len() - read.len());
     if read.is_empty() {

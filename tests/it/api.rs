@@ -417,6 +417,7 @@ fn a_bundle_of_another_version_of_its_base_is_taken_only_by_force() {
     let asked = json!({"query": "a steel bottle"});
     let (status, reply) = exchange(json!({}));
     assert_eq!((status, &reply["error"]["code"]), (409, &json!("not_exchanged")), "{reply}");
+    assert!(reply.to_string().contains("agent verify BUNDLE --drift --accept-drift"), "{reply}");
     assert_eq!(served.send("POST", "/v1/query", &asked).0, 200);
     let (status, told) = exchange(json!({"force": true}));
     assert_eq!((status, &told["bundle"]["base"]), (200, &json!("shop")), "{told}");

@@ -210,3 +210,31 @@ fn a_run_file_measures_as_the_system_that_wrote_it() {
     let search = ["search", "tiny", "steel dart", "--system", &name];
     world.run(search).fails(1, &[&name, "agent eval"]);
 }
+
+#[test]
+fn run_files_have_the_ids_of_the_user() {
+    let world = World::keyed();
+    let path = |name: &str| world.path(name).display().to_string();
+    let (run, qrels) = (path("out.trec"), path("out.qrels"));
+    let eval = |more: &[&str]| {
+        let eval = ["eval", "--dataset", "keyed", "--split", "val", "--json"];
+        world.run(eval.into_iter().chain(more.iter().copied()))
+    };
+    let files = ["--run-file", &run, "--qrels-file", &qrels];
+    let wrote = eval(&[&["--system", "bm25"][..], &files].concat()).json_lines();
+    assert_eq!(wrote[0]["metrics"]["hit@1"], 1.0);
+    assert_eq!(fs::read_to_string(&qrels).unwrap(), "1 0 0 1\n2 0 kite,%20red 1\n");
+    let text = fs::read_to_string(&run).unwrap();
+    assert!(text.starts_with("1 Q0 0 1 ") && text.contains("\n2 Q0 kite,%20red 1 "), "{text}");
+    let system = format!("run:{run}");
+    let read = eval(&["--system", &system]).json_lines();
+    for key in ["n", "failed", "metrics", "ci95"] {
+        assert_eq!(wrote[0][key], read[0][key], "{key}");
+    }
+    // As it stands, where a node has that id.
+    fs::write(&run, "1 Q0 B%204 1 2.0 t\n1 Q0 0 2 1.0 t\n").unwrap();
+    eval(&["--system", &system]).done();
+    fs::write(&run, "1 Q0 2 1 1.0 t\n").unwrap();
+    let words = ["line 1", "no node has the id \"2\"", "ids look like \"D-1\""];
+    eval(&["--system", &system]).fails(1, &words);
+}

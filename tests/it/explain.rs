@@ -272,9 +272,26 @@ by words  3  55.6  not reached     3  search          1  22.2
         (&Value::Null, &json!(4))
     );
     let given = |rest: [&'static str; 3]| world.run(text.iter().copied().chain(rest));
-    given(["durable", "--answers", "99"]).fails(1, &["answer 99 is no node"]);
-    given(["durable", "--answers", "x"]).fails(2, &["--answers"]);
+    for unknown in ["99", "x", ""] {
+        let told = format!("no node has the id {unknown:?}");
+        given(["durable", "--answers", unknown]).fails(1, &[&told, "ids are 0 to 5"]);
+    }
     given([" ", "--answers", "1"]).fails(1, &["the query is empty"]);
     given(["--query", "77", "--json"]).fails(1, &["there is no query 77 in val"]);
     world.run(["explain", "--dataset", "tiny"]).fails(2, &["agent explain latest"]);
+}
+
+#[test]
+fn answers_are_given_by_the_ids_of_the_user() {
+    let world = World::keyed();
+    fs::write(world.path("program.rhai"), program(&["    search(query, \"product\", 4)"])).unwrap();
+    let explain = |answers: &str| {
+        let command = ["explain", "--program", "program.rhai", "--dataset", "keyed", "light sail"];
+        world.run(command.into_iter().chain(["--answers", answers, "--json"]))
+    };
+    for (answers, rank) in [("0", 1.0), ("3,0", 1.0), ("'kite, red'", 0.5), ("product:0", 1.0)] {
+        let told = explain(answers).json_lines().remove(0);
+        assert_eq!(told["queries"][0]["reciprocal_rank"], rank, "{answers}: {told}");
+    }
+    explain("2").fails(1, &["no node has the id \"2\"", "ids look like \"D-1\"", "--json"]);
 }

@@ -195,7 +195,12 @@ fn an_update_keeps_questions_and_a_bundle_may_be_carried_over() {
     let told = world.run(["data", "update", "tiny", "--from", &world.source()]).done();
     assert!(told.contains("4 of before kept, 0 lost"), "{told}");
     assert!(told.contains("nodes      0 new, 0 gone, 1 changed, 5 as before"), "{told}");
-    assert_eq!(world.run(verify).status, 1);
+    let way_out = "agent verify BUNDLE --drift --accept-drift";
+    let other = world.run(verify);
+    assert!(other.status == 1 && other.stdout.contains("another version"), "{}", other.stdout);
+    assert!(other.stdout.contains(way_out), "{}", other.stdout);
+    world.run(["query", "bundle.json", "a kite"]).fails(1, &["made for tiny", way_out, "--force"]);
+    world.run(["explain", "bundle.json"]).fails(1, &["made for tiny", way_out]);
     let drift = &world.run(verify.into_iter().chain(["--drift", "--json"])).json_lines()[0];
     assert_eq!(
         (&drift["fits"], &drift["n"], &drift["accepted"]),

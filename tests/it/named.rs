@@ -35,6 +35,12 @@ fn runs_and_bundles_are_known_by_name_and_the_latest_by_that_word() {
         .fails(1, &["shop-0002", "did you mean shop-0001"]);
     world.run(["query", "latest"]).fails(2, &["agent query latest"]);
 
+    fs::remove_file(&bundle).unwrap();
+    let resume = "agent optimize --dataset shop --run home/runs/shop-0001 --resume";
+    world.run(["query", "home/runs/shop-0001", "a bottle"]).fails(1, &["no bundle yet", resume]);
+    world.run(resume.split(' ').skip(1)).done();
+    assert!(fs::exists(&bundle).unwrap());
+
     world.run(["run", "remove", "latest"]).done();
     assert!(!world.path("home/runs/shop-0001").exists());
     assert_eq!(fs::read_dir(world.path("home/runs")).unwrap().count(), 0);

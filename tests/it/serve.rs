@@ -151,15 +151,19 @@ fn a_bundle_answers_as_it_does_on_the_command_line() {
     let lines = [
         json!({"query": question, "k": 1}).to_string(),
         "{\"quer\": 1}".to_owned(),
-        json!({"query": "tennis racket", "k": 2}).to_string(),
+        String::new(),
+        json!({"id": "q7", "query": "tennis racket", "k": 2}).to_string(),
+        json!({"id": 8, "quer": 1}).to_string(),
     ];
     let (status, _, body) = served.ask("POST", "/v1/batch", "", &lines.join("\n"));
     let replies: Vec<Value> =
         body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!((status, replies.len()), (200, 3), "{body}");
+    assert_eq!((status, replies.len()), (200, 4), "{body}");
     assert_eq!(replies[0]["hits"][0], answer["hits"][0]);
     assert_eq!(replies[1]["error"]["code"], "bad_request");
     assert_eq!(replies[2]["query"], "tennis racket");
+    let places: Vec<Value> = replies.iter().map(|one| json!([one["line"], one["id"]])).collect();
+    assert_eq!(json!(places), json!([[1, null], [2, null], [4, "q7"], [5, 8]]));
 
     let store = json!({"query": question, "max_num_results": 3});
     let (status, page) = served.send("POST", "/v1/vector_stores/shop/search", &store);
@@ -176,6 +180,9 @@ fn bases_nodes_and_neighbours_are_told_part_by_part() {
     let product =
         bases[0]["types"].as_array().unwrap().iter().position(|of| of["name"] == "product");
     assert!(product.is_some(), "{bases}");
+    let (status, refused) = served.get("/v1/nodes/SKU-4");
+    let remedy = refused["error"]["remedy"].as_str().unwrap();
+    assert!(status == 400 && remedy.contains("/v1/nodes?key="), "{refused}");
     let (status, node) = served.get("/v1/nodes/0");
     assert_eq!(status, 200);
     let n: u64 = node["relations"]

@@ -24,6 +24,9 @@ const SHOP_SCALE: f64 = 0.0008;
 /// Queries of the sample that are kept, by split, so that a run takes a second or two.
 const SHOP_QUERIES: [(&str, usize); 3] = [("train", 50), ("val", 25), ("test", 10)];
 
+/// The ids of [`World::keyed`] by the number of the node: some are numbers of other nodes.
+pub(crate) const KEYS: [&str; 6] = ["D-1", "3", "kite, red", "0", "B%204", "S-5"];
+
 /// A home directory and a dataset directory that vanish with it.
 pub(crate) struct World {
     dir: TempDir,
@@ -49,6 +52,30 @@ impl World {
         let world = World::new();
         world.run(["data", "import", "--name", "tiny", "--from", &world.source()]).done();
         world.run(["index", "tiny"]).done();
+        world
+    }
+
+    /// A home with the tiny base as `keyed`, whose nodes have ids of their own: [`KEYS`].
+    pub(crate) fn keyed() -> World {
+        let world = World::new();
+        let rewritten = |file: &str, write: &dyn Fn(&str) -> String| {
+            let path = world.path("tiny").join(file);
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(path, text.lines().map(|line| write(line) + "\n").collect::<String>())
+                .unwrap();
+        };
+        rewritten("nodes.jsonl", &|line| {
+            let mut node: serde_json::Value = serde_json::from_str(line).unwrap();
+            node["id"] = KEYS[node["id"].as_u64().unwrap() as usize].into();
+            node.to_string()
+        });
+        let key = |id: &str| id.parse().map_or(id.to_owned(), |at: usize| KEYS[at].to_owned());
+        rewritten("edges.tsv", &|line| line.split('\t').map(key).collect::<Vec<_>>().join("\t"));
+        let questions = "id,query,answer_ids\n0,a steel dart,[D-1]\n1,a light kite,[0]\n\
+            2,a durable kite by Sky Toys,\"['kite, red']\"\n3,a soft dart by Dart World,[3]\n";
+        fs::write(world.path("tiny/qa.csv"), questions).unwrap();
+        world.run(["data", "import", "--name", "keyed", "--from", &world.source()]).done();
+        world.run(["index", "keyed"]).done();
         world
     }
 

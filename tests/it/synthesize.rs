@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use agent::dataset::{Home, Split, load_split};
+
 use crate::support::World;
 
 /// A sample without its questions, installed and indexed under a name.
@@ -115,4 +117,44 @@ fn a_baseline_is_frozen_where_nothing_better_is_found() {
     assert!(!fs::read_to_string(&page).unwrap().contains("synthetic"));
     let explain = ["explain", "--dataset", "plain", "--bundle", &bundle, "--split", "val"];
     world.run(explain).done();
+}
+
+#[test]
+fn questions_elsewhere_have_the_ids_of_the_user_and_come_back_as_the_same() {
+    let world = World::new();
+    let files = world.path("files").display().to_string();
+    world.run(["data", "sample", "mag", "--scale", "0.001", "--to", &files]).done();
+    fs::remove_dir_all(world.path("files/split")).unwrap();
+    fs::remove_file(world.path("files/qa.csv")).unwrap();
+    // Numbers again, in another order.
+    let nodes = fs::read_to_string(world.path("files/nodes.jsonl")).unwrap();
+    let n = nodes.lines().count();
+    let key = |id: &str| id.parse().map_or(id.to_owned(), |id: usize| (n - id).to_string());
+    let node = |line: &str| {
+        let mut node: serde_json::Value = serde_json::from_str(line).unwrap();
+        node["id"] = (n as u64 - node["id"].as_u64().unwrap()).into();
+        format!("{node}\n")
+    };
+    fs::write(world.path("files/nodes.jsonl"), nodes.lines().map(node).collect::<String>())
+        .unwrap();
+    let edges = fs::read_to_string(world.path("files/edges.tsv")).unwrap();
+    let edge = |line: &str| line.split('\t').map(key).collect::<Vec<_>>().join("\t") + "\n";
+    fs::write(world.path("files/edges.tsv"), edges.lines().map(edge).collect::<String>()).unwrap();
+    for name in ["mine", "again"] {
+        if name == "again" {
+            let made = world.path("made").display().to_string();
+            world.run(["data", "synthesize", "mine", "--queries", "20", "--to", &made]).done();
+            world.run(["data", "synthesize", "mine", "--queries", "20"]).done();
+            fs::rename(world.path("made/qa.csv"), world.path("files/qa.csv")).unwrap();
+            fs::rename(world.path("made/split"), world.path("files/split")).unwrap();
+        }
+        world.run(["data", "import", "--name", name, "--from", &files]).done();
+        world.run(["index", name]).done();
+    }
+    let home = Home::new(world.path("home"));
+    let [kept, read] = ["mine", "again"].map(|name| {
+        let queries = load_split(&home.get(name).unwrap(), &Split::Train).unwrap();
+        queries.into_iter().map(|query| (query.text, query.answers)).collect::<Vec<_>>()
+    });
+    assert!(kept.len() > 5 && kept == read, "{kept:?} {read:?}");
 }

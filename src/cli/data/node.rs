@@ -10,6 +10,7 @@ use crate::{
         failure::{Explain, Result},
         printer::{count, plain},
     },
+    dataset::nodes_of_id,
     kb::{Direction, Kb, NodeId, RelationId},
 };
 
@@ -44,11 +45,7 @@ struct Edges<'a> {
 
 /// Shows the node of a key; several types may have it.
 pub(super) fn show(kb: &Kb, id: &str, json: bool, ctx: &Context) -> Result<Exit> {
-    let mut nodes = kb.nodes_of_key(id);
-    if let (true, Some((node_type, key))) = (nodes.is_empty(), id.split_once(':')) {
-        nodes = kb.nodes_of_key(key);
-        nodes.retain(|&node| kb.type_name(kb.node_type(node)) == node_type);
-    }
+    let nodes = nodes_of_id(kb, id);
     if nodes.is_empty() {
         let hint = format!("ids look like {:?}", kb.key(0));
         return Err(anyhow!("no node has the id {id:?}")).hint(hint);

@@ -14,7 +14,10 @@ use crate::{
         failure::{CommandError, Explain, Result},
     },
     dataset::LabelledQuery,
-    eval::{Metric, trec},
+    eval::{
+        Metric,
+        trec::{self, DocIds},
+    },
     files,
 };
 
@@ -80,18 +83,23 @@ pub(super) fn run(
     out: &mut dyn Write,
     measured: &Measured,
     queries: &[LabelledQuery],
+    ids: DocIds<'_>,
 ) -> anyhow::Result<()> {
     let tag = &tag(&measured.system);
     for (query, ranking) in queries.iter().zip(&measured.rankings) {
-        trec::write_run(out, query.id, ranking, tag)?;
+        trec::write_run(out, ids, query.id, ranking, tag)?;
     }
     Ok(())
 }
 
 /// The answers in TREC's qrels format.
-pub(super) fn qrels(out: &mut dyn Write, queries: &[LabelledQuery]) -> anyhow::Result<()> {
+pub(super) fn qrels(
+    out: &mut dyn Write,
+    queries: &[LabelledQuery],
+    ids: DocIds<'_>,
+) -> anyhow::Result<()> {
     for query in queries {
-        trec::write_qrels(out, query.id, &query.answers)?;
+        trec::write_qrels(out, ids, query.id, &query.answers)?;
     }
     Ok(())
 }

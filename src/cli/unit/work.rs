@@ -18,7 +18,7 @@ use crate::{
             words,
         },
     },
-    eval::trec,
+    eval::trec::{self, DocIds},
     index::IndexedBase,
     infer::Runtime,
     kb::Kb,
@@ -33,7 +33,13 @@ const SHOWN: usize = 12;
 /// What is opened for the units of a plan.
 enum Opened {
     Answer(Box<Session>),
-    Rank { system: Box<dyn Retriever>, stand_in: Baseline, tag: String, depth: usize },
+    Rank {
+        base: Arc<IndexedBase>,
+        system: Box<dyn Retriever>,
+        stand_in: Baseline,
+        tag: String,
+        depth: usize,
+    },
     Embed(Box<Embedding>),
     Words(Box<Kb>),
     Evaluate(Evaluation),
@@ -115,8 +121,9 @@ impl<'a> Bench<'a> {
             Opened::Answer(session) => {
                 each(units, unit, ctx, &|at, item| answer(session, at + 1, item.trim()))
             }
-            Opened::Rank { system, stand_in, tag, depth } => {
-                each(units, unit, ctx, &|_, item| rank(&**system, stand_in, tag, *depth, item))
+            Opened::Rank { base, system, stand_in, tag, depth } => {
+                let ids = DocIds::of(&base.kb);
+                each(units, unit, ctx, &|_, item| rank(&**system, stand_in, ids, tag, *depth, item))
             }
             Opened::Evaluate(evaluation) => each(units, unit, ctx, &|_, item| evaluation.run(item)),
         }
@@ -152,8 +159,8 @@ impl<'a> Bench<'a> {
                 let (base, resources) = self.indexed(&task)?;
                 let file = file.map(|path| path.display().to_string()).unwrap_or_default();
                 let system = open_system(&format!("{system}{file}"), &base, &resources)?;
-                let stand_in = Baseline::new(base, STAND_IN);
-                Opened::Rank { system, stand_in, tag: tag.clone(), depth: *depth }
+                let stand_in = Baseline::new(base.clone(), STAND_IN);
+                Opened::Rank { base, system, stand_in, tag: tag.clone(), depth: *depth }
             }
             Kind::Evaluate { params } => {
                 let there = self.runtime.take().filter(|(of, _)| *of == task.fingerprint);
@@ -211,6 +218,7 @@ fn answer(session: &Session, line: u64, text: &str) -> Result<Done> {
 fn rank(
     system: &dyn Retriever,
     stand_in: &dyn Retriever,
+    ids: DocIds<'_>,
     tag: &str,
     depth: usize,
     item: &str,
@@ -227,7 +235,7 @@ fn rank(
         }
     };
     let mut bytes = Vec::new();
-    trec::write_run(&mut bytes, id, &ranking, tag).context("cannot write a ranking")?;
+    trec::write_run(&mut bytes, ids, id, &ranking, tag).context("cannot write a ranking")?;
     Ok(Done { bytes, failure })
 }
 
@@ -264,7 +272,8 @@ mod tests {
     }
 
     fn ranked(system: fn() -> Option<RetrieveError>) -> Result<Done> {
-        rank(&Scripted(system), &Scripted(|| None), "tag", 10, r#"{"id": 7, "query": "x"}"#)
+        let ids = DocIds::Numbers(10);
+        rank(&Scripted(system), &Scripted(|| None), ids, "tag", 10, r#"{"id": 7, "query": "x"}"#)
     }
 
     #[test]
