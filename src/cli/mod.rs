@@ -292,7 +292,7 @@ impl Context {
 
 /// A variable of the environment that is set and not empty.
 fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
@@ -502,7 +502,7 @@ fn start_log(verbose: u8) -> impl Sized {
     };
     let filter = EnvFilter::try_from_env("AGENT_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     // Who asks for a log of the parts wants to see them begin and end, with their times.
-    let asked = std::env::var_os("AGENT_LOG").is_some_and(|value| !value.is_empty());
+    let asked = env::var_os("AGENT_LOG").is_some_and(|value| !value.is_empty());
     let spans = if asked { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
