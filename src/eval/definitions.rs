@@ -81,7 +81,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::eval::trec;
+    use crate::eval::trec::{self, DocIds};
 
     /// What `scripts/trec-golden.py` wrote.
     #[derive(Deserialize)]
@@ -107,10 +107,10 @@ mod tests {
     #[test]
     fn the_files_written_are_those_that_pytrec_eval_read() {
         let golden = golden();
-        let (mut run, mut qrels) = (Vec::new(), Vec::new());
+        let (mut run, mut qrels, ids) = (Vec::new(), Vec::new(), DocIds::Numbers(u32::MAX));
         for (id, query) in (0..).zip(&golden.queries) {
-            trec::write_run(&mut run, id, &query.ranking, "tag").unwrap();
-            trec::write_qrels(&mut qrels, id, &query.answers).unwrap();
+            trec::write_run(&mut run, ids, id, &query.ranking, "tag").unwrap();
+            trec::write_qrels(&mut qrels, ids, id, &query.answers).unwrap();
         }
         assert_eq!(String::from_utf8(run).unwrap(), golden.run);
         assert_eq!(String::from_utf8(qrels).unwrap(), golden.qrels);
