@@ -4,8 +4,9 @@ use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use crate::{
     dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, Split, Summary, import_neutral,
-        load_split,
+        DatasetError, Home, ImportOptions, ImportReport, Split, Summary, id_list, id_of,
+        ids::AnswerIds,
+        import_neutral, load_split, node_of_id,
         tables::{EdgesTable, Mapping, TableHint, guess, import_tables},
     },
     kb::{Direction, Kb},
@@ -419,6 +420,27 @@ fn hidden_files_are_left_out_and_other_data_are_told() {
     let [json, sheet] = guessed.notes.as_slice() else { panic!("{:?}", guessed.notes) };
     assert!(json.starts_with("more.json: left out: JSON is read a line at a time"), "{json}");
     assert_eq!(sheet, "sheet.xlsx: left out: sheets are not read; save each as CSV");
+}
+
+#[test]
+fn ids_that_are_written_mean_the_same_nodes_when_they_are_read() {
+    let (dir, home) = home();
+    let files = [
+        ("plants.csv", "id,name\n7,Yew\n\"x, y\",Oak\n\"'q'\",Ash\n"),
+        ("stones.csv", "id,name\n7,Flint\n\"it's \"\"so\"\", ok\",Slate\n"),
+    ];
+    let tables = dir.path().join("tables");
+    write(&tables, &files);
+    let kb = Kb::open(&imported(&tables, &home).base.kb_dir()).unwrap();
+    assert_eq!(kb.n_nodes(), 5);
+    for node in 0..5 {
+        assert_eq!(node_of_id(&kb, &id_of(&kb, node)).unwrap(), node);
+        match id_list(&kb, &[node]) {
+            Ok(list) => assert_eq!(AnswerIds::of(&kb).parse(&list).ok(), Some(vec![node])),
+            Err(id) => assert_eq!((kb.name(node), &*id), ("Slate", "it's \"so\", ok")),
+        }
+    }
+    assert_eq!(id_of(&kb, kb.nodes_of_key("7")[0]), "plant:7");
 }
 
 #[cfg(not(feature = "parquet"))]
