@@ -102,11 +102,12 @@ fn results_are_written_for_other_tools() {
 fn a_query_that_fails_is_reported_and_ends_in_status_1() {
     let world = World::indexed();
     let file = world.path("more.csv").display().to_string();
-    fs::write(&file, "id,query,answer_ids\n1,light kite,[3]\n2,  ,[2]\n").unwrap();
+    let long = "kite ".repeat(4_000);
+    fs::write(&file, format!("id,query,answer_ids\n1,light kite,[3]\n2,{long},[2]\n")).unwrap();
     let ran =
         world.run(["eval", "--dataset", "tiny", "--split", &file, "--system", "bm25", "--json"]);
     assert_eq!(ran.status, 1);
-    assert!(ran.stderr.contains("query 2 failed: the query is empty"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("query 2 failed: the query has 1"), "{}", ran.stderr);
     let line: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&line["n"], &line["failed"]), (&2.into(), &1.into()));
     assert_eq!(line["metrics"]["hit@1"], 0.5);
