@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::dataset::{
     DatasetError,
-    tables::{MAPPING_FILE, is_table},
+    tables::{MAPPING_FILE, holds_data},
 };
 
 /// Files of a directory that are looked at.
@@ -68,5 +68,6 @@ fn of_directory(dir: &Path) -> Option<Form> {
         return Some(Form::Stark);
     }
     let entries = std::fs::read_dir(dir).ok()?.take(MAX_FILES).flatten();
-    entries.into_iter().any(|entry| is_table(&entry.path())).then_some(Form::Tables)
+    // Files of data that are no tables are told when the directory is opened.
+    entries.into_iter().any(|entry| holds_data(&entry.path())).then_some(Form::Tables)
 }

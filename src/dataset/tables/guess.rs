@@ -13,6 +13,7 @@ use std::{
     collections::{BTreeMap, HashSet, hash_map::DefaultHasher},
     fs,
     hash::{Hash, Hasher},
+    iter,
     path::{Path, PathBuf},
 };
 
@@ -199,12 +200,11 @@ fn tables_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
     let tables = files.iter().filter(|path| is_table(path)).map(|path| file_name(path));
     let files: Vec<String> = tables.filter(|name| !NO_TABLES.contains(&name.as_str())).collect();
     if files.is_empty() {
-        let message = "there is no table; add .csv, .tsv, .jsonl or .sqlite files, or \
+        let remedy = "there is no table; add .csv, .tsv, .jsonl or .sqlite files, or \
             nodes.jsonl and edges.tsv";
-        return Err(DatasetError::BadInput {
-            path: dir.to_path_buf(),
-            message: message.to_owned(),
-        });
+        let told: Vec<String> = iter::once(remedy.to_owned()).chain(passed_over(dir)?).collect();
+        let (path, message) = (dir.to_path_buf(), told.join("; "));
+        return Err(DatasetError::BadInput { path, message });
     }
     Ok(files)
 }

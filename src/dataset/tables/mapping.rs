@@ -253,7 +253,7 @@ impl NodesTable {
         let links = self.relations.iter();
         parts.extend(links.map(|link| format!("{} -{}-> {}", link.column, link.relation, link.to)));
         let table = shown(&self.file, self.table.as_deref());
-        format!("{table}: a {} per row: {}", self.node_type, parts.join(", "))
+        format!("{table}: one {} per row: {}", self.node_type, parts.join(", "))
     }
 }
 
@@ -281,7 +281,7 @@ impl EdgesTable {
         let table = shown(&self.file, self.table.as_deref());
         let end = |end: &End| format!("{} ({})", end.column, end.node_type);
         let (source, target) = (end(&self.source), end(&self.target));
-        format!("{table}: an edge per row: {source} -{relation}-> {target}")
+        format!("{table}: one edge per row: {source} -{relation}-> {target}")
     }
 }
 

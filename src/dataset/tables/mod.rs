@@ -49,4 +49,4 @@ mod tests;
 pub use guess::{Guess, guess};
 pub use import::import_tables;
 pub use mapping::{EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable, TableHint};
-pub use rows::is_table;
+pub use rows::holds_data;

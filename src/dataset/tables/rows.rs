@@ -104,7 +104,7 @@ fn extension(path: &Path) -> String {
 
 /// Whether a file of a directory is a table by its name, or a database by its first bytes. Hidden
 /// files, whose names begin with a point, are none.
-pub fn is_table(path: &Path) -> bool {
+pub(super) fn is_table(path: &Path) -> bool {
     let extension = extension(path);
     let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES).chain(&[PARQUET]);
     let is_known = || known.into_iter().any(|of| *of == extension) || sqlite::is_database(path);
@@ -113,6 +113,11 @@ pub fn is_table(path: &Path) -> bool {
 
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+/// Whether a file of a directory holds data by its name or first bytes, as a table or otherwise.
+pub fn holds_data(path: &Path) -> bool {
+    is_table(path) || unread(path).is_some()
 }
 
 /// What to do about a file of data that is no table; none of other files.
@@ -139,8 +144,8 @@ fn no_table(path: &Path) -> DatasetError {
              parquet`, or convert the file to CSV, for instance with `duckdb -c \"COPY \
              'x.parquet' TO 'x.csv'\"`"
         }
-        _ if unread(path).is_some() => unread(path).unwrap_or_default(),
-        _ => "it is no table; tables are .csv, .tsv, .jsonl and .sqlite files",
+        _ => unread(path)
+            .unwrap_or("it is no table; tables are .csv, .tsv, .jsonl and .sqlite files"),
     };
     DatasetError::BadInput { path: path.to_path_buf(), message: message.to_owned() }
 }

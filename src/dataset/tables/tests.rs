@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use crate::{
     dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, Split, Summary, id_list, id_of,
+        DatasetError, Form, Home, ImportOptions, ImportReport, Split, Summary, id_list, id_of,
         ids::AnswerIds,
         import_neutral, load_split, node_of_id,
         tables::{EdgesTable, Mapping, TableHint, guess, import_tables},
@@ -149,10 +149,10 @@ fn a_guess_is_written_edited_and_read_again() {
     assert_eq!(
         guessed.mapping.lines(),
         [
-            "brands.csv: a brand per row: id id, name name, fields country",
-            "products.csv: a product per row: id sku, name title, fields description price tags, \
+            "brands.csv: one brand per row: id id, name name, fields country",
+            "products.csv: one product per row: id sku, name title, fields description price tags, \
              brand_id -has_brand-> brand, similar -similar-> product",
-            "bought.csv: an edge per row: sku (product) -bought-> brand_id (brand)",
+            "bought.csv: one edge per row: sku (product) -bought-> brand_id (brand)",
         ]
     );
 }
@@ -297,7 +297,8 @@ fn a_table_with_ids_of_its_own_is_no_table_of_edges() {
     let shops = "shop_id,name,city\n1,A,Oslo\n2,B,Rome\n3,C,Oslo\n";
     let items = "item_id,title,text,shop_id\n1,Cup,a cup,1\n2,Mug,a mug,1\n";
     write(dir.path(), &[("shops.csv", shops), ("items.csv", items)]);
-    let expected = "a item per row: id item_id, name title, fields text, shop_id -has_shop-> shop";
+    let expected =
+        "one item per row: id item_id, name title, fields text, shop_id -has_shop-> shop";
     assert_eq!(lines(dir.path())[0], format!("items.csv: {expected}"));
     // Texts as ids, under other names, of which all are ids of shops too.
     for (own, id) in [("id", "id"), ("code", "code"), ("item_id", "id")] {
@@ -305,7 +306,7 @@ fn a_table_with_ids_of_its_own_is_no_table_of_edges() {
         let items = format!("{own},shop_id,price\nx1,x2,1\nx2,x1,2\n");
         write(dir.path(), &[("shops.csv", &shops), ("items.csv", &items)]);
         let told = lines(dir.path())[0].clone();
-        assert!(told.contains(&format!("a item per row: id {own}, ")), "{told}");
+        assert!(told.contains(&format!("one item per row: id {own}, ")), "{told}");
     }
     let file = dir.path().join("shop.sqlite");
     let sql = "CREATE TABLE shops (shop_id INTEGER PRIMARY KEY, name);
@@ -314,7 +315,7 @@ fn a_table_with_ids_of_its_own_is_no_table_of_edges() {
         INSERT INTO goods VALUES (1,'Cup',1), (2,'Mug',1);";
     rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
     let told = lines(&file)[0].clone();
-    assert!(told.contains("a good per row: id article_id, name title"), "{told}");
+    assert!(told.contains("one good per row: id article_id, name title"), "{told}");
 }
 
 #[test]
@@ -326,7 +327,7 @@ fn rows_with_texts_are_nodes_even_if_they_link_twice() {
     );
     let files = [("brands.csv", BRANDS), ("products.csv", PRODUCTS), ("reviews.csv", &reviews)];
     write(dir.path(), &files);
-    let expected = "reviews.csv: a review per row: ids by row, fields text, \
+    let expected = "reviews.csv: one review per row: ids by row, fields text, \
         sku -sku-> product, brand_id -has_brand-> brand";
     assert_eq!(lines(dir.path())[2], expected);
 }
@@ -420,6 +421,11 @@ fn hidden_files_are_left_out_and_other_data_are_told() {
     let [json, sheet] = guessed.notes.as_slice() else { panic!("{:?}", guessed.notes) };
     assert!(json.starts_with("more.json: left out: JSON is read a line at a time"), "{json}");
     assert_eq!(sheet, "sheet.xlsx: left out: sheets are not read; save each as CSV");
+    // Nothing but such: the remedy is that of the file, not that something is missing.
+    fs::remove_file(dir.path().join("brands.csv")).unwrap();
+    assert_eq!(Form::of(dir.path()).unwrap(), Form::Tables);
+    let error = guess(dir.path(), &[]).unwrap_err().to_string();
+    assert!(error.contains("there is no table; add ") && error.contains(sheet), "{error}");
 }
 
 #[test]

@@ -266,10 +266,8 @@ impl Run<'_> {
         let line = |at: &usize| execution_trace::line(&self.base.kb, &self.train.queries[*at]);
         let is_open =
             |query: &&usize| category_program.train[**query] < GOOD && !bad.contains(query);
-        let mut further: Vec<usize> = queries.iter().filter(is_open).copied().collect();
-        further.sort_by(|&a, &b| {
-            category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
-        });
+        let further = queries.iter().filter(is_open).copied().collect();
+        let further = worst_first(further, category_program);
         let ranked = |at: &usize| match category_program.train[*at] {
             0.0 => format!("not ranked: {}", line(at)),
             rank => format!("rank {:.0}: {}", 1.0 / rank, line(at)),
@@ -328,10 +326,7 @@ impl Run<'_> {
         inputs["traces"] = contrast.bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
         let text = |query: usize| self.train.queries[query].text.as_str();
         inputs["previous"] = actor.attempts(name).programs(category_program, text);
-        let mut tried = queries.to_vec();
-        tried.sort_by(|&a, &b| {
-            category_program.train[a].total_cmp(&category_program.train[b]).then(a.cmp(&b))
-        });
+        let tried = worst_first(queries.to_vec(), category_program);
         let sheet = self.sheet_of(name, tried, queries, category_program);
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
         let what = reply.iter().flatten().map(|reply| shown::what(&reply.text)).collect();
@@ -490,6 +485,12 @@ pub(in crate::optimize) fn headed(source: &str, header: &str) -> String {
     };
     let rest: Vec<&str> = source.trim().lines().filter(|line| !is_header(line)).collect();
     format!("{header}\n{}\n", rest.join("\n"))
+}
+
+/// Training queries by how well a program answers them, the worst first, ties by place.
+fn worst_first(mut queries: Vec<usize>, of: &CategoryProgram) -> Vec<usize> {
+    queries.sort_by(|&a, &b| of.train[a].total_cmp(&of.train[b]).then(a.cmp(&b)));
+    queries
 }
 
 #[cfg(test)]
