@@ -295,7 +295,7 @@ impl Column {
         let lists = SEPARATORS.iter().zip(&self.parted).zip(&self.items);
         let lists = lists.filter(|((_, (cells, _)), _)| *cells > 0);
         let lists = lists.map(|((separator, _), items)| (Some(*separator), items));
-        std::iter::once((None, &self.values)).chain(lists).collect()
+        iter::once((None, &self.values)).chain(lists).collect()
     }
 }
 
