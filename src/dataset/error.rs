@@ -62,6 +62,12 @@ pub enum DatasetError {
         /// Its questions.
         n: u64,
     },
+    /// The base is another one than when the work began.
+    #[error("\"{name}\" was replaced or removed meanwhile; run the command again")]
+    Changed {
+        /// The base.
+        name: String,
+    },
     /// A new version has so little of the one before that it may be other data.
     #[error(
         "\"{name}\" would lose {loss}; look at what changes with --dry-run, and give --force if it \

@@ -64,10 +64,24 @@ fn of_directory(dir: &Path) -> Option<Form> {
     if has("nodes.jsonl") || has("edges.tsv") {
         return Some(Form::Neutral);
     }
-    if dir.join("processed.zip").exists() || dir.join("processed").is_dir() {
+    if dir.join("processed.zip").exists() || is_stark(&dir.join("processed")) {
         return Some(Form::Stark);
     }
     let entries = std::fs::read_dir(dir).ok()?.take(MAX_FILES).flatten();
     // Files of data that are no tables are told when the directory is opened.
-    entries.into_iter().any(|entry| holds_data(&entry.path())).then_some(Form::Tables)
+    if entries.into_iter().any(|entry| holds_data(&entry.path())) {
+        return Some(Form::Tables);
+    }
+    // What an unpacked archive lacks is told when it is opened.
+    dir.join("processed").is_dir().then_some(Form::Stark)
+}
+
+/// Whether a folder has files of the benchmark; others call theirs `processed` too.
+fn is_stark(folder: &Path) -> bool {
+    let is_known = |path: &Path| {
+        let extension = path.extension().unwrap_or_default();
+        extension == "pkl" || extension == "pt" || path.ends_with("cache")
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MAX_FILES).flatten();
+    entries.into_iter().any(|entry| is_known(&entry.path()))
 }

@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use crate::{
     dataset::{DatasetError, queries::StoredQueries, stark::Origin},
     files,
-    kb::{FileRecord, Manifest, is_set_aside, publish, recover, sync_dir},
+    kb::{FileRecord, Manifest, is_set_aside, publish, recover, remove_set_aside, sync_dir},
 };
 
 /// Longest base name in characters.
@@ -364,6 +364,16 @@ impl Home {
         self.get(name)
     }
 
+    /// Whether a base that was opened is still the current version of its name, as it was. The
+    /// caller holds the lock of the home.
+    pub(super) fn is_current(&self, base: &Base) -> Result<bool, DatasetError> {
+        let path = self.path_of(&base.name)?;
+        if !path.is_dir() || current(&path)? != base.version {
+            return Ok(false);
+        }
+        Ok(read_version(&base.name, &path, base.version)?.record == base.record)
+    }
+
     /// Removes the base of that name with its indexes.
     ///
     /// # Errors
@@ -376,6 +386,8 @@ impl Home {
         }
         let path = self.path_of(name)?;
         let _lock = self.lock()?;
+        // What a killed import had set aside would come back in its place.
+        remove_set_aside(&path)?;
         // Set aside first, so that no reader finds half a base.
         let aside = self.bases_dir().join(format!("{STAGING_PREFIX}{name}-removed"));
         let _ = fs::remove_dir_all(&aside);
@@ -539,19 +551,28 @@ fn nearest(name: &str, installed: &[String]) -> Option<String> {
     close.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1))).map(|(_, n)| n.clone())
 }
 
-/// A name for a dataset directory that changes when one of its files does: the directory's own
-/// name and a digest of path, file names, sizes and modification times.
+/// A name for a dataset directory that changes when one of its files does, or one below it or that
+/// it links to: the directory's own name and a digest of path, file names, sizes and modification
+/// times.
 fn directory_name(source: &Path) -> Result<String, DatasetError> {
     let full = fs::canonicalize(source).map_err(DatasetError::io("open", source))?;
     let mut lines = vec![full.to_string_lossy().into_owned()];
-    for dir in [full.clone(), full.join("split")] {
+    let mut dirs = vec![full.clone()];
+    while let Some(dir) = dirs.pop() {
         let Ok(entries) = fs::read_dir(&dir) else { continue };
-        for entry in entries.take(MAX_SOURCE_FILES) {
+        for entry in entries.take(MAX_SOURCE_FILES.saturating_sub(lines.len())) {
             let entry = entry.map_err(DatasetError::io("list", &dir))?;
-            let metadata = entry.metadata().map_err(DatasetError::io("list", entry.path()))?;
+            let path = entry.path();
+            // A link that leads nowhere is a file that has not changed.
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            // Directories are not followed through links, which may lead back.
+            let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if !is_hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                dirs.push(path.clone());
+            }
             let modified = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
             let nanos = modified.map_or(0, |age| age.as_nanos());
-            lines.push(format!("{}\t{}\t{nanos}", entry.path().display(), metadata.len()));
+            lines.push(format!("{}\t{}\t{nanos}", path.display(), metadata.len()));
         }
     }
     // The order in which a directory is listed is not defined.

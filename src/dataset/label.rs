@@ -52,8 +52,13 @@ pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
 /// were made before.
 ///
 /// # Errors
-/// [`DatasetError::Labelled`] if the base has labels of the user's own; those of an import.
+/// [`DatasetError::Labelled`] if the base has labels of the user's own, [`DatasetError::Changed`] if
+/// it was replaced or removed meanwhile; those of an import.
 pub fn label(home: &Home, base: &Base, from: &Path) -> Result<Base, DatasetError> {
+    let _lock = home.lock()?;
+    if !home.is_current(base)? {
+        return Err(DatasetError::Changed { name: base.name.clone() });
+    }
     if has_own_labels(base)? {
         let (name, n) = (base.name.clone(), base.record.n_queries);
         return Err(DatasetError::Labelled { name, n });
@@ -72,7 +77,6 @@ pub fn label(home: &Home, base: &Base, from: &Path) -> Result<Base, DatasetError
     let ids = AnswerIds::Numbers(base.record.n_nodes);
     let stored = import_queries(&sources, &new, (ids, false), &mut problems, &mut watch)?;
     problems.finish()?;
-    let _lock = home.lock()?;
     let mut record = base.record.clone();
     if record.n_queries > 0 {
         (record.n_queries, record.splits) = (0, BTreeMap::new());

@@ -1,6 +1,8 @@
 //! Imports of tiny bases that the tests write, and of real ones if they are at hand.
 
-use std::{fs, io::Write, path::Path, sync::atomic::AtomicBool, time::Instant};
+use std::{
+    collections::BTreeSet, fs, io::Write, path::Path, sync::atomic::AtomicBool, time::Instant,
+};
 
 use proptest::prelude::*;
 
@@ -465,8 +467,11 @@ fn home_lists_finds_and_removes() {
         assert!(matches!(home.get(name), Err(DatasetError::BadName { .. })), "{name}");
         assert!(matches!(home.remove(name), Err(DatasetError::BadName { .. })), "{name}");
     }
+    // What a killed replacement had set aside does not come back in the place of the base.
+    let bases = home.path().join("bases");
+    fs::create_dir_all(bases.join(".old-tiny/kb")).unwrap();
     home.remove("tiny").unwrap();
-    assert!(left_in(home).is_empty());
+    assert!(left_in(home).is_empty() && !bases.join(".old-tiny").exists());
     assert_eq!(
         home.remove("tiny").unwrap_err().to_string(),
         "no dataset \"tiny\" is installed; none is installed, import one first"
@@ -489,8 +494,29 @@ fn a_directory_resolves_to_a_name_that_follows_its_files() {
     import_neutral(&found, &home, &name, &options, &mut |_| {}, &AtomicBool::new(false)).unwrap();
     assert!(matches!(home.resolve(argument).unwrap(), Resolved::ImportedDirectory(_)));
     assert!(matches!(home.resolve(&name).unwrap(), Resolved::Installed(_)));
+    // A file changes, one below the directory, and one elsewhere that a file is a link to.
+    let elsewhere = dir.path().join("edges.tsv");
+    fs::create_dir(source.path().join("tables")).unwrap();
+    let mut names = BTreeSet::from([name]);
+    let mut resolves_anew = || match home.resolve(argument).unwrap() {
+        Resolved::NewDirectory { name, .. } => names.insert(name),
+        _ => false,
+    };
     fs::write(source.path().join("edges.tsv"), EDGES.replace("cites", "quotes")).unwrap();
-    assert!(matches!(home.resolve(argument).unwrap(), Resolved::NewDirectory { .. }));
+    assert!(resolves_anew());
+    fs::write(source.path().join("tables/more.csv"), "id\n1\n").unwrap();
+    assert!(resolves_anew());
+    fs::write(source.path().join("tables/more.csv"), "id\n1\n2\n").unwrap();
+    assert!(resolves_anew());
+    #[cfg(unix)]
+    {
+        fs::write(&elsewhere, EDGES).unwrap();
+        fs::remove_file(source.path().join("edges.tsv")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, source.path().join("edges.tsv")).unwrap();
+        assert!(resolves_anew());
+        fs::write(&elsewhere, EDGES.replace("cites", "mentions")).unwrap();
+        assert!(resolves_anew());
+    }
     assert_eq!(
         home.resolve("./nowhere").unwrap_err().to_string(),
         "\"./nowhere\" is neither the name of an installed dataset nor a directory"

@@ -89,8 +89,16 @@ struct Subject {
     /// The line that names it first.
     line: u64,
     node_type: Option<u32>,
-    /// How good the name is, less being better, and the name.
-    name: Option<((bool, usize), String)>,
+    name: Option<Name>,
+}
+
+/// The best name of a node so far.
+struct Name {
+    /// Whether it is in another language, and the place of its predicate in [`NAMES`]: less is
+    /// better, the first wins ties.
+    rank: (bool, usize),
+    predicate: u32,
+    text: String,
 }
 
 /// All triples of a file.
@@ -150,20 +158,32 @@ impl Triples {
             Object::Text { text, is_foreign } => {
                 let name = last_part(predicate);
                 let rank = NAMES.iter().position(|known| *known == name);
-                let node = self.nodes.get_mut(subject as usize);
-                if let (Some(rank), Some(node)) = (rank, node) {
-                    let rank = (is_foreign, rank);
-                    let is_better = node.name.as_ref().is_none_or(|(before, _)| rank < *before);
-                    if is_better {
-                        node.name = Some((rank, text));
-                    }
-                    return;
-                }
                 let predicate = self.predicate(predicate);
-                self.held += text.len() as u64 + HELD_BESIDE;
-                self.texts.push((subject, predicate, text));
+                let node = self.nodes.get_mut(subject as usize);
+                let (Some(rank), Some(node)) = (rank, node) else {
+                    return self.push_text(subject, predicate, text);
+                };
+                let name = Name { rank: (is_foreign, rank), predicate, text };
+                let other = match &mut node.name {
+                    Some(best) if best.text == name.text => return,
+                    Some(best) if name.rank < best.rank => std::mem::replace(best, name),
+                    Some(_) => name,
+                    none => {
+                        *none = Some(name);
+                        return;
+                    }
+                };
+                // A second name is a text like any other; in other languages, one of many.
+                if !other.rank.0 {
+                    self.push_text(subject, other.predicate, other.text);
+                }
             }
         }
+    }
+
+    fn push_text(&mut self, subject: u32, predicate: u32, text: String) {
+        self.held += text.len() as u64 + HELD_BESIDE;
+        self.texts.push((subject, predicate, text));
     }
 }
 
@@ -232,7 +252,7 @@ fn write_nodes(
         }
         let node_type = node.node_type.and_then(|of| triples.predicates.get(of as usize));
         let from_key = || last_part(&node.key).replace('_', " ");
-        let name = node.name.as_ref().map_or_else(from_key, |(_, name)| name.clone());
+        let name = node.name.as_ref().map_or_else(from_key, |name| name.text.clone());
         let node_type = node_type.map_or(NO_TYPE, |name| name.as_str());
         let content = Content { node_type, name: &name, details: &details };
         let number = writer.n_nodes();
@@ -410,14 +430,22 @@ mod tests {
             <http://x/b1> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://s#Bottle> .\n\
             <http://x/b1> <http://s#tag> \"steel\" .\n\
             <http://x/n> <http://www.w3.org/2000/01/rdf-schema#label> \"Northpeak\"@en .\n\
-            <http://x/b1> <http://s#tag> \"blue\" .\n";
+            <http://x/b1> <http://s#tag> \"blue\" .\n\
+            <http://x/n> <http://p/dc/terms/title> \"Northpeak Works\" .\n\
+            <http://x/b1> <http://p/dc/terms/title> \"The Bottle\" .\n\
+            <http://x/b1> <http://www.w3.org/2000/01/rdf-schema#label> \"bottle 1\" .\n";
         fs::write(&file, lines).unwrap();
         let home = Home::new(dir.path().join("home"));
         let options = ImportOptions::default();
         let stop = AtomicBool::new(false);
         let report = import_triples(&file, &home, "x", &options, &mut |_| {}, &stop).unwrap();
         let kb = Kb::open(&report.base.kb_dir()).unwrap();
-        assert_eq!((kb.name(0), kb.name(1)), ("b1", "Northpeak"));
+        assert_eq!((kb.name(0), kb.name(1)), ("bottle 1", "Northpeak"));
+        // A second name is a field, whichever came first; names in other languages are not.
+        let title = kb.field_id("title").unwrap();
+        assert_eq!(kb.field(0, title), Some("The Bottle"));
+        assert_eq!(kb.field(1, title), Some("Northpeak Works"));
+        assert_eq!(kb.field_id("label"), None);
         assert_eq!(
             (kb.type_name(kb.node_type(0)), kb.type_name(kb.node_type(1))),
             ("Bottle", "resource")

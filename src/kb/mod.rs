@@ -25,11 +25,13 @@
 //!                | 7 nodes by key    u32[n_nodes]
 //!                | 16 out offsets    u32[last - first + 2] 17 out targets  u32[]
 //!                | 18 in offsets     u32[last - first + 2] 19 in sources   u32[]
+//!                | 20 out nodes      u32[]                 21 in nodes     u32[]
 //! ```
 //!
 //! Kinds 16 to 19 occur once per relation. Their offsets cover only `first ..= last`, the ids
-//! that have an edge, so hundreds of small relations cost little. A relation that has every edge both
-//! ways is stored once: its kinds 18 and 19 are the places of 16 and 17.
+//! that have an edge; where fewer than one of 16 has one, kinds 20 and 21 list those that do, and
+//! offsets are theirs, so thousands of small relations cost little. A relation that has every edge
+//! both ways is stored once: its kinds 18, 19 and 21 are the places of 16, 17 and 20.
 //!
 //! # Damage
 //!
@@ -79,7 +81,7 @@ pub use paths::{
     Hop, MetapathStep, Path, PathBounds, all_edges, hops, metapath_in_words, paths_along,
     shortest_paths,
 };
-pub(crate) use publish::{is_set_aside, recover};
+pub(crate) use publish::{is_set_aside, recover, remove_set_aside};
 pub use publish::{publish, sync_dir};
 pub use scores::{Combine, Scores, best, best_first};
 pub use set::NodeSet;

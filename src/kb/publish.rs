@@ -51,6 +51,11 @@ pub(crate) fn recover(target: &Path) -> Result<(), KbError> {
     Ok(())
 }
 
+/// Removes what an interrupted [`publish`] to `target` set aside.
+pub(crate) fn remove_set_aside(target: &Path) -> Result<(), KbError> {
+    remove_if_present(&aside(target))
+}
+
 /// Writes the entries of a directory to the disk, so that a rename survives a power cut.
 ///
 /// # Errors

@@ -273,6 +273,9 @@ fn questions_become_those_of_a_base_and_own_labels_stay() {
     assert!(has_own_labels(&own).unwrap());
     let refused = label(&sample.home, &own, &write("third", "synthetic")).unwrap_err();
     assert!(matches!(refused, DatasetError::Labelled { n: 3, .. }), "{refused}");
+    // A base that was replaced while questions were made for it keeps its own.
+    let changed = label(&sample.home, &base, &write("fourth", "synthetic")).unwrap_err();
+    assert!(matches!(changed, DatasetError::Changed { .. }), "{changed}");
     assert_eq!(sample.home.get("base").unwrap(), own);
 }
 

@@ -1,9 +1,10 @@
 //! Rows of CSV and its kin, read line by line within limits of memory. Must not know what rows mean.
 //!
-//! Cells are parted by the character that the header has most of: comma, semicolon, tab or bar. A
-//! cell that begins with a quote ends with one; within, two quotes are one, and lines may end.
+//! Cells are parted by the character that the header has most of: comma, semicolon, tab or bar; in a
+//! file whose name says tabs, by them if there is one. A cell that begins with a quote ends with
+//! one; within, two quotes are one, and lines may end.
 
-use std::path::Path;
+use std::{borrow::Cow, collections::VecDeque, path::Path};
 
 use serde_json::{Map, Value};
 
@@ -12,13 +13,17 @@ use crate::dataset::{
     error::{Fault, Problems},
     lines::{Lines, MAX_LINE_BYTES},
     neutral::text_of,
-    tables::rows::{OnRow, Row},
+    tables::rows::{OnRow, Row, extension},
 };
 
 /// What may part cells; of those that a header has equally many of, the first.
 const DELIMITERS: [char; 4] = [',', '\t', ';', '|'];
 /// Lines of one row; a quote that is open longer was not meant as one.
 const MAX_ROW_LINES: u64 = 10_000;
+/// Characters of a row that does not end that are told.
+const SHOWN_CHARS: usize = 200;
+/// Extensions that say that tabs part cells.
+const TABBED: [&str; 2] = ["tsv", "tab"];
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 10_000;
 
@@ -32,17 +37,30 @@ struct Splitter {
     bytes: usize,
 }
 
+/// What a line is to its row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fed {
+    /// The row ends with it.
+    Last,
+    /// A quote is open at its end.
+    Open,
+    /// The quote of a cell that began on a line before is closed within a text, so it was not meant
+    /// as one.
+    Stray,
+}
+
 impl Splitter {
     fn new(delimiter: char) -> Splitter {
         Splitter { delimiter, cells: Vec::new(), cell: String::new(), is_open: false, bytes: 0 }
     }
 
-    /// Takes a line without its end; whether the row ends with it.
-    fn feed(&mut self, line: &str) -> bool {
+    /// Takes a line without its end.
+    fn feed(&mut self, line: &str) -> Fed {
         self.bytes += line.len();
         let mut chars = line.chars().peekable();
         // Whether nothing of the cell was seen yet.
         let mut is_start = !self.is_open;
+        let mut began_before = self.is_open;
         if self.is_open {
             self.cell.push('\n');
         }
@@ -53,7 +71,14 @@ impl Splitter {
                         chars.next();
                         self.cell.push('"');
                     }
-                    '"' => self.is_open = false,
+                    '"' => {
+                        self.is_open = false;
+                        let next = chars.clone().find(|c| *c == self.delimiter || *c != ' ');
+                        if began_before && next.is_some_and(|c| c != self.delimiter) {
+                            return Fed::Stray;
+                        }
+                        began_before = false;
+                    }
                     c => self.cell.push(c),
                 }
             } else if c == '"' && is_start {
@@ -67,75 +92,125 @@ impl Splitter {
             }
             is_start = false;
         }
-        if !self.is_open {
-            self.cells.push(std::mem::take(&mut self.cell));
+        if self.is_open {
+            return Fed::Open;
         }
-        !self.is_open
+        self.cells.push(std::mem::take(&mut self.cell));
+        Fed::Last
     }
 
+    /// The cells of the row, and nothing is left of it.
     fn take(&mut self) -> Vec<String> {
         self.bytes = 0;
+        self.is_open = false;
+        self.cell.clear();
         std::mem::take(&mut self.cells)
     }
+}
+
+/// A row that is being read.
+struct Begun {
+    first: u64,
+    /// The beginning of its first line.
+    text: String,
+    /// The lines behind the first.
+    behind: VecDeque<(u64, String)>,
 }
 
 /// Rows of a file with the lines at which they begin.
 struct Records {
     lines: Lines,
     splitter: Splitter,
+    /// Lines that were read for a row that did not end: rows of their own.
+    again: VecDeque<(u64, String)>,
 }
 
 impl Records {
-    /// Opens a file and reads its header.
+    /// Opens a file and reads its header; no names where it cannot be read.
     fn open(path: &Path, problems: &mut Problems) -> Result<(Records, Vec<String>), DatasetError> {
         let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
-        let header = match lines.next()? {
+        let first = match lines.next()? {
             Some((number, line)) => text_of(line, path, number, problems).map(str::to_owned),
             None => None,
         };
-        let header = header.unwrap_or_default();
-        let count = |c: char| header.matches(c).count();
-        let delimiter = DELIMITERS.into_iter().rev().max_by_key(|&c| count(c)).unwrap_or(',');
-        let mut splitter = Splitter::new(delimiter);
-        splitter.feed(&header);
-        let names = splitter.take();
+        let Some(first) = first else {
+            let splitter = Splitter::new(',');
+            return Ok((Records { lines, splitter, again: VecDeque::new() }, Vec::new()));
+        };
+        let count = |c: char| first.matches(c).count();
+        let most = DELIMITERS.into_iter().rev().max_by_key(|&c| count(c)).unwrap_or(',');
+        let says_tabs = TABBED.contains(&extension(path).as_str()) && count('\t') > 0;
+        let splitter = Splitter::new(if says_tabs { '\t' } else { most });
+        let mut records = Records { lines, splitter, again: VecDeque::from([(1, first)]) };
+        let names = match records.next(path, problems)? {
+            Some((1, names)) => names,
+            _ => Vec::new(),
+        };
         let names = names.iter().enumerate().map(|(at, name)| match name.trim() {
             "" => format!("column {}", at + 1),
             name => name.to_owned(),
         });
         let names = names.take(MAX_COLUMNS).collect();
-        Ok((Records { lines, splitter: Splitter::new(delimiter) }, names))
+        Ok((records, names))
     }
 
-    /// The next row that is not empty, with its line.
+    /// The next row that is not empty, with its line. One whose quote is never closed is told, and
+    /// what was read for it is read again from the line behind its first.
     fn next(
         &mut self,
         path: &Path,
         problems: &mut Problems,
     ) -> Result<Option<(u64, Vec<String>)>, DatasetError> {
-        let mut begin: Option<(u64, String)> = None;
-        while let Some((number, line)) = self.lines.next()? {
-            let Some(text) = text_of(line, path, number, problems) else { continue };
-            if begin.is_none() && text.is_empty() {
+        let mut row: Option<Begun> = None;
+        loop {
+            let line = match self.again.pop_front() {
+                Some((number, text)) => Some((number, Cow::Owned(text))),
+                None => match self.lines.next()? {
+                    Some((number, line)) => match text_of(line, path, number, problems) {
+                        Some(text) => Some((number, Cow::Borrowed(text))),
+                        None => continue,
+                    },
+                    None => None,
+                },
+            };
+            let Some((number, text)) = line else {
+                let Some(begun) = row.take() else { return Ok(None) };
+                self.read_again(begun, path, problems);
+                continue;
+            };
+            if row.is_none() && text.is_empty() {
                 continue;
             }
-            let (first, _) =
-                begin.get_or_insert_with(|| (number, text.chars().take(200).collect()));
-            let first = *first;
-            if self.splitter.feed(text) {
-                return Ok(Some((first, self.splitter.take())));
-            }
-            if number - first > MAX_ROW_LINES || self.splitter.bytes > MAX_LINE_BYTES {
-                break;
+            let fed = self.splitter.feed(&text);
+            let begun = match row.take() {
+                Some(mut begun) => {
+                    begun.behind.push_back((number, text.into_owned()));
+                    begun
+                }
+                None if fed == Fed::Last => return Ok(Some((number, self.splitter.take()))),
+                None => {
+                    let text = text.chars().take(SHOWN_CHARS).collect();
+                    Begun { first: number, text, behind: VecDeque::new() }
+                }
+            };
+            let is_long = number - begun.first > MAX_ROW_LINES;
+            match fed {
+                Fed::Last => return Ok(Some((begun.first, self.splitter.take()))),
+                Fed::Open if !is_long && self.splitter.bytes <= MAX_LINE_BYTES => row = Some(begun),
+                Fed::Open | Fed::Stray => self.read_again(begun, path, problems),
             }
         }
-        if let Some((first, text)) = begin {
-            let message = "a quote that opens in this row is never closed";
-            let hint = "close it, or write a quote within a text as two";
-            let fault = Fault::new(ProblemKind::OpenQuote, message, hint);
-            problems.add(path, first, fault.here(&text));
-        }
-        Ok(None)
+    }
+
+    /// Tells that a row does not end, and goes back to the line behind its first.
+    fn read_again(&mut self, mut row: Begun, path: &Path, problems: &mut Problems) {
+        let message = "a quote that opens in this row is never closed";
+        let hint = "close it, or write a quote within a text as two";
+        let fault = Fault::new(ProblemKind::OpenQuote, message, hint);
+        problems.add(path, row.first, fault.here(&row.text));
+        self.splitter.take();
+        row.behind.append(&mut self.again);
+        self.again = row.behind;
     }
 }
 
@@ -152,7 +227,7 @@ pub(super) fn each(
     on_row: &mut OnRow<'_>,
 ) -> Result<(), DatasetError> {
     let (mut records, columns) = Records::open(path, problems)?;
-    if columns == ["column 1"] {
+    if columns.is_empty() || columns == ["column 1"] {
         let hint = "write a header and a row per node or edge";
         problems.add(path, 1, Fault::new(ProblemKind::WrongHeader, "the header is empty", hint));
         return Ok(());
@@ -166,6 +241,10 @@ pub(super) fn each(
         }
     }
     while let Some((line, cells)) = records.next(path, problems)? {
+        // As spreadsheets write them below a table.
+        if cells.iter().all(String::is_empty) {
+            continue;
+        }
         if cells.len() != columns.len() {
             let message = format!("{} columns, not {}", cells.len(), columns.len());
             let part = match records.splitter.delimiter {
@@ -203,7 +282,7 @@ mod tests {
             if is_over && line.is_empty() {
                 continue;
             }
-            is_over = splitter.feed(line);
+            is_over = splitter.feed(line) == Fed::Last;
             if is_over {
                 rows.push(splitter.take());
             }

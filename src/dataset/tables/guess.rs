@@ -30,7 +30,7 @@ use crate::dataset::{
     },
 };
 
-/// Rows of a table that are looked at.
+/// Rows of a table that are looked at; of its column of ids, all.
 const SAMPLE_ROWS: u64 = 50_000;
 /// Tables of a directory.
 const MAX_TABLES: usize = 1_000;
@@ -140,22 +140,30 @@ pub fn guess(source: &Path, hints: &[TableHint]) -> Result<Guess, DatasetError> 
         (hints, _) => hints.iter().map(|hint| hint.file.clone()).collect(),
     };
     let mut facts = Vec::new();
+    let mut problems = Problems::new(false);
     for (at, file) in files.iter().enumerate() {
         for table in Table::all(&root.join(file))? {
             if facts.len() < MAX_TABLES {
-                facts.push(Facts::of(table, file, hints.get(at))?);
+                facts.push(Facts::of(table, file, hints.get(at), &mut problems)?);
             }
         }
     }
-    facts.iter_mut().for_each(Facts::choose_id);
+    if facts.iter().all(|of| of.rows == 0) {
+        // What is wrong is told, if that is why there are no rows.
+        problems.finish()?;
+        let message = "no table has a row; write a header and a row per node".to_owned();
+        return Err(DatasetError::BadInput { path: source.to_path_buf(), message });
+    }
+    let referred: Vec<Option<String>> = (0..facts.len()).map(|at| referred(&facts, at)).collect();
+    for (of, referred) in facts.iter_mut().zip(referred) {
+        of.key = referred.map_or_else(|| std::mem::take(&mut of.key), |column| vec![column]);
+        of.choose_id();
+        of.see_all_ids()?;
+    }
     let lent: Vec<bool> = (0..facts.len()).map(|at| is_lent(&facts, at)).collect();
     facts.iter_mut().zip(lent).filter(|(_, lent)| *lent).for_each(|(of, _)| of.id = None);
     let borrowing: Vec<bool> = (0..facts.len()).map(|at| borrows(&facts, at)).collect();
     facts.iter_mut().zip(borrowing).for_each(|(of, borrows)| of.borrows = borrows);
-    if facts.iter().all(|of| of.rows == 0) {
-        let message = "no table has a row; write a header and a row per node".to_owned();
-        return Err(DatasetError::BadInput { path: source.to_path_buf(), message });
-    }
     let mut guess = Guess::default();
     for at in 0..facts.len() {
         enter(&facts, at, &mut guess);
@@ -216,6 +224,15 @@ fn digest(text: &str) -> u64 {
     hasher.finish()
 }
 
+/// The text of a cell as an id; programs that fill gaps write whole numbers as `7.0`.
+fn id_text(row: &Row, column: &str) -> Option<String> {
+    let text = row.text(column)?;
+    Some(match (text.parse::<f64>(), text.strip_suffix(".0")) {
+        (Ok(_), Some(whole)) => whole.to_owned(),
+        _ => text,
+    })
+}
+
 impl Column {
     fn see(&mut self, row: &Row, name: &str, value: &Value) {
         self.filled += 1;
@@ -223,12 +240,7 @@ impl Column {
             self.see_list(value, None);
             return;
         }
-        let Some(text) = row.text(name) else { return };
-        // Programs that fill gaps write whole numbers so.
-        let text = match (text.parse::<f64>(), text.strip_suffix(".0")) {
-            (Ok(_), Some(whole)) => whole.to_owned(),
-            _ => text,
-        };
+        let Some(text) = id_text(row, name) else { return };
         self.has_texts |= text.parse::<f64>().is_err();
         self.has_spaces |= text.contains(char::is_whitespace);
         self.bytes += text.len() as u64;
@@ -300,14 +312,18 @@ impl Column {
 }
 
 impl Facts {
-    fn of(table: Table, file: &str, hint: Option<&TableHint>) -> Result<Facts, DatasetError> {
+    fn of(
+        table: Table,
+        file: &str,
+        hint: Option<&TableHint>,
+        problems: &mut Problems,
+    ) -> Result<Facts, DatasetError> {
         let declared = table.declared()?;
         let names = table.columns()?;
         let mut columns: Vec<(String, Column)> =
             names.into_iter().map(|name| (name, Column::default())).collect();
         let mut rows = 0;
-        // What is wrong with rows is told by the import.
-        table.each(&mut Problems::new(true), &mut |_, row| {
+        table.each(problems, &mut |_, row| {
             rows += 1;
             for (name, column) in &mut columns {
                 if let Some(value) = row.cells.get(name) {
@@ -401,6 +417,28 @@ impl Facts {
         self.id = best.max_by_key(|(score, _)| *score).map(|(_, name)| name.clone());
     }
 
+    /// Looks at the ids of the rows behind the sample: links may point at any row.
+    fn see_all_ids(&mut self) -> Result<(), DatasetError> {
+        let Some(id) = self.id.clone().filter(|_| self.rows == SAMPLE_ROWS) else { return Ok(()) };
+        let mut values = HashSet::new();
+        // What is wrong with rows is told by the import.
+        self.table.each(&mut Problems::new(true), &mut |_, row| {
+            values.extend(id_text(&row, &id).map(|text| digest(&text)));
+            Ok(true)
+        })?;
+        let known = self.columns.iter_mut().find(|(name, _)| *name == id);
+        if let Some((_, column)) = known {
+            column.values = values;
+        }
+        Ok(())
+    }
+
+    /// Whether its ids are what a foreign key holds.
+    fn has_ids_of(&self, reference: &Reference) -> bool {
+        let is_id = |to: &String| self.id.as_ref().is_some_and(|id| id.eq_ignore_ascii_case(to));
+        reference.to.as_ref().is_none_or(is_id)
+    }
+
     fn id_values(&self) -> Option<&HashSet<u64>> {
         Some(&self.column(self.id.as_ref()?)?.values)
     }
@@ -466,6 +504,19 @@ fn borrows(facts: &[Facts], at: usize) -> bool {
     })
 }
 
+/// The column of a table that all foreign keys to it hold the values of, where that is not its
+/// primary key: then its nodes go by that one.
+fn referred(facts: &[Facts], at: usize) -> Option<String> {
+    let own = facts.get(at)?;
+    let references = facts.iter().filter(|of| of.table.path() == own.table.path());
+    let references = references.flat_map(|of| &of.declared).filter(|of| of.is_to(&own.table));
+    let mut columns = references.map(|of| of.to.as_ref());
+    let first = columns.next()??;
+    let column = own.columns.iter().find(|(name, _)| name.eq_ignore_ascii_case(first))?;
+    let is_same = columns.all(|other| other.is_some_and(|to| to.eq_ignore_ascii_case(first)));
+    (is_same && own.is_unique(&column.1)).then(|| column.0.clone())
+}
+
 /// A column that links to another table.
 struct Found {
     column: String,
@@ -488,13 +539,14 @@ fn links(facts: &[Facts], at: usize) -> Vec<Found> {
             continue;
         }
         let declared = declared.and_then(|reference| {
-            facts.iter().position(|other| {
-                let named = |of: &str| of.eq_ignore_ascii_case(&reference.table);
-                other.table.path() == own.table.path() && other.table.name().is_some_and(named)
-            })
+            let is_other =
+                |of: &Facts| of.table.path() == own.table.path() && reference.is_to(&of.table);
+            facts.iter().position(is_other).map(|other| (other, reference))
         });
-        if let Some(other) = declared {
-            links.push(Found { column: name.clone(), other, separator: None });
+        if let Some((other, reference)) = declared {
+            if facts.get(other).is_some_and(|of| of.has_ids_of(reference)) {
+                links.push(Found { column: name.clone(), other, separator: None });
+            }
             continue;
         }
         let others = facts.iter().enumerate().filter_map(|(other, of)| {
@@ -582,6 +634,21 @@ fn enter(facts: &[Facts], at: usize, guess: &mut Guess) {
         guess.notes.push(format!(
             "{place}: the key ({columns}) of {table} has several columns, which makes no relation; \
              give {table} one column of ids, and {place} one with these"
+        ));
+    }
+    for reference in own.declared.iter().filter(|reference| reference.columns.len() == 1) {
+        let mut others = facts.iter().filter(|of| of.table.path() == own.table.path());
+        let other = others.find(|of| reference.is_to(&of.table));
+        let (Some(other), Some(to)) = (other.filter(|of| !of.has_ids_of(reference)), &reference.to)
+        else {
+            continue;
+        };
+        let (place, column) = (shown(&own.table), reference.columns.join(", "));
+        let table = &reference.table;
+        let id = other.id.as_deref().unwrap_or("the row number");
+        guess.notes.push(format!(
+            "{place}: {column} holds {to} of {table}, whose id is {id}, which makes no relation; if \
+             {to} is there once in each row, give {table} that as its id"
         ));
     }
     let mut found = links(facts, at);

@@ -1,6 +1,9 @@
 //! Here is a table of any kind: which columns and which rows? Must not know what rows mean.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Map, Value};
 
@@ -14,8 +17,8 @@ use crate::dataset::{
     tables::{delimited, mapping::JSON_LIST, sqlite},
 };
 
-/// Rows of JSON lines that are looked at for the columns.
-const ROWS_FOR_COLUMNS: u64 = 1_000;
+/// Most columns of JSON lines.
+const MAX_COLUMNS: usize = 10_000;
 /// Files larger than this are no small tables; a database is opened, never read whole.
 const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
 const JSON_LINES: [&str; 2] = ["jsonl", "ndjson"];
@@ -96,7 +99,7 @@ fn text_of_cell(value: &Value) -> Option<String> {
 }
 
 /// The extension without that of packing.
-fn extension(path: &Path) -> String {
+pub(super) fn extension(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
     name.rsplit_once('.').map_or_else(String::new, |(_, extension)| extension.to_owned())
@@ -230,7 +233,7 @@ impl Table {
         name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned()
     }
 
-    /// Its columns in order; of JSON lines the keys of the first 1,000 rows.
+    /// Its columns in order; of JSON lines the keys of all rows.
     ///
     /// # Errors
     /// That it cannot be read.
@@ -241,19 +244,23 @@ impl Table {
             Kind::Parquet => columnar::columns(&self.path),
             Kind::Sqlite(table) => sqlite::columns(&self.path, table),
             Kind::JsonLines => {
-                let mut columns: Vec<String> = Vec::new();
-                let mut n = 0;
+                let (mut columns, mut known) = (Vec::new(), HashSet::new());
                 // What is wrong with rows is told when they are read.
                 let mut ignored = Problems::new(true);
                 self.each(&mut ignored, &mut |_, row| {
-                    for column in row.cells.keys() {
-                        if !columns.contains(column) {
-                            columns.push(column.clone());
-                        }
+                    for column in row.cells.keys().filter(|column| !known.contains(*column)) {
+                        columns.push(column.clone());
                     }
-                    n += 1;
-                    Ok(n < ROWS_FOR_COLUMNS)
+                    known.extend(row.cells.into_iter().map(|cell| cell.0));
+                    Ok(columns.len() <= MAX_COLUMNS)
                 })?;
+                if columns.len() > MAX_COLUMNS {
+                    let message = format!(
+                        "its rows have more than {MAX_COLUMNS} different keys; write what differs \
+                         from row to row as values, {{\"key\": ..., \"value\": ...}}"
+                    );
+                    return Err(DatasetError::BadInput { path: self.place(), message });
+                }
                 Ok(columns)
             }
         }

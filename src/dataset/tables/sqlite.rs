@@ -7,11 +7,14 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, config::DbConfig, limits::Limit, types::ValueRef};
 use serde_json::{Map, Number, Value};
 
-use crate::dataset::{
-    DatasetError, ProblemKind,
-    error::{Fault, Problems},
-    lines::MAX_LINE_BYTES,
-    tables::rows::{OnRow, Row},
+use crate::{
+    dataset::{
+        DatasetError, ProblemKind,
+        error::{Fault, Problems},
+        lines::MAX_LINE_BYTES,
+        tables::rows::{OnRow, Row, Table},
+    },
+    files,
 };
 
 /// How a database begins.
@@ -35,13 +38,23 @@ pub(super) struct Reference {
     pub(super) columns: Vec<String>,
     /// The other table.
     pub(super) table: String,
+    /// The other table's column that they hold the values of, of several the first; none where the
+    /// schema means its primary key.
+    pub(super) to: Option<String>,
+}
+
+impl Reference {
+    /// Whether it is to a table, in the same file.
+    pub(super) fn is_to(&self, table: &Table) -> bool {
+        table.name().is_some_and(|name| name.eq_ignore_ascii_case(&self.table))
+    }
 }
 
 /// Whether a file begins as a database does.
 pub(super) fn is_database(path: &Path) -> bool {
     use std::io::Read;
     let mut begin = [0; 16];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    let read = files::open(path).and_then(|mut file| file.read_exact(&mut begin));
     read.is_ok() && begin == MAGIC
 }
 
@@ -108,16 +121,17 @@ pub(super) fn declared(path: &Path, table: &str) -> Result<Declared, DatasetErro
             .collect();
         key.sort_unstable();
         let mut statement = connection.prepare(
-            "SELECT seq, \"from\", \"table\" FROM pragma_foreign_key_list(?1) ORDER BY id DESC, seq",
+            "SELECT seq, \"from\", \"table\", \"to\" FROM pragma_foreign_key_list(?1) \
+             ORDER BY id DESC, seq",
         )?;
-        let columns =
-            statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let columns = statement
+            .query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
         let mut links: Vec<Reference> = Vec::new();
         for column in columns {
-            let (seq, column, table): (u32, String, String) = column?;
+            let (seq, column, table, to): (u32, String, String, Option<String>) = column?;
             match links.last_mut().filter(|_| seq > 0) {
                 Some(reference) => reference.columns.push(column),
-                None => links.push(Reference { columns: vec![column], table }),
+                None => links.push(Reference { columns: vec![column], table, to }),
             }
         }
         Ok(Declared { key: key.into_iter().map(|(_, name)| name).collect(), links })

@@ -585,3 +585,105 @@ mod parquet_files {
         assert!(error.contains("products.parquet") && error.contains("convert it"), "{error}");
     }
 }
+
+#[test]
+fn a_stray_quote_costs_its_own_row_alone() {
+    let (dir, home) = home();
+    let row = |n: usize| match n {
+        // The first would hold all rows up to the quote of the second, or to the end.
+        10 => "P10,\"5 inch cup,small\n".to_owned(),
+        40 => "P40,\"8 inch\" cup,\"large\"\n".to_owned(),
+        60 => "P60,\"never closed,small\n".to_owned(),
+        n => format!("P{n},Cup {n},\"a cup\nof two lines\"\n"),
+    };
+    let cups: String = (1..100).map(row).collect();
+    write(dir.path(), &[("cups.csv", &format!("id,name,size\n{cups}"))]);
+    let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
+    let text = error.to_string();
+    // Most rows take two lines.
+    let place = |line: usize| format!("cups.csv:{line}: a quote that opens in this row is never");
+    assert!(text.contains(&place(20)) && text.contains(&place(118)), "{text}");
+    let lenient = ImportOptions { lenient: true, ..ImportOptions::default() };
+    let report = import(dir.path(), &mapping, &home, &lenient).unwrap();
+    assert_eq!(report.base.record.n_nodes, 97);
+}
+
+#[test]
+fn links_to_rows_behind_the_sample_and_keys_of_late_rows_are_found() {
+    let (dir, home) = home();
+    let n = 60_000;
+    let papers: String = (0..n).map(|at| format!("{{\"id\": \"W{at}\"}}\n")).collect();
+    let late = "{\"id\": \"W\", \"venue\": \"x y\"}\n";
+    let citations: String =
+        (0..200).map(|at| format!("W{},W{}\n", n - 1 - at, n - 300 + at)).collect();
+    let files = [
+        ("papers.jsonl", format!("{papers}{late}")),
+        ("citations.csv", format!("citing_paper,cited_paper\n{citations}")),
+    ];
+    write(dir.path(), &files.each_ref().map(|(name, text)| (*name, text.as_str())));
+    let expected = [
+        "citations.csv: one edge per row: citing_paper (paper) -citations-> cited_paper (paper)",
+        "papers.jsonl: one paper per row: id id, fields venue",
+    ];
+    let mut told = lines(dir.path());
+    told.sort();
+    assert_eq!(told, expected);
+    let report = imported(dir.path(), &home);
+    assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (60_001, 200));
+}
+
+#[test]
+fn a_foreign_key_may_be_to_another_unique_column() {
+    let (dir, home) = home();
+    let file = dir.path().join("shop.sqlite");
+    let sql = "CREATE TABLE brands (id INTEGER PRIMARY KEY, code TEXT UNIQUE, name TEXT);
+        CREATE TABLE products (sku TEXT PRIMARY KEY, brand_code TEXT REFERENCES brands(code));
+        INSERT INTO brands VALUES (1,'NP','Northpeak'), (2,'TW','Tidewell');
+        INSERT INTO products VALUES ('S1','NP'), ('S2','TW'), ('S3','NP');";
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    connection.execute_batch(sql).unwrap();
+    let report = imported(&file, &home);
+    assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (5, 3));
+    let kb = Kb::open(&report.base.kb_dir()).unwrap();
+    assert_eq!(kb.nodes_of_key("NP").len(), 1);
+    // Where others refer to the primary key, nodes keep it, and what cannot link is told.
+    let more = "CREATE TABLE shops (name TEXT PRIMARY KEY, main INTEGER REFERENCES brands);
+        INSERT INTO shops VALUES ('North', 1);";
+    connection.execute_batch(more).unwrap();
+    let guessed = guess(&file, &[]).unwrap();
+    let told = "shop.sqlite:products: brand_code holds code of brands, whose id is id, which makes \
+        no relation; if code is there once in each row, give brands that as its id";
+    assert_eq!(guessed.notes, [told]);
+    let report = import(&file, &guessed.mapping, &home, &ImportOptions::default()).unwrap();
+    assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (6, 1));
+}
+
+#[test]
+fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
+    let (dir, _) = home();
+    // Rows without a cell below the table, a header of two lines, commas in one of tabs.
+    let files = [
+        ("brands.csv", "id,name\nB1,Northpeak\nB2,Tidewell\n,\n,\n"),
+        ("goods.csv", "sku,\"Product\nname\"\nS1,Mug\n"),
+        ("things.tsv", "id\tname, full\nT1\tCup, blue\n"),
+    ];
+    write(dir.path(), &files);
+    let told = lines(dir.path());
+    assert_eq!(told[0], "brands.csv: one brand per row: id id, name name");
+    assert!(told[1].starts_with("goods.csv: one good per row: id sku, name Product"), "{told:?}");
+    assert!(told[2].starts_with("things.tsv: one thing per row: id id"), "{told:?}");
+    let alone = dir.path().join("alone.csv");
+    for (text, why) in [
+        ("a,a\n1,2\n", "alone.csv:1: two columns are called \"a\""),
+        ("id,\"name\nS1,Mug\n", "alone.csv:1: a quote that opens in this row is never closed"),
+        ("id,name\n", "no table has a row"),
+    ] {
+        fs::write(&alone, text).unwrap();
+        let error = guess(&alone, &[]).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    // Others than the benchmark call a folder `processed` too.
+    fs::create_dir(dir.path().join("processed")).unwrap();
+    assert_eq!(Form::of(dir.path()).unwrap(), Form::Tables);
+}
