@@ -591,23 +591,30 @@ impl GraphWriter {
         out: &Adjacency,
         into: &Adjacency,
     ) -> Result<(), KbError> {
-        use SectionKind::{InOffsets, InSources, OutOffsets, OutTargets};
+        use SectionKind::{InNodes, InOffsets, InSources, OutNodes, OutOffsets, OutTargets};
         if out.targets.is_empty() {
             return Ok(());
         }
         let same = out == into;
-        for (kind, turned, ids) in
-            [(OutOffsets, InOffsets, &out.offsets), (OutTargets, InSources, &out.targets)]
-        {
+        for (kind, turned, ids) in [
+            (OutOffsets, InOffsets, &out.offsets),
+            (OutTargets, InSources, &out.targets),
+            (OutNodes, InNodes, &out.nodes),
+        ] {
+            if ids.is_empty() {
+                continue;
+            }
             let place = self.section(kind, relation, out.first, bytemuck::cast_slice(ids))?;
             if same {
                 self.enter(turned, relation, out.first, &place);
             }
         }
         if !same {
-            let (offsets, sources) = (&into.offsets, &into.targets);
-            self.section(InOffsets, relation, into.first, bytemuck::cast_slice(offsets))?;
-            self.section(InSources, relation, into.first, bytemuck::cast_slice(sources))?;
+            self.section(InOffsets, relation, into.first, bytemuck::cast_slice(&into.offsets))?;
+            self.section(InSources, relation, into.first, bytemuck::cast_slice(&into.targets))?;
+            if !into.nodes.is_empty() {
+                self.section(InNodes, relation, into.first, bytemuck::cast_slice(&into.nodes))?;
+            }
         }
         Ok(())
     }

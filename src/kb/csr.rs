@@ -113,6 +113,8 @@ impl<'a> IntoIterator for &'a Neighbors<'_> {
 pub(super) struct Rows {
     /// The node that the first row belongs to.
     pub(super) first: NodeId,
+    /// Byte range of the nodes of the rows, ascending; empty where they are one after the other.
+    pub(super) nodes: Range<usize>,
     /// Byte range of `u32[rows + 1]`, starting with 0.
     pub(super) offsets: Range<usize>,
     /// Byte range of the targets.
@@ -122,8 +124,14 @@ pub(super) struct Rows {
 impl Rows {
     /// The sorted targets of `node`; empty if it has none or the bytes make no sense.
     pub(super) fn get<'a>(&self, bytes: &'a [u8], node: NodeId) -> &'a [NodeId] {
-        let Some(row) = node.checked_sub(self.first) else { return &[] };
-        let row = row as usize;
+        let row = match self.nodes.is_empty() {
+            true => node.checked_sub(self.first).map(|row| row as usize),
+            false => {
+                let nodes = as_u32(bytes.get(self.nodes.clone()).unwrap_or_default());
+                nodes.binary_search(&node).ok()
+            }
+        };
+        let Some(row) = row else { return &[] };
         let offsets = as_u32(bytes.get(self.offsets.clone()).unwrap_or_default());
         let (Some(&start), Some(&end)) = (offsets.get(row), offsets.get(row + 1)) else {
             return &[];

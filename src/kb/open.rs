@@ -56,6 +56,8 @@ pub(super) enum SectionKind {
     OutTargets = 17,
     InOffsets = 18,
     InSources = 19,
+    OutNodes = 20,
+    InNodes = 21,
 }
 
 /// Byte ranges of the sections in `graph.bin`, inside its bounds.
@@ -555,6 +557,8 @@ fn place(sections: &mut Sections, entry: &[u8], graph_bytes: usize) -> Option<()
             (rows.first, rows.offsets) = (first, range);
         }
         k if k == SectionKind::InSources as u16 => sections.into.get_mut(relation)?.targets = range,
+        k if k == SectionKind::OutNodes as u16 => sections.out.get_mut(relation)?.nodes = range,
+        k if k == SectionKind::InNodes as u16 => sections.into.get_mut(relation)?.nodes = range,
         _ => return None,
     }
     Some(())

@@ -1,16 +1,22 @@
 //! Groups pairs of nodes into rows: given edges in any order, the sorted neighbors of each node.
 //! Must not know files or relations.
 //!
-//! Counting sort: linear in pairs and in the span of the row ids, which is also what the stored
-//! offsets take. Grouping by target and then by source leaves every row sorted.
+//! Counting sort: linear in pairs and in the span of the row ids. Grouping by target and then by
+//! source leaves every row sorted. What is kept is linear in pairs: where few nodes of the span have
+//! a row, these are listed.
 
 use crate::kb::NodeId;
 
-/// Sorted, distinct neighbors of the nodes `first ..`.
+/// Nodes of the span for each with a row, from which on the latter are listed.
+const SPARSE: usize = 16;
+
+/// Sorted, distinct neighbors of the nodes `first ..`, or of those that are listed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Adjacency {
     /// The node that the first row belongs to.
     pub(super) first: NodeId,
+    /// The nodes of the rows, ascending; empty where they are one after the other.
+    pub(super) nodes: Vec<NodeId>,
     /// Where each row begins in `targets`, and the end of the last.
     pub(super) offsets: Vec<u32>,
     pub(super) targets: Vec<NodeId>,
@@ -25,7 +31,25 @@ impl Adjacency {
         drop(by_target);
         out.dedup();
         let into = group(out.turned());
-        (out, into)
+        (out.listed(), into.listed())
+    }
+
+    /// With its nodes listed and empty rows left out, where that is much shorter.
+    fn listed(self) -> Adjacency {
+        let mut nodes = Vec::new();
+        let mut offsets = vec![0];
+        let filled = || self.rows().filter(|row| !row.1.is_empty());
+        if filled().count().saturating_mul(SPARSE) >= self.offsets.len() {
+            return self;
+        }
+        let mut end = 0;
+        for (node, targets) in filled() {
+            nodes.push(node);
+            // At most `MAX_EDGES`, as all offsets.
+            end += targets.len() as u32;
+            offsets.push(end);
+        }
+        Adjacency { first: self.first, nodes, offsets, targets: self.targets }
     }
 
     /// The pairs by row, each turned round.
@@ -35,7 +59,8 @@ impl Adjacency {
 
     /// The nodes with their neighbors, in order.
     pub(super) fn rows(&self) -> impl Iterator<Item = (NodeId, &[NodeId])> + Clone {
-        (self.first..).zip(self.offsets.windows(2)).map(|(node, ends)| {
+        self.offsets.windows(2).zip(self.first..).enumerate().map(|(row, (ends, node))| {
+            let node = self.nodes.get(row).copied().unwrap_or(node);
             let (start, end) = (ends.first().copied(), ends.last().copied());
             let row = start.unwrap_or_default() as usize..end.unwrap_or_default() as usize;
             (node, self.targets.get(row).unwrap_or_default())
@@ -97,7 +122,7 @@ fn group(pairs: impl Iterator<Item = (NodeId, NodeId)> + Clone) -> Adjacency {
         }
     }
     offsets.pop();
-    Adjacency { first, offsets, targets }
+    Adjacency { first, nodes: Vec::new(), offsets, targets }
 }
 
 #[cfg(test)]
@@ -111,7 +136,7 @@ mod tests {
     proptest! {
         #[test]
         fn rows_hold_the_distinct_edges_in_order_both_ways(
-            edges in prop::collection::vec((5u32..60, 0u32..60), 0..300),
+            edges in prop::collection::vec((5u32..90, 0u32..90), 0..300),
         ) {
             let packed = edges.iter().map(|&(s, t)| u64::from(s) << 32 | u64::from(t)).collect();
             let (out, into) = Adjacency::both(packed);
@@ -124,6 +149,9 @@ mod tests {
             let twin: BTreeSet<(u32, u32)> = edges.iter().map(|&(s, t)| (t, s)).collect();
             prop_assert_eq!(pairs(&into), twin.into_iter().collect::<Vec<_>>());
             prop_assert_eq!(out.first, edges.iter().map(|edge| edge.0).min().unwrap_or(0));
+            for rows in [&out, &into] {
+                prop_assert!(rows.offsets.len() <= SPARSE * edges.len() + 2);
+            }
         }
     }
 }

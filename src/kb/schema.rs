@@ -41,16 +41,17 @@ pub fn steps(kb: &Kb) -> Vec<Step> {
 }
 
 impl Schema {
-    /// The schema of a base up to metapaths of `hops` steps.
-    pub fn new(kb: &Kb, hops: usize) -> Schema {
-        let (steps, n_types) = (steps(kb), kb.types().len());
+    /// The schema of a base up to metapaths of `hops` of some of its steps; there are up to
+    /// `steps.len()` to the power of `hops` metapaths.
+    pub fn new(kb: &Kb, steps: &[Step], hops: usize) -> Schema {
+        let n_types = kb.types().len();
         let mut graph = DiGraph::new();
         let mut place_types =
             || -> Vec<NodeIndex> { (0..n_types).map(|_| graph.add_node(Place::Type)).collect() };
         let types: Vec<Vec<NodeIndex>> = (0..=hops).map(|_| place_types()).collect();
         let of = |places: &[NodeIndex], kind: TypeId| places.get(usize::from(kind.0)).copied();
         for pair in types.windows(2) {
-            for &step in &steps {
+            for &step in steps {
                 let (Some(from), Some(to)) = (of(&pair[0], step.from), of(&pair[1], step.to))
                 else {
                     continue;

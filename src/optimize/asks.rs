@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use crate::{program::Program, tools::registry};
+use crate::{expand::Method, optimize::leak::literals, program::Program, tools::registry};
 
 /// Requests that one run of a program may make while the loop goes on; a bundle may make more.
 pub const REQUESTS_PER_RUN: u64 = 4;
@@ -25,17 +25,30 @@ pub fn most_runs(n_validation: usize) -> usize {
     TRAINING_RUNS + MEASURED * n_validation
 }
 
-/// Whether a program calls a function that asks a language model. A module never does here: its
-/// calls cannot be read, so that it is run without a model.
+/// The function that asks a model by some of its methods, and the method that does not.
+const BY_METHOD: [&str; 2] = ["expand", "prf"];
+
+/// Whether a program calls a function that asks a language model.
 pub(super) fn asks(program: &Program) -> bool {
-    static NAMES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+    asking(program).is_some()
+}
+
+/// The first function that asks a language model which a program calls. A module never does here:
+/// its calls cannot be read, so that it is run without a model.
+pub(super) fn asking(program: &Program) -> Option<&'static str> {
+    static NAMES: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
         registry().iter().filter(|spec| spec.group == "llm").map(|spec| spec.name).collect()
     });
     if program.is_module() {
-        return false;
+        return None;
     }
+    let [by_method, without] = BY_METHOD;
+    let texts = literals(program.source());
+    let names = |method: &str| texts.iter().any(|text| text == method);
+    let never = names(without) && !Method::ALL.iter().any(|method| names(method.name()));
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    program.source().split(|c| !is_word(c)).any(|word| NAMES.contains(word))
+    let mut words = program.source().split(|c| !is_word(c));
+    words.find_map(|word| NAMES.get(word).copied().filter(|name| !(never && *name == by_method)))
 }
 
 /// Program runs that may still ask.
@@ -78,6 +91,12 @@ mod tests {
         assert!(asks(&program(&format!("{named}(candidates, query)"))));
         assert!(!asks(&program(&format!("my_{named}(candidates)"))));
         assert!(!asks(&program("search(query)")));
+        let [expand, prf] = BY_METHOD;
+        assert!(!asks(&program(&format!("search({expand}(query, \"{prf}\"))"))));
+        assert!(asks(&program(&format!("search({expand}(query, \"hyde\"))"))));
+        assert!(asks(&program(&format!("search({expand}(query, params.how))"))));
+        let both = format!("{expand}({expand}(query, \"{prf}\"), \"kar\")");
+        assert!(asks(&program(&both)));
         let module = wat::parse_str("(module)").unwrap();
         assert!(!asks(&Program::module(&module)));
     }

@@ -260,7 +260,7 @@ impl Run<'_> {
 
     /// A step of the model: it rewrites the program of the category that had fewest of its steps, of
     /// these the one that lacks most. Left out are programs that are no text, those that lack less
-    /// than a change must gain, and categories that had all their steps.
+    /// than a change must gain or lack it on one query alone, and categories that had all their steps.
     fn model_step(
         &mut self,
         step: usize,
@@ -292,13 +292,16 @@ impl Run<'_> {
         actor.unless_stopped(done).map(drop)
     }
 
-    /// Whether a program lacks as much on training queries as a change of it must gain.
+    /// Whether a program lacks as much on training queries as a change of it must gain, on more than
+    /// one: a program that mends a single query alone is made for that query.
     pub(super) fn may_gain(&self, category_program: &CategoryProgram, queries: &[usize]) -> bool {
         let lacks = |&query: &usize| {
             let lack = f64::from(1.0 - category_program.train[query]);
             (Wording::of(&self.train.queries[query].text), lack)
         };
-        wording::gain(&queries.iter().map(lacks).collect::<Vec<_>>()) >= MIN_GAIN
+        let lacking: Vec<(Wording, f64)> = queries.iter().map(lacks).collect();
+        let open = lacking.iter().filter(|pair| pair.1 > 0.0).count();
+        open > 1 && wording::gain(&lacking) >= MIN_GAIN
     }
 
     fn rng_of(&self, step: usize) -> ChaCha8Rng {

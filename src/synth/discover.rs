@@ -13,7 +13,7 @@
 //!
 //! Must not know: how questions are worded.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use rayon::prelude::*;
 
@@ -22,7 +22,7 @@ use crate::{
     kb::{
         Direction, Kb, NodeId, RelationId, Tuple, TypeId,
         metapath::{Branch, Links, Step, ends, has_end, wander},
-        schema::Schema,
+        schema::{self, Schema},
     },
     synth::template::{MAX_EDGES, Template},
 };
@@ -39,6 +39,9 @@ const MAX_PART: usize = 2_000;
 const HOPS: usize = 2;
 /// Groundings that are looked at for each template.
 const SAMPLED: usize = 32;
+/// Steps of which metapaths are made, those with most edges: of two steps there are as many as the
+/// square.
+const MAX_STEPS: usize = 400;
 /// Metapaths to one type of answers that are measured, the most frequent ones.
 const MEASURED: usize = 48;
 /// Metapaths of one step among them at least, where there are so many.
@@ -83,7 +86,10 @@ struct Path {
 
 /// Templates for a base, at most `most`, the most frequent ones of each type of answers.
 pub(super) fn templates(kb: &Kb, most: usize, seed: u64) -> Vec<Template> {
-    let schema = Schema::new(kb, HOPS);
+    let mut steps = schema::steps(kb);
+    steps.sort_by_cached_key(|step| (Reverse(edges(kb, step) as u64), *step));
+    steps.truncate(MAX_STEPS);
+    let schema = Schema::new(kb, &steps, HOPS);
     let targets: Vec<(TypeId, f64)> =
         kb.candidate_types().iter().map(|&kind| (kind, worth(kb, kind))).collect();
     let total: f64 = targets.iter().map(|target| target.1).sum();

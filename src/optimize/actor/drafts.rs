@@ -27,7 +27,7 @@ use crate::{
             first::EXAMPLES,
             shown,
         },
-        asks::asks,
+        asks::{asking, asks},
         category_programs::CategoryProgram,
         gate::gate,
         improve::Measured,
@@ -336,10 +336,14 @@ impl Run<'_> {
         if let Some(leak) = self.forbidden.leak(program.source()) {
             return Ok(vec![failure("", &leak.to_string())]);
         }
-        if asks(program) && !self.allowance.claim(sheet.runs) {
-            let why = "the budget of this run for functions that ask a language model is used up; \
-                       write the program without them";
-            return Ok(vec![failure("", why)]);
+        if let Some(name) = asking(program)
+            && !self.allowance.claim(sheet.runs)
+        {
+            let why = format!(
+                "{name} asks a language model, and the budget of this run for such functions is used \
+                 up; write the program without it and others of that kind"
+            );
+            return Ok(vec![failure("", &why)]);
         }
         let rankings = self.trials.rankings(program, &ParamValues::new(), &self.train, &queries)?;
         let text = |at: usize| self.train.queries[queries[at]].text.as_str();
