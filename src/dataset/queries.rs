@@ -495,6 +495,11 @@ pub(super) fn import_queries(
     let mut known = Known { within: "qa.csv", ..Known::default() };
     for (file, path) in [(QUERIES_FILE, &sources.queries), (HUMAN_FILE, &sources.human)] {
         if !path.exists() {
+            let packed = ["gz", "zst"].map(|packing| path.with_extension(format!("csv.{packing}")));
+            if let Some(packed) = packed.into_iter().find(|packed| packed.exists()) {
+                let message = "questions are read unpacked; unpack it with `gunzip` or `unzstd`";
+                return Err(DatasetError::BadInput { path: packed, message: message.to_owned() });
+            }
             continue;
         }
         let ids = (answer_ids, lost);

@@ -540,6 +540,10 @@ fn answers_may_be_values() {
         load_split(base, split).unwrap().iter().map(|query| query.id).collect()
     };
     assert_eq!(ids(&split), [3, 4], "those whose answers are nodes");
+    // Questions that are packed are not left out without a word.
+    fs::write(directory.path().join("qa.csv.gz"), "").unwrap();
+    let error = import(directory.path(), &installed.home, false).unwrap_err().to_string();
+    assert!(error.contains("questions are read unpacked"), "{error}");
     let valued = load_values(base, &split).unwrap();
     assert_eq!(valued.iter().map(|query| query.id).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(valued[0].value, AnswerValue::from(Cell::Number(4.0)));

@@ -142,7 +142,16 @@ pub fn guess(source: &Path, hints: &[TableHint]) -> Result<Guess, DatasetError> 
     let mut facts = Vec::new();
     let mut problems = Problems::new(false);
     for (at, file) in files.iter().enumerate() {
-        for table in Table::all(&root.join(file))? {
+        let tables = Table::all(&root.join(file))?;
+        if let (Some(hint), true) = (hints.get(at), tables.len() > 1) {
+            let (path, n, node_type) = (root.join(file), tables.len(), &hint.node_type);
+            let message = format!(
+                "it has {n} tables, which cannot all be of type \"{node_type}\"; write down what \
+                 they are with `agent data guess {file} > mapping.toml`, and give --mapping"
+            );
+            return Err(DatasetError::BadInput { path, message });
+        }
+        for table in tables {
             if facts.len() < MAX_TABLES {
                 facts.push(Facts::of(table, file, hints.get(at), &mut problems)?);
             }

@@ -645,6 +645,9 @@ fn a_foreign_key_may_be_to_another_unique_column() {
     connection.execute_batch(sql).unwrap();
     let report = imported(&file, &home);
     assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (5, 3));
+    let hint = "shop.sqlite:product".parse().unwrap();
+    let error = guess(&file, &[hint]).unwrap_err().to_string();
+    assert!(error.contains("it has 2 tables, which cannot all be of type \"product\""), "{error}");
     let kb = Kb::open(&report.base.kb_dir()).unwrap();
     assert_eq!(kb.nodes_of_key("NP").len(), 1);
     // Where others refer to the primary key, nodes keep it, and what cannot link is told.
