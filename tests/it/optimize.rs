@@ -247,6 +247,21 @@ fn a_run_is_continued_with_what_it_was_begun_with_or_not_at_all() {
 }
 
 #[test]
+fn a_run_that_ended_early_goes_on_to_the_same_bundle() {
+    let world = World::indexed();
+    let dir = world.path("run").display().to_string();
+    let run = ["optimize", "--dataset", "tiny", "--run", &dir, "--json"];
+    let stopped = |args: &[&'static str]| -> Value {
+        let ran = world.run(run.into_iter().chain(args.iter().copied()));
+        ran.json_lines().pop().unwrap()["stopped"].take()
+    };
+    assert_eq!(stopped(&["--budget-minutes", "0.00001"]), "minutes");
+    let before = bundle(Path::new(&dir));
+    assert_eq!(stopped(&["--resume"]), "done");
+    assert!(bundle(Path::new(&dir)) == before, "the bundle is another: the case is not tested");
+}
+
+#[test]
 fn parts_are_left_out_and_the_bundle_says_so() {
     let world = planted();
     let go = |run: &str, args: &[&'static str]| {
