@@ -151,7 +151,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// Why the means say nothing, if that is so.
-    fn invalid(&self) -> Option<String> {
+    pub(super) fn invalid(&self) -> Option<String> {
         let (outages, n) = (self.outages, self.evaluation.n);
         (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
     }
@@ -483,7 +483,7 @@ fn no_column<T>(column: &str, queries: &[LabelledQuery]) -> Result<T> {
 }
 
 /// Tells of failed queries; returns whether there are any.
-fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
+pub(super) fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
     let mut any = false;
     for one in measured {
         let failed = one

@@ -315,11 +315,6 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
         let (hits, misses) = outcome.tuning_cache;
         printer.detail(&format!("while parameters were tuned: {hits} of {}", hits + misses));
-        if let Some(opened) = &opened {
-            opened.finish(ctx)?;
-        }
-        let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
-        let spent = spent.unwrap_or_default();
         let trials = routing::trials(&journal)?;
         let router = routing::calibrated(&outcome.bundle, &base, &asked, &trials);
         let trust = ctx.private.trust();
@@ -331,12 +326,18 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 &outcome.bundle,
                 &base,
                 &dataset.base,
-                threads,
-                &options.sandbox,
+                opened.as_ref().map(|opened| opened.assistant.clone()),
+                (threads, &options.sandbox),
                 ctx,
-            )?,
-            false => None,
+            ),
+            false => Ok(None),
         };
+        if let Some(opened) = &opened {
+            opened.finish(ctx)?;
+        }
+        let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
+        let spent = spent.unwrap_or_default();
+        let test = test?;
         let report = Report {
             dataset: &args.dataset,
             dir: &dir,

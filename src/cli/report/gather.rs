@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
@@ -17,7 +17,7 @@ use crate::{
         Context,
         eval::{self, Measured as System, SEED, percent},
         explain::{explain_all, points},
-        failure::Result,
+        failure::{Explain, Result},
         optimize::tested,
         printer::{harmless, p_cell},
         program::sources::{Entry, Sources, declared},
@@ -129,8 +129,12 @@ impl Measured {
         let measured = |name: &str, system: &dyn crate::retrieve::Retriever| {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
-        let mut systems =
-            vec![measured("bundle", &*open_bundle(bundle, base, resources)?.answers)?];
+        let frozen = measured("bundle", &*open_bundle(bundle, base, resources)?.answers)?;
+        if let Some(why) = frozen.invalid() {
+            return Err(anyhow!("the bundle cannot be measured: {why}"))
+                .hint("write the page again");
+        }
+        let mut systems = vec![frozen];
         for system in BaselineSystem::ALL {
             systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
         }
