@@ -13,7 +13,7 @@ use crate::{
         failure::{CommandError, Explain, Result},
         named,
     },
-    optimize::record::{Record, State},
+    optimize::journal,
 };
 
 /// Begins the name of a directory that is being removed.
@@ -55,8 +55,9 @@ fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
         return Err(CommandError::usage(anyhow!("{} is not in {}", dir.display(), runs.display())))
             .hint("remove the directory yourself if nothing else is in it");
     }
-    if Record::read(&dir).is_ok_and(|record| record.state == State::Running) {
-        return Err(anyhow!("the run in {} is being written", dir.display()))
+    // Also one that is frozen already, or that cannot be read.
+    if let Some(pid) = journal::writer(&dir) {
+        return Err(anyhow!("the run in {} is being written by process {pid}", dir.display()))
             .hint("interrupt it first");
     }
     Ok(dir)
