@@ -70,8 +70,13 @@ fn a_run_that_is_written_is_not_removed_though_it_was_frozen() {
     let process = format!("process {}", std::process::id());
     world.run(["run", "remove", "shop-0001"]).fails(1, &["being written", &process, "interrupt"]);
     drop(journal);
+    // What an interrupted removal left is no run, and not in the way of the next.
+    let left = world.path("home/runs/.removed-shop-0001");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("bundle.json"), "{}").unwrap();
+    assert_eq!(world.run(["run", "list", "--json"]).json_lines().len(), 1);
     world.run(["run", "remove", "shop-0001"]).done();
-    assert!(!dir.exists());
+    assert!(!dir.exists() && !left.exists());
 }
 
 #[test]

@@ -38,6 +38,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let aside = named::runs_dir(&ctx.home).join(format!("{REMOVED}{name}"));
         let failed = || format!("cannot remove {}", dir.display());
+        // What a removal that was interrupted left of an earlier run of this name.
+        if aside.exists() {
+            fs::remove_dir_all(&aside).with_context(failed)?;
+        }
         // One step, so that no half of a run is ever seen under its name.
         fs::rename(&dir, &aside).with_context(failed)?;
         fs::remove_dir_all(&aside).with_context(failed)?;
