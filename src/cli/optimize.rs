@@ -2,7 +2,7 @@
 //! The test split is opened where that is asked for, after the bundle is frozen, to measure it.
 
 mod pause;
-mod programs;
+pub(super) mod programs;
 mod report;
 mod timing;
 
