@@ -152,8 +152,7 @@ pub(super) struct Measured {
 impl Measured {
     /// Why the means say nothing, if that is so.
     pub(super) fn invalid(&self) -> Option<String> {
-        let (outages, n) = (self.outages, self.evaluation.n);
-        (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
+        invalid(self.outages, self.evaluation.n)
     }
 
     /// Seconds for a query, on average.
@@ -161,6 +160,17 @@ impl Measured {
         let ms: f64 = self.results.iter().map(|result| result.latency_ms).sum();
         ms / 1e3 / self.results.len().max(1) as f64
     }
+}
+
+/// Why means over `n` queries say nothing, if that is so.
+fn invalid(outages: usize, n: usize) -> Option<String> {
+    (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
+}
+
+/// Says of a system that its means say nothing.
+fn warn_invalid(system: &str, why: &str, ctx: &Context) {
+    let text = format!("{system}: this evaluation is invalid: {why}; evaluate again");
+    ctx.printer.warning(&text);
 }
 
 /// A system with an effort, and what it is called in tables.
@@ -343,12 +353,7 @@ pub(super) fn queries(
             Split::TestTenth => test_split::open(test_split::Part::Tenth, base, ctx)?,
             other => load_split(base, other)?,
         };
-        if let Some(query) = loaded.iter().find(|query| seen.contains(&query.id)) {
-            let id = query.id;
-            return Err(anyhow!("query {id} of {split} is in another of the splits too"))
-                .hint("evaluate the splits one by one");
-        }
-        seen.extend(loaded.iter().map(|query| query.id));
+        in_no_other(split, loaded.iter().map(|query| query.id), &mut seen)?;
         queries.extend(loaded);
     }
     if queries.is_empty() {
@@ -364,6 +369,23 @@ pub(super) fn queries(
         }
     }
     Ok(queries)
+}
+
+/// Notes the queries of a split, by id.
+///
+/// # Errors
+/// That one of them was seen in another split.
+fn in_no_other(
+    split: &Split,
+    ids: impl Iterator<Item = i64> + Clone,
+    seen: &mut HashSet<i64>,
+) -> Result<()> {
+    if let Some(id) = ids.clone().find(|id| seen.contains(id)) {
+        return Err(anyhow!("query {id} of {split} is in another of the splits too"))
+            .hint("evaluate the splits one by one");
+    }
+    seen.extend(ids);
+    Ok(())
 }
 
 fn joined(splits: &[Split]) -> String {
@@ -494,10 +516,7 @@ pub(super) fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
             ctx.printer.warning(&format!("{}: query {id} failed: {failure}", one.system));
         }
         if let Some(why) = one.invalid() {
-            ctx.printer.warning(&format!(
-                "{}: this evaluation is invalid: {why}; evaluate again",
-                one.system
-            ));
+            warn_invalid(&one.system, &why, ctx);
         }
         if one.unassisted > 0 {
             let (n, of) = (one.unassisted, one.evaluation.n);

@@ -2,7 +2,7 @@
 //! came about.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::atomic::{AtomicU64, Ordering},
     time::Instant,
 };
@@ -15,8 +15,9 @@ use crate::{
     cli::{
         Context, Exit,
         eval::{
-            Args, SEED, joined,
+            Args, SEED, in_no_other, invalid, joined,
             report::{ALL, Format, Rows, percent},
+            warn_invalid,
         },
         failure::{CommandError, Explain, Result},
         printer::plain,
@@ -24,7 +25,7 @@ use crate::{
     },
     dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values},
     eval::{Latency, ValueEvaluation, ValueResult, statistics, values::ValueMean},
-    retrieve::{Detail, Retriever},
+    retrieve::{Detail, Miss, Retriever},
 };
 
 /// Nodes that a system may give beside its value.
@@ -48,6 +49,9 @@ struct Printed<'a> {
     /// Queries that a model was to help with and did not; only if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     unassisted: Option<usize>,
+    /// Only if the means say nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invalid: Option<String>,
     /// Only if groups were asked for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     groups: BTreeMap<&'a str, Summary>,
@@ -71,6 +75,8 @@ struct Measured {
     failure: Option<String>,
     /// Whether a language model was to help and did not.
     unassisted: bool,
+    /// Whether a service gave no answer.
+    outage: bool,
     ms: f64,
     /// What was given where it is not right.
     wrong: Option<String>,
@@ -79,15 +85,18 @@ struct Measured {
 /// The queries of all splits whose answers are values; at least one.
 ///
 /// # Errors
-/// That a split is not there, or that no query has a value.
+/// That a split is not there, that a query is in two splits, or that no query has a value.
 pub(super) fn queries(splits: &[Split], base: &Base, ctx: &Context) -> Result<Vec<ValuedQuery>> {
-    let mut queries = Vec::new();
+    let mut queries: Vec<ValuedQuery> = Vec::new();
+    let mut seen = HashSet::new();
     for split in splits {
-        queries.extend(match split {
+        let loaded = match split {
             Split::Test => test_split::open_values(test_split::Part::Whole, base, ctx)?,
             Split::TestTenth => test_split::open_values(test_split::Part::Tenth, base, ctx)?,
             other => load_values(base, other)?,
-        });
+        };
+        in_no_other(split, loaded.iter().map(|query| query.id), &mut seen)?;
+        queries.extend(loaded);
     }
     if queries.is_empty() {
         let why = anyhow!("no query of {} has an answer_value", joined(splits));
@@ -130,8 +139,13 @@ pub(super) fn run(
                 all.n
             ));
         }
+        let invalid = invalid(measured.iter().filter(|one| one.outage).count(), all.n);
+        if let Some(why) = &invalid {
+            warn_invalid(name, why, ctx);
+        }
         let (dataset, unassisted) = (args.dataset.as_str(), (unassisted > 0).then_some(unassisted));
-        printed.push(Printed { dataset, split: &split, system: name, all, unassisted, groups });
+        let (split, system) = (split.as_str(), *name);
+        printed.push(Printed { dataset, split, system, all, unassisted, invalid, groups });
     }
     if args.json {
         printed.iter().try_for_each(|one| ctx.printer.json(one))?;
@@ -188,7 +202,11 @@ fn measured(
             return Err(anyhow!("no result was kept"));
         }
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
-        let unassisted = answer.as_ref().is_ok_and(|answer| answer.unassisted.is_some());
+        let missed = answer.as_ref().map_or(None, |answer| answer.unassisted);
+        let outage = match &answer {
+            Ok(_) => missed.is_some_and(Miss::passes),
+            Err(error) => error.is_outage(),
+        };
         let (value, failure) = match answer {
             Ok(answer) => (Some(answer.value), None),
             Err(error) => (None, Some(error.to_string())),
@@ -198,7 +216,7 @@ fn measured(
             let given = value.as_ref().map(serde_json::to_string);
             plain(given.and_then(std::result::Result::ok).unwrap_or_default(), MAX_SHOWN)
         });
-        Ok(Measured { result, failure, unassisted, ms, wrong })
+        Ok(Measured { result, failure, unassisted: missed.is_some(), outage, ms, wrong })
     };
     let all = queries.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
     drop(progress);
