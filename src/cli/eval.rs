@@ -221,9 +221,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.measures.are_values() || chosen.iter().all(|one| systems::gives_values(&one.system)) {
         return run_values(args, &dataset, ctx);
     }
-    let queries = queries(&args.split, &args.filters, &dataset.base, ctx)?;
-    let tests = |split: &Split| matches!(split, Split::Test | Split::TestTenth);
-    let openings = args.split.iter().any(tests).then(|| test_split::openings(&dataset.base, ctx));
+    let queries = queries(&args.split, &args.filters, &dataset.base)?;
     let sets = args.measures.are_sets();
     let how = How { keep: sets || run_files.is_some(), ..How::from(args.measures) };
     if how.keep && queries.len().saturating_mul(how.depth) > MAX_KEPT {
@@ -241,6 +239,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let systems = open_all(&chosen, &base, &resources, ctx)?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
+    let openings = openings(args, &dataset.base, ctx);
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
@@ -266,7 +265,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         ctx.printer.notice(&format!("wrote the results to {}", path.display()));
     }
     if sets {
-        sets::print(args, &measured, &queries, labels.as_deref(), ctx)?;
+        sets::print(args, &measured, &queries, labels.as_deref(), openings, ctx)?;
         return Ok(if report_failures(&measured, ctx) { Exit::Failed } else { Exit::Done });
     }
     let report = Report {
@@ -332,7 +331,15 @@ fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let resources = resources(args, llm.as_ref(), asked, ctx);
-    values::run(args, &open_all(&chosen(args)?, &base, &resources, ctx)?, &queries, ctx)
+    let chosen = chosen(args)?;
+    let systems = open_all(&chosen, &base, &resources, ctx)?;
+    values::run(args, &dataset.base, &systems, &queries, ctx)
+}
+
+/// Counts that the test split is opened, where it is one of the splits; how often it was, this time
+/// included. Called once nothing but measuring is left to do.
+fn openings(args: &Args, base: &Base, ctx: &Context) -> Option<u64> {
+    test_split::is_among(&args.split).then(|| test_split::count(base, ctx))
 }
 
 /// The queries of all splits that pass the filters, in order of splits and files; at least one.
@@ -343,14 +350,13 @@ pub(super) fn queries(
     splits: &[Split],
     filters: &[(String, String)],
     base: &Base,
-    ctx: &Context,
 ) -> Result<Vec<LabelledQuery>> {
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
     for split in splits {
         let loaded = match split {
-            Split::Test => test_split::open(test_split::Part::Whole, base, ctx)?,
-            Split::TestTenth => test_split::open(test_split::Part::Tenth, base, ctx)?,
+            Split::Test => test_split::load(test_split::Part::Whole, base)?,
+            Split::TestTenth => test_split::load(test_split::Part::Tenth, base)?,
             other => load_split(base, other)?,
         };
         in_no_other(split, loaded.iter().map(|query| query.id), &mut seen)?;

@@ -379,6 +379,17 @@ fn every_opening_of_the_test_split_is_asked_for_counted_and_told() {
     let explain = ["explain", "--dataset", "planted", "--program", &program, "--split", "test"];
     world.run(explain).fails(2, &["for measuring only", "eval --split test"]);
     assert_eq!(eval("test").1[0]["test_openings"], 6);
+    // What measures nothing opens nothing, and a plan is made once.
+    let on_test = ["--dataset", "planted", "--split", "test", "--system"];
+    let with = |first: &[&'static str], last: &[&'static str]| {
+        world.run(first.iter().chain(&on_test).chain(last).copied())
+    };
+    with(&["eval"], &["bm52"]).fails(2, &["bm25"]);
+    for _ in 0..2 {
+        with(&["unit", "plan", "units"], &["bm25"]).done();
+    }
+    let text = with(&["eval"], &["bm25", "--metrics", "set"]).done();
+    assert!(text.contains("test split opened 8 times"), "{text}");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use crate::{
     cli::{
         Context, Exit,
         eval::{
-            Args, SEED, in_no_other, invalid, joined,
-            report::{ALL, Format, Rows, percent},
+            Args, SEED, in_no_other, invalid, joined, openings,
+            report::{ALL, Format, Rows, percent, tell_openings},
             warn_invalid,
         },
         failure::{CommandError, Explain, Result},
@@ -52,6 +52,9 @@ struct Printed<'a> {
     /// Only if the means say nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     invalid: Option<String>,
+    /// Only of figures on the test split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_openings: Option<u64>,
     /// Only if groups were asked for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     groups: BTreeMap<&'a str, Summary>,
@@ -91,8 +94,8 @@ pub(super) fn queries(splits: &[Split], base: &Base, ctx: &Context) -> Result<Ve
     let mut seen = HashSet::new();
     for split in splits {
         let loaded = match split {
-            Split::Test => test_split::open_values(test_split::Part::Whole, base, ctx)?,
-            Split::TestTenth => test_split::open_values(test_split::Part::Tenth, base, ctx)?,
+            Split::Test => test_split::load_values(test_split::Part::Whole, base)?,
+            Split::TestTenth => test_split::load_values(test_split::Part::Tenth, base)?,
             other => load_values(base, other)?,
         };
         in_no_other(split, loaded.iter().map(|query| query.id), &mut seen)?;
@@ -109,18 +112,20 @@ pub(super) fn queries(splits: &[Split], base: &Base, ctx: &Context) -> Result<Ve
     Ok(queries)
 }
 
-/// Asks every system every query and prints what its values are worth.
+/// Asks every system every query of a base and prints what its values are worth.
 ///
 /// # Errors
 /// That it was stopped, or that stdout cannot be written to.
 pub(super) fn run(
     args: &Args,
+    base: &Base,
     systems: &[(&str, Box<dyn Retriever>)],
     queries: &[ValuedQuery],
     ctx: &Context,
 ) -> Result<Exit> {
     let split = joined(&args.split);
     let groups = args.by.as_deref().map(|by| groups(by, queries)).transpose()?;
+    let test_openings = openings(args, base, ctx);
     let mut printed = Vec::new();
     for (name, system) in systems {
         let measured = measured(name, &**system, queries, ctx)?;
@@ -145,7 +150,16 @@ pub(super) fn run(
         }
         let (dataset, unassisted) = (args.dataset.as_str(), (unassisted > 0).then_some(unassisted));
         let (split, system) = (split.as_str(), *name);
-        printed.push(Printed { dataset, split, system, all, unassisted, invalid, groups });
+        printed.push(Printed {
+            dataset,
+            split,
+            system,
+            all,
+            unassisted,
+            invalid,
+            test_openings,
+            groups,
+        });
     }
     if args.json {
         printed.iter().try_for_each(|one| ctx.printer.json(one))?;
@@ -155,6 +169,7 @@ pub(super) fn run(
             ctx.printer.notice(&format!("{} {split}: answers as values, {what}", args.dataset));
         }
         rows(&printed).print(args.format, ctx)?;
+        tell_openings(test_openings, args.format, ctx)?;
     }
     let failed = printed.iter().any(|one| one.all.failed > 0);
     Ok(if failed { Exit::Failed } else { Exit::Done })

@@ -92,7 +92,8 @@ pub(super) fn on_test(
         .with_assistant(assistant.filter(|_| bundle.asks()))
         .stoppable(ctx.stop.clone());
     let frozen = BundleRetriever::new(Arc::new(runtime), bundle)?;
-    let queries = test_split::open(test_split::Part::Whole, base, ctx)?;
+    let queries = test_split::load(test_split::Part::Whole, base)?;
+    let openings = test_split::count(base, ctx);
     let stand_in = Baseline::new(indexed.clone(), System::Hybrid);
     let measured = |name: &str, system: &dyn Retriever| {
         let one = eval::measured(name, system, &stand_in, &queries, indexed, ctx)?;
@@ -109,7 +110,7 @@ pub(super) fn on_test(
     let p_values: Vec<f64> = compared.iter().map(|(_, versus)| versus.p).collect();
     let baselines = compared.into_iter().zip(holm(&p_values)?);
     let baselines = baselines.map(|((baseline, versus), p)| (baseline, versus, p)).collect();
-    Ok(Some(OnTest { bundle, baselines, openings: test_split::openings(base, ctx) }))
+    Ok(Some(OnTest { bundle, baselines, openings }))
 }
 
 /// One category in the JSON at the end.
