@@ -338,6 +338,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
         let spent = spent.unwrap_or_default();
         let test = test?;
+        if args.test && test.is_none() {
+            let why = "has no test questions that nodes answer, so --test measures nothing";
+            printer.notice(&format!("\"{}\" {why}", dataset.base.name));
+        }
         let report = Report {
             dataset: &args.dataset,
             dir: &dir,
