@@ -17,13 +17,14 @@ use std::{
 use anyhow::anyhow;
 use rayon::prelude::*;
 
+use self::{
+    files::Output,
+    measures::{How, Measures},
+    report::{Format, Groups, Report, SHOWN, Versus},
+};
 pub(super) use self::{
     files::{tag, write},
     report::{percent, signed},
-};
-use self::{
-    measures::{How, Measures},
-    report::{Format, Groups, Report, SHOWN, Versus},
 };
 pub(super) use crate::eval::SEED;
 use crate::{
@@ -239,6 +240,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let systems = open_all(&chosen, &base, &resources, ctx)?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
+    // Begun before anything is measured, which one that cannot be written would lose.
+    let begin = |path: &PathBuf| Ok((path.clone(), Output::begin(path)?));
+    let begun = run_files.iter().flatten().map(begin).collect::<Result<Vec<_>>>()?;
+    let qrels_file = args.qrels_file.as_ref().map(begin).transpose()?;
+    let results_file = args.results_file.as_ref().map(begin).transpose()?;
     let openings = openings(args, &dataset.base, ctx);
 
     let mut measured = Vec::new();
@@ -252,16 +258,16 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         measured.push(one);
     }
     let ids = DocIds::of(&base.kb);
-    for (path, one) in run_files.iter().flatten().zip(&measured) {
-        write(path, |out| files::run(out, one, &queries, ids))?;
+    for ((path, file), one) in begun.into_iter().zip(&measured) {
+        file.finish(|out| files::run(out, one, &queries, ids))?;
         ctx.printer.notice(&format!("wrote the rankings to {}", path.display()));
     }
-    if let Some(path) = &args.qrels_file {
-        write(path, |out| files::qrels(out, &queries, ids))?;
+    if let Some((path, file)) = qrels_file {
+        file.finish(|out| files::qrels(out, &queries, ids))?;
         ctx.printer.notice(&format!("wrote the answers to {}", path.display()));
     }
-    if let Some(path) = &args.results_file {
-        write(path, |out| files::results(out, &measured))?;
+    if let Some((path, file)) = results_file {
+        file.finish(|out| files::results(out, &measured))?;
         ctx.printer.notice(&format!("wrote the results to {}", path.display()));
     }
     if sets {

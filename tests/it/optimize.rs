@@ -385,6 +385,9 @@ fn every_opening_of_the_test_split_is_asked_for_counted_and_told() {
         world.run(first.iter().chain(&on_test).chain(last).copied())
     };
     with(&["eval"], &["bm52"]).fails(2, &["bm25"]);
+    for option in ["--run-file", "--qrels-file", "--results-file"] {
+        with(&["eval"], &["bm25", option, "nowhere/x"]).fails(1, &["cannot write nowhere/x"]);
+    }
     for _ in 0..2 {
         with(&["unit", "plan", "units"], &["bm25"]).done();
     }
