@@ -399,12 +399,14 @@ fn every_opening_of_the_test_split_is_asked_for_counted_and_told() {
 fn a_run_ends_well_without_test_questions_that_nodes_answer() {
     let world = World::new();
     let questions = "id,query,answer_ids,answer_value\n0,a steel dart,[0],\n1,a light kite,[3],\n\
-                     2,a durable kite by Sky Toys,[2],\n3,how many kites,[],2\n";
+                     2,a steel dart,[0],\n3,how many kites,[],2\n";
     fs::write(world.path("tiny/qa.csv"), questions).unwrap();
     let source = world.source();
     let run = ["optimize", "--dataset", &source, "--steps", "0", "--test", "--json"];
     let ran = world.run(run);
     assert!(ran.stderr.contains("--test measures nothing"), "{}", ran.stderr);
+    let shared = "1 of 2 validation questions are training questions too";
+    assert!(ran.stderr.contains(shared) && ran.stderr.contains("question 2:"), "{}", ran.stderr);
     let line = ran.json_lines().pop().unwrap();
     assert_eq!((&line["test"], &line["test_openings"]), (&Value::Null, &Value::Null));
 }
