@@ -17,13 +17,14 @@ use std::{
 use anyhow::anyhow;
 use rayon::prelude::*;
 
+use self::{
+    files::Output,
+    measures::{How, Measures},
+    report::{Format, Groups, Report, SHOWN, Versus},
+};
 pub(super) use self::{
     files::{tag, write},
     report::{percent, signed},
-};
-use self::{
-    measures::{How, Measures},
-    report::{Format, Groups, Report, SHOWN, Versus},
 };
 pub(super) use crate::eval::SEED;
 use crate::{
@@ -151,9 +152,8 @@ pub(super) struct Measured {
 
 impl Measured {
     /// Why the means say nothing, if that is so.
-    fn invalid(&self) -> Option<String> {
-        let (outages, n) = (self.outages, self.evaluation.n);
-        (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
+    pub(super) fn invalid(&self) -> Option<String> {
+        invalid(self.outages, self.evaluation.n)
     }
 
     /// Seconds for a query, on average.
@@ -161,6 +161,17 @@ impl Measured {
         let ms: f64 = self.results.iter().map(|result| result.latency_ms).sum();
         ms / 1e3 / self.results.len().max(1) as f64
     }
+}
+
+/// Why means over `n` queries say nothing, if that is so.
+fn invalid(outages: usize, n: usize) -> Option<String> {
+    (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
+}
+
+/// Says of a system that its means say nothing.
+fn warn_invalid(system: &str, why: &str, ctx: &Context) {
+    let text = format!("{system}: this evaluation is invalid: {why}; evaluate again");
+    ctx.printer.warning(&text);
 }
 
 /// A system with an effort, and what it is called in tables.
@@ -211,9 +222,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.measures.are_values() || chosen.iter().all(|one| systems::gives_values(&one.system)) {
         return run_values(args, &dataset, ctx);
     }
-    let queries = queries(&args.split, &args.filters, &dataset.base, ctx)?;
-    let tests = |split: &Split| matches!(split, Split::Test | Split::TestTenth);
-    let openings = args.split.iter().any(tests).then(|| test_split::openings(&dataset.base, ctx));
+    let queries = queries(&args.split, &args.filters, &dataset.base)?;
     let sets = args.measures.are_sets();
     let how = How { keep: sets || run_files.is_some(), ..How::from(args.measures) };
     if how.keep && queries.len().saturating_mul(how.depth) > MAX_KEPT {
@@ -231,6 +240,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let systems = open_all(&chosen, &base, &resources, ctx)?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
+    // Begun before anything is measured, which one that cannot be written would lose.
+    let begin = |path: &PathBuf| Ok((path.clone(), Output::begin(path)?));
+    let begun = run_files.iter().flatten().map(begin).collect::<Result<Vec<_>>>()?;
+    let qrels_file = args.qrels_file.as_ref().map(begin).transpose()?;
+    let results_file = args.results_file.as_ref().map(begin).transpose()?;
+    let openings = openings(args, &dataset.base, ctx);
 
     let mut measured = Vec::new();
     for (name, system) in &systems {
@@ -243,20 +258,20 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         measured.push(one);
     }
     let ids = DocIds::of(&base.kb);
-    for (path, one) in run_files.iter().flatten().zip(&measured) {
-        write(path, |out| files::run(out, one, &queries, ids))?;
+    for ((path, file), one) in begun.into_iter().zip(&measured) {
+        file.finish(|out| files::run(out, one, &queries, ids))?;
         ctx.printer.notice(&format!("wrote the rankings to {}", path.display()));
     }
-    if let Some(path) = &args.qrels_file {
-        write(path, |out| files::qrels(out, &queries, ids))?;
+    if let Some((path, file)) = qrels_file {
+        file.finish(|out| files::qrels(out, &queries, ids))?;
         ctx.printer.notice(&format!("wrote the answers to {}", path.display()));
     }
-    if let Some(path) = &args.results_file {
-        write(path, |out| files::results(out, &measured))?;
+    if let Some((path, file)) = results_file {
+        file.finish(|out| files::results(out, &measured))?;
         ctx.printer.notice(&format!("wrote the results to {}", path.display()));
     }
     if sets {
-        sets::print(args, &measured, &queries, labels.as_deref(), ctx)?;
+        sets::print(args, &measured, &queries, labels.as_deref(), openings, ctx)?;
         return Ok(if report_failures(&measured, ctx) { Exit::Failed } else { Exit::Done });
     }
     let report = Report {
@@ -322,7 +337,15 @@ fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
     let llm = llm::open_if_configured(&args.llm, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let resources = resources(args, llm.as_ref(), asked, ctx);
-    values::run(args, &open_all(&chosen(args)?, &base, &resources, ctx)?, &queries, ctx)
+    let chosen = chosen(args)?;
+    let systems = open_all(&chosen, &base, &resources, ctx)?;
+    values::run(args, &dataset.base, &systems, &queries, ctx)
+}
+
+/// Counts that the test split is opened, where it is one of the splits; how often it was, this time
+/// included. Called once nothing but measuring is left to do.
+fn openings(args: &Args, base: &Base, ctx: &Context) -> Option<u64> {
+    test_split::is_among(&args.split).then(|| test_split::count(base, ctx))
 }
 
 /// The queries of all splits that pass the filters, in order of splits and files; at least one.
@@ -333,22 +356,16 @@ pub(super) fn queries(
     splits: &[Split],
     filters: &[(String, String)],
     base: &Base,
-    ctx: &Context,
 ) -> Result<Vec<LabelledQuery>> {
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
     for split in splits {
         let loaded = match split {
-            Split::Test => test_split::open(test_split::Part::Whole, base, ctx)?,
-            Split::TestTenth => test_split::open(test_split::Part::Tenth, base, ctx)?,
+            Split::Test => test_split::load(test_split::Part::Whole, base)?,
+            Split::TestTenth => test_split::load(test_split::Part::Tenth, base)?,
             other => load_split(base, other)?,
         };
-        if let Some(query) = loaded.iter().find(|query| seen.contains(&query.id)) {
-            let id = query.id;
-            return Err(anyhow!("query {id} of {split} is in another of the splits too"))
-                .hint("evaluate the splits one by one");
-        }
-        seen.extend(loaded.iter().map(|query| query.id));
+        in_no_other(split, loaded.iter().map(|query| query.id), &mut seen)?;
         queries.extend(loaded);
     }
     if queries.is_empty() {
@@ -364,6 +381,23 @@ pub(super) fn queries(
         }
     }
     Ok(queries)
+}
+
+/// Notes the queries of a split, by id.
+///
+/// # Errors
+/// That one of them was seen in another split.
+fn in_no_other(
+    split: &Split,
+    ids: impl Iterator<Item = i64> + Clone,
+    seen: &mut HashSet<i64>,
+) -> Result<()> {
+    if let Some(id) = ids.clone().find(|id| seen.contains(id)) {
+        return Err(anyhow!("query {id} of {split} is in another of the splits too"))
+            .hint("evaluate the splits one by one");
+    }
+    seen.extend(ids);
+    Ok(())
 }
 
 fn joined(splits: &[Split]) -> String {
@@ -483,7 +517,7 @@ fn no_column<T>(column: &str, queries: &[LabelledQuery]) -> Result<T> {
 }
 
 /// Tells of failed queries; returns whether there are any.
-fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
+pub(super) fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
     let mut any = false;
     for one in measured {
         let failed = one
@@ -494,10 +528,7 @@ fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
             ctx.printer.warning(&format!("{}: query {id} failed: {failure}", one.system));
         }
         if let Some(why) = one.invalid() {
-            ctx.printer.warning(&format!(
-                "{}: this evaluation is invalid: {why}; evaluate again",
-                one.system
-            ));
+            warn_invalid(&one.system, &why, ctx);
         }
         if one.unassisted > 0 {
             let (n, of) = (one.unassisted, one.evaluation.n);

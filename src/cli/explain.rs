@@ -115,7 +115,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Some(text) => checked(text).map(|_| Vec::new())?,
         None => of_split(
             args,
-            queries(std::slice::from_ref(&args.split), &args.filters, &dataset.base, ctx)?,
+            queries(std::slice::from_ref(&args.split), &args.filters, &dataset.base)?,
         )?,
     };
     let base = dataset::open(&dataset, ctx)?;

@@ -14,6 +14,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
+    bundle::Bundle,
     cli::{
         Context, OPENAI_URL, cache,
         failure::{CommandError, Explain, Result},
@@ -219,6 +220,17 @@ pub(super) fn open_if_configured(choice: &LlmArgs, ctx: &Context) -> Result<Opti
         Some(_) => open(choice, None, ctx).map(Some),
         None => Ok(None),
     }
+}
+
+/// The configured language model for programs of a bundle that ask one, where a command has no
+/// options for it; nothing where they ask none.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_for_programs(bundle: &Bundle, ctx: &Context) -> Result<Option<Opened>> {
+    let model = variable("AGENT_MODEL");
+    let choice = LlmArgs { model, ..LlmArgs::default() };
+    bundle.asks().then(|| open(&choice, None, ctx)).transpose()
 }
 
 /// What is configured; fails if no language model can be asked, so that nothing is begun in vain.

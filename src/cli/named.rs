@@ -38,7 +38,8 @@ pub(super) fn runs_dir(home: &Home) -> PathBuf {
     home.path().join("runs")
 }
 
-/// The directories below it, by name.
+/// The directories below it, by name, but for those that are about to be removed, whose names begin
+/// with a dot.
 ///
 /// # Errors
 /// That it cannot be read; a home without runs has none.
@@ -48,8 +49,11 @@ pub(super) fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.with_context(|| format!("cannot read {}", runs.display()))?,
     };
+    let is_run = |entry: &fs::DirEntry| {
+        entry.path().is_dir() && !entry.file_name().to_string_lossy().starts_with('.')
+    };
     let mut directories: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        entries.flatten().filter(is_run).map(|entry| entry.path()).collect();
     directories.sort_unstable();
     Ok(directories)
 }

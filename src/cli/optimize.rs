@@ -2,11 +2,12 @@
 //! The test split is opened where that is asked for, after the bundle is frozen, to measure it.
 
 mod pause;
-mod programs;
+pub(super) mod programs;
 mod report;
 mod timing;
 
 use std::{
+    collections::HashSet,
     fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -270,6 +271,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         printer.notice(synthetic::TOLD);
     }
     warn_of_few(train.len(), validation.len(), printer);
+    warn_of_shared(&train, &validation, printer);
     let began = Instant::now();
     let mut stopwatch = Stopwatch::start(&dir);
     let assistant = opened.as_ref().map(|opened| opened.assistant.clone());
@@ -315,11 +317,6 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
         let (hits, misses) = outcome.tuning_cache;
         printer.detail(&format!("while parameters were tuned: {hits} of {}", hits + misses));
-        if let Some(opened) = &opened {
-            opened.finish(ctx)?;
-        }
-        let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
-        let spent = spent.unwrap_or_default();
         let trials = routing::trials(&journal)?;
         let router = routing::calibrated(&outcome.bundle, &base, &asked, &trials);
         let trust = ctx.private.trust();
@@ -331,12 +328,22 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 &outcome.bundle,
                 &base,
                 &dataset.base,
-                threads,
-                &options.sandbox,
+                opened.as_ref().map(|opened| opened.assistant.clone()),
+                (threads, &options.sandbox),
                 ctx,
-            )?,
-            false => None,
+            ),
+            false => Ok(None),
         };
+        if let Some(opened) = &opened {
+            opened.finish(ctx)?;
+        }
+        let spent = opened.as_ref().map(|opened| opened.assistant.llm().ledger().total());
+        let spent = spent.unwrap_or_default();
+        let test = test?;
+        if args.test && test.is_none() {
+            let why = "has no test questions that nodes answer, so --test measures nothing";
+            printer.notice(&format!("\"{}\" {why}", dataset.base.name));
+        }
         let report = Report {
             dataset: &args.dataset,
             dir: &dir,
@@ -412,6 +419,22 @@ fn warn_of_few(n_train: usize, n_validation: usize, printer: &Printer) {
         printer.warning(&format!(
             "{n_train} training and {n_validation} validation questions are few: programs may fit \
              these alone, and little can be proven; label at least {FEW_QUERIES} of each"
+        ));
+    }
+}
+
+/// Warns of validation questions that are training questions too, under another id: what is learnt
+/// from one is then proven on it.
+fn warn_of_shared(train: &[LabelledQuery], validation: &[LabelledQuery], printer: &Printer) {
+    let learnt: HashSet<&str> = train.iter().map(|query| query.text.trim()).collect();
+    let is_shared = |query: &&LabelledQuery| learnt.contains(query.text.trim());
+    let n = validation.iter().filter(is_shared).count();
+    if let Some(first) = validation.iter().find(is_shared) {
+        printer.warning(&format!(
+            "{n} of {} validation questions are training questions too, word for word, such as \
+             question {}: what is learnt from them is proven on them; leave them out of one split",
+            validation.len(),
+            first.id
         ));
     }
 }

@@ -24,7 +24,7 @@ use crate::{
         Context, Exit, dataset,
         eval::write,
         failure::Result,
-        named, opener,
+        llm, named, opener,
         program::sources::Sources,
         report::page::Template,
         systems::{Resources, SandboxArgs},
@@ -147,7 +147,8 @@ fn refuse_run_files(out: &Path) -> Result<()> {
 }
 
 /// What the frozen bundle and the baselines do on the validation queries; none, with a notice, of
-/// a run without a bundle or when its dataset is not there.
+/// a run without a bundle, when its dataset is not there, or when its programs ask a language model
+/// and none is configured.
 fn measure(
     args: &Args,
     record: &gather::Record,
@@ -168,9 +169,20 @@ fn measure(
         }
         _ => dataset::find(name, ctx)?,
     };
+    let llm = match llm::open_for_programs(bundle, ctx) {
+        Ok(llm) => llm,
+        Err(error) => {
+            ctx.printer.warning(&format!(
+                "the programs of the bundle ask a language model, so the page does not tell where \
+                 answers are lost: {}",
+                error.message()
+            ));
+            return Ok(None);
+        }
+    };
     let base = dataset::open(&found, ctx)?;
     bundle.check_base(&base)?;
     let queries = load_split(&found.base, &Split::Val)?;
-    let resources = Resources::new(None, args.sandbox.places(ctx), ctx);
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
     gather::Measured::of(record, bundle, &base, queries, &resources, ctx).map(Some)
 }

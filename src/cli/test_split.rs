@@ -2,8 +2,10 @@
 //! directory, and told beside the figures that came of it. Must not know what is measured.
 
 use crate::{
-    cli::{Context, failure::Result, printer::count},
-    dataset::{Base, LabelledQuery, ValuedQuery, load_test, load_test_tenth, load_test_values},
+    cli::{Context, failure::Result, printer},
+    dataset::{
+        Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
+    },
 };
 
 /// How much of the test split is opened; either counts as an opening of it.
@@ -15,39 +17,38 @@ pub(super) enum Part {
     Tenth,
 }
 
-/// Opens the test split and counts that. A home directory that cannot be written is no reason not
-/// to measure: then a warning says that the opening was not counted.
+/// The queries of the test split. Who looks at what came of them [`count`]s that; who only tells how
+/// many they are does not.
 ///
 /// # Errors
 /// That there is no test split, or that it is damaged.
-pub(super) fn open(part: Part, base: &Base, ctx: &Context) -> Result<Vec<LabelledQuery>> {
-    let queries = match part {
+pub(super) fn load(part: Part, base: &Base) -> Result<Vec<LabelledQuery>> {
+    Ok(match part {
         Part::Whole => load_test(base)?,
         Part::Tenth => load_test_tenth(base)?,
-    };
-    note(base, ctx);
-    Ok(queries)
+    })
 }
 
-/// Opens the queries of the test split whose answers are values, likewise.
+/// The queries of the test split whose answers are values, likewise.
 ///
 /// # Errors
-/// As [`open`].
-pub(super) fn open_values(part: Part, base: &Base, ctx: &Context) -> Result<Vec<ValuedQuery>> {
-    let queries = load_test_values(base, part == Part::Tenth)?;
-    note(base, ctx);
-    Ok(queries)
+/// As [`load`].
+pub(super) fn load_values(part: Part, base: &Base) -> Result<Vec<ValuedQuery>> {
+    Ok(load_test_values(base, part == Part::Tenth)?)
 }
 
-/// Counts an opening.
-fn note(base: &Base, ctx: &Context) {
+/// Whether any of the splits is the test split, or a part of it.
+pub(super) fn is_among(splits: &[Split]) -> bool {
+    splits.iter().any(|split| matches!(split, Split::Test | Split::TestTenth))
+}
+
+/// Counts an opening of the test split; how often it was opened, this time included. A home directory
+/// that cannot be written is no reason not to measure: then a warning says that the opening was not
+/// counted.
+pub(super) fn count(base: &Base, ctx: &Context) -> u64 {
     if let Err(error) = ctx.home.count_opening(base) {
         ctx.printer.warning(&format!("this opening of the test split is not counted: {error}"));
     }
-}
-
-/// How often the test split was opened so far, as far as that was counted.
-pub(super) fn openings(base: &Base, ctx: &Context) -> u64 {
     ctx.home.openings(base).unwrap_or_default()
 }
 
@@ -55,6 +56,6 @@ pub(super) fn openings(base: &Base, ctx: &Context) -> u64 {
 pub(super) fn told(openings: u64) -> String {
     match openings {
         1 => "test split opened once".to_owned(),
-        n => format!("test split opened {} times", count(n)),
+        n => format!("test split opened {} times", printer::count(n)),
     }
 }

@@ -31,6 +31,7 @@ use crate::{
         printer::count,
         query::batch::MAX_LINE_BYTES,
         systems::{SandboxArgs, read_bundle},
+        test_split,
     },
     dataset::{Base, LabelledQuery, Split},
     files,
@@ -266,7 +267,7 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
     };
     let found = dataset::find(args.dataset.as_deref().unwrap_or_default(), ctx)?;
     let (dataset, fingerprint) = named_index(&found, ctx)?;
-    let queries = eval::queries(&args.split, &[], &found.base, ctx)?;
+    let queries = eval::queries(&args.split, &[], &found.base)?;
     let line = |one: &LabelledQuery| {
         Ok(serde_json::to_string(&Query { id: one.id, query: one.text.clone() })?)
     };
@@ -274,7 +275,12 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
     let kind = Kind::Rank { system, tag: tag(given), depth: args.depth as usize };
     let task = Task { dataset, fingerprint, kind };
     let file = file.as_ref().map(|(name, bytes)| (*name, bytes.as_slice()));
-    Ok(Units::plan(&args.dir, &task, &lines, args.units, file)?)
+    let is_new = !args.dir.exists();
+    let units = Units::plan(&args.dir, &task, &lines, args.units, file)?;
+    if is_new && test_split::is_among(&args.split) {
+        test_split::count(&found.base, ctx);
+    }
+    Ok(units)
 }
 
 /// That a system needs nothing but the index of the base, nor do those within it.

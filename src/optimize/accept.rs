@@ -95,9 +95,7 @@ impl Run<'_> {
             needed: e_value.needed(Levels::of(1).together),
             accepted,
         };
-        let key = serde_json::to_string(&decision).unwrap_or_default();
-        let key = blake3::hash(key.as_bytes()).to_hex().to_string();
-        self.trials.journal.commit("decision", &key, &decision, &[])?;
+        self.trials.journal.commit("decision", &key_of(&decision), &decision, &[])?;
         if accepted {
             changed.queries = category_program.queries.take();
             changed.name = category_program.name.take();
@@ -105,4 +103,10 @@ impl Run<'_> {
         }
         Ok(accepted)
     }
+}
+
+/// A key of the journal that belongs to this result alone, in hexadecimal.
+pub(super) fn key_of(result: &impl Serialize) -> String {
+    let text = serde_json::to_string(result).unwrap_or_default();
+    blake3::hash(text.as_bytes()).to_hex().to_string()
 }

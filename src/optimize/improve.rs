@@ -26,7 +26,7 @@ use crate::{
     infer::ParamValues,
     optimize::{
         Ablation, Event, OptimizeError, Run, Stop,
-        accept::MIN_GAIN,
+        accept::{MIN_GAIN, key_of},
         actor::{Actor, LLM, headed},
         archive::{Archive, Archived, drawn},
         asks::asks,
@@ -42,7 +42,8 @@ use crate::{
     program::Program,
 };
 
-/// Kind of the journal's steps that say which program was changed.
+/// Kind of the journal's steps that say which program was changed; the number of the step of
+/// improvement begins their key.
 const PARENT: &str = "parent";
 
 /// What a run began with.
@@ -368,7 +369,10 @@ impl Run<'_> {
             parent: place.category_program.program.id().to_owned(),
             child: program.id().to_owned(),
         };
-        self.trials.journal.commit(PARENT, &place.step.to_string(), &choice, &[])?;
+        // A run that goes on under a higher ceiling takes steps of the model that it had left out, and
+        // may change another program in a step that is kept.
+        let key = format!("{} {}", place.step, key_of(&choice));
+        self.trials.journal.commit(PARENT, &key, &choice, &[])?;
         let gate = gate(place.queries, &self.train.queries, self.options.seed);
         let mut measured = Measured::default();
         let mut ranks = Vec::new();

@@ -463,7 +463,9 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     let finished = Finished { found, begun, challenge };
     let (bundle, verdict) = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
-    run.trials.journal.commit("bundle", &bundle.digest, &stopped.word(), &[])?;
+    // A run that goes on may freeze the same bundle and end for another reason.
+    let key = format!("{} {}", bundle.digest, stopped.word());
+    run.trials.journal.commit("bundle", &key, &stopped.word(), &[])?;
     let (cache, tuning_cache) = (run.cache.hits_and_misses(), run.tuning_cache);
     Ok(Outcome { bundle, verdict, stopped, cache, tuning_cache })
 }

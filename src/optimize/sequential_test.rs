@@ -3,7 +3,8 @@
 //! ```text
 //! together  programs with all kept changes against those the run began with, on the validation
 //!           queries of changed categories, in an order drawn from the seed
-//! each      if that is not won: every category by itself, which has to convince beside the others
+//! each      if that is not won: every category with queries enough by itself, which has to convince
+//!           beside the others
 //! ```
 //!
 //! Nothing before the sequential test looks at answers of validation queries, so its error rate
@@ -172,8 +173,7 @@ impl Run<'_> {
             for &category in &changed {
                 let own: Vec<usize> =
                     all.iter().copied().filter(|&at| entries[at].category == category).collect();
-                let best: Vec<f64> = own.iter().map(|&at| 1.0 - f64::from(before[at])).collect();
-                if EValue::default().could_prove(levels.each, &best) {
+                if are_enough(own.len(), levels.each) {
                     self.gain(&category_programs, &mut entries, &before, &own)?;
                     alone.push(category);
                 }
@@ -291,6 +291,12 @@ impl Run<'_> {
     }
 }
 
+/// Whether so many queries could prove the change of a category by itself. How they are answered
+/// does not count: the closed test holds for categories that were not chosen by that.
+fn are_enough(queries: usize, level: f64) -> bool {
+    EValue::default().could_prove(level, &vec![1.0; queries])
+}
+
 /// How categories did that were tested by themselves.
 fn proofs(
     alone: &[usize],
@@ -368,6 +374,14 @@ mod tests {
         let few = tested(&[&gains]);
         assert!(few.proof.proven && few.kept() == [true], "{}", few.proof.e);
         assert_eq!(few.kept_without(&[0, 1, 2, 3, 4]), [false]);
+    }
+
+    #[test]
+    fn a_category_is_tested_by_itself_by_the_number_of_its_queries_alone() {
+        let level = Levels::of(1).each;
+        assert!(!are_enough(5, level) && are_enough(6, level));
+        // Six that the program answers already can gain nothing, and stay in the closed test.
+        assert!(!EValue::default().could_prove(level, &[0.0; 6]));
     }
 
     #[test]

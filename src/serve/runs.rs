@@ -4,7 +4,7 @@
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs, io,
     path::{Component, Path as FilePath, PathBuf},
     sync::Arc,
@@ -389,7 +389,7 @@ pub(super) fn now(dir: &FilePath) -> Result<RunNow, ApiError> {
     let timing = Timing::read(dir);
     let times = record.times();
     let kinds = record.kinds();
-    let done = kinds.get(IMPROVEMENT.0).copied().unwrap_or(0);
+    let done = done(&record);
     let categories = record.standings();
     let planned = planned(&record, categories.len() as u64);
     let left = planned.filter(|&planned| done > 0 && planned > done).map(|planned| planned - done);
@@ -426,6 +426,14 @@ pub(super) fn now(dir: &FilePath) -> Result<RunNow, ApiError> {
         dataset: record.dataset,
         actor: record.actor,
     })
+}
+
+/// Steps of improvement that a run took. One is kept again, with another end of its key, where a run
+/// that went on changed another program in it.
+fn done(record: &Record) -> u64 {
+    let steps = record.steps.iter().filter(|step| step.kind == IMPROVEMENT.0);
+    let numbers: BTreeSet<&str> = steps.filter_map(|step| step.key.split(' ').next()).collect();
+    numbers.len() as u64
 }
 
 /// Steps of improvement that a run will take: those of the search, and so many of the model for each

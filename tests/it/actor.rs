@@ -342,6 +342,12 @@ fn ceilings_stop_before_they_are_passed() {
     assert_eq!(line["stopped"], "budget");
     let tokens = |name: &str| line["cost"][name].as_u64().unwrap();
     assert!(tokens("calls") > 0 && tokens("tokens_in") + tokens("tokens_out") <= 25_000, "{line}");
+    // Under a higher ceiling the model takes the steps that it had left out.
+    let both = ["--actor", "search", "--no-llm-tools", "--budget-tokens"];
+    let low = cost("more", &[&both[..], &["36000"]].concat());
+    let high = cost("more", &[&both[..], &["5000000", "--resume"]].concat());
+    assert_eq!((&low["stopped"], &high["stopped"]), (&"budget".into(), &"done".into()));
+    assert!(high["cost"]["calls"].as_u64() > low["cost"]["calls"].as_u64(), "{low} {high}");
     let line = cost("usd", &["--budget-usd", "0.1"]);
     assert_eq!(line["stopped"], "budget");
     assert!(line["cost"]["usd"].as_f64().unwrap() <= 0.1, "{line}");

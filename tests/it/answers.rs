@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{
     bundles::{SEARCHES, world_with},
+    model::{ModelServer, Mood},
     support::{Ran, World},
 };
 
@@ -82,4 +83,22 @@ fn answers_that_are_values_are_measured_apart() {
     let none = ["eval", "--dataset", "tiny", "--system", "bm25", "--split", "val"];
     let ran = world.run(none.into_iter().chain(["--metrics", "value"]));
     ran.fails(1, &["no query of val has an answer_value"]);
+    let twice = format!("{file},{file}");
+    let twice = ["eval", "--dataset", "tiny", "--system", "bm25", "--split", &twice];
+    let ran = world.run(twice.into_iter().chain(["--metrics", "value"]));
+    ran.fails(1, &["query 1 of", "in another of the splits too"]);
+}
+
+#[test]
+fn values_are_not_measured_by_a_service_that_gives_no_answer() {
+    let (world, refusing) = (World::indexed(), ModelServer::start(Mood::Refuses));
+    let rows = "id,query,answer_ids,answer_value\n1,How many products are made of steel?,[],1\n";
+    fs::write(world.path("values.csv"), rows).unwrap();
+    let eval = ["eval", "--dataset", "tiny", "--system", "ask", "--split", "values.csv", "--json"];
+    let model = ["--effort", "1", "--model", "scripted", "--no-cache"];
+    let mut command = world.command(eval.into_iter().chain(model));
+    let ran = Ran::of(command.env("OPENAI_BASE_URL", refusing.url()).output().unwrap());
+    assert!(ran.stderr.contains("this evaluation is invalid"), "{}", ran.stderr);
+    let line: Value = serde_json::from_str(ran.stdout.trim()).unwrap();
+    assert_eq!(line["invalid"], "a service gave no answer to 1 of 1 queries");
 }

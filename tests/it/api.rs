@@ -302,9 +302,10 @@ fn runs_are_told_and_one_that_goes_on_is_followed() {
         seen.push((name.to_owned(), data.clone()));
         if name == "step" && data["n"] == 1 {
             let journal = journal.as_mut().unwrap();
-            journal.commit("parent", "0", &json!("more"), &[]).unwrap();
+            journal.commit("parent", "0 a", &json!("more"), &[]).unwrap();
+            journal.commit("parent", "0 b", &json!("the same step again"), &[]).unwrap();
         }
-        if name == "step" && data["n"] == 2 {
+        if name == "step" && data["n"] == 3 {
             // The process that writes ends.
             journal = None;
         }
@@ -313,14 +314,14 @@ fn runs_are_told_and_one_that_goes_on_is_followed() {
     assert_eq!(seen[0].1["state"], "running", "{seen:?}");
     let steps = of("step");
     assert_eq!((&steps[0].1["category"], &steps[0].1["mrr"]), (&json!("kites"), &json!(0.75)));
-    assert_eq!((steps.len(), &steps[1].1["kind"]), (2, &json!("parent")));
+    assert_eq!((steps.len(), &steps[1].1["kind"]), (3, &json!("parent")));
     assert_eq!(of("end")[0].1["state"], "interrupted", "{seen:?}");
     assert_eq!(of("state").last().unwrap().1["done"], 1);
     let mut later = Vec::new();
     events(&served, "/v1/runs/shop-0002/events?after=1", |name, id, _| {
         later.extend(id.filter(|_| name == "step"));
     });
-    assert_eq!(later, [2]);
+    assert_eq!(later, [2, 3]);
     for path in [
         "/v1/runs/shop-0009",
         "/v1/runs/..",

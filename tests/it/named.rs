@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use agent::optimize::journal::Journal;
+use serde_json::json;
+
 use crate::support::World;
 
 #[test]
@@ -54,6 +57,26 @@ fn only_runs_of_the_home_are_removed() {
     fs::write(world.path("mine/letter"), "dear").unwrap();
     world.run(["run", "remove", "mine"]).fails(2, &["mine is not in", "yourself"]);
     assert!(world.path("mine/letter").exists());
+}
+
+#[test]
+fn a_run_that_is_written_is_not_removed_though_it_was_frozen() {
+    let world = World::new();
+    let dir = world.path("home/runs/shop-0001");
+    let mut journal = Journal::create(&dir, &json!({"dataset": "shop"})).unwrap();
+    journal.commit("bundle", "a", &"minutes", &[]).unwrap();
+    let shown = world.run(["run", "show", "shop-0001", "--json"]).done();
+    assert!(shown.contains("finished"), "{shown}");
+    let process = format!("process {}", std::process::id());
+    world.run(["run", "remove", "shop-0001"]).fails(1, &["being written", &process, "interrupt"]);
+    drop(journal);
+    // What an interrupted removal left is no run, and not in the way of the next.
+    let left = world.path("home/runs/.removed-shop-0001");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("bundle.json"), "{}").unwrap();
+    assert_eq!(world.run(["run", "list", "--json"]).json_lines().len(), 1);
+    world.run(["run", "remove", "shop-0001"]).done();
+    assert!(!dir.exists() && !left.exists());
 }
 
 #[test]

@@ -247,6 +247,21 @@ fn a_run_is_continued_with_what_it_was_begun_with_or_not_at_all() {
 }
 
 #[test]
+fn a_run_that_ended_early_goes_on_to_the_same_bundle() {
+    let world = World::indexed();
+    let dir = world.path("run").display().to_string();
+    let run = ["optimize", "--dataset", "tiny", "--run", &dir, "--json"];
+    let stopped = |args: &[&'static str]| -> Value {
+        let ran = world.run(run.into_iter().chain(args.iter().copied()));
+        ran.json_lines().pop().unwrap()["stopped"].take()
+    };
+    assert_eq!(stopped(&["--budget-minutes", "0.00001"]), "minutes");
+    let before = bundle(Path::new(&dir));
+    assert_eq!(stopped(&["--resume"]), "done");
+    assert!(bundle(Path::new(&dir)) == before, "the bundle is another: the case is not tested");
+}
+
+#[test]
 fn parts_are_left_out_and_the_bundle_says_so() {
     let world = planted();
     let go = |run: &str, args: &[&'static str]| {
@@ -364,6 +379,36 @@ fn every_opening_of_the_test_split_is_asked_for_counted_and_told() {
     let explain = ["explain", "--dataset", "planted", "--program", &program, "--split", "test"];
     world.run(explain).fails(2, &["for measuring only", "eval --split test"]);
     assert_eq!(eval("test").1[0]["test_openings"], 6);
+    // What measures nothing opens nothing, and a plan is made once.
+    let on_test = ["--dataset", "planted", "--split", "test", "--system"];
+    let with = |first: &[&'static str], last: &[&'static str]| {
+        world.run(first.iter().chain(&on_test).chain(last).copied())
+    };
+    with(&["eval"], &["bm52"]).fails(2, &["bm25"]);
+    for option in ["--run-file", "--qrels-file", "--results-file"] {
+        with(&["eval"], &["bm25", option, "nowhere/x"]).fails(1, &["cannot write nowhere/x"]);
+    }
+    for _ in 0..2 {
+        with(&["unit", "plan", "units"], &["bm25"]).done();
+    }
+    let text = with(&["eval"], &["bm25", "--metrics", "set"]).done();
+    assert!(text.contains("test split opened 8 times"), "{text}");
+}
+
+#[test]
+fn a_run_ends_well_without_test_questions_that_nodes_answer() {
+    let world = World::new();
+    let questions = "id,query,answer_ids,answer_value\n0,a steel dart,[0],\n1,a light kite,[3],\n\
+                     2,a steel dart,[0],\n3,how many kites,[],2\n";
+    fs::write(world.path("tiny/qa.csv"), questions).unwrap();
+    let source = world.source();
+    let run = ["optimize", "--dataset", &source, "--steps", "0", "--test", "--json"];
+    let ran = world.run(run);
+    assert!(ran.stderr.contains("--test measures nothing"), "{}", ran.stderr);
+    let shared = "1 of 2 validation questions are training questions too";
+    assert!(ran.stderr.contains(shared) && ran.stderr.contains("question 2:"), "{}", ran.stderr);
+    let line = ran.json_lines().pop().unwrap();
+    assert_eq!((&line["test"], &line["test_openings"]), (&Value::Null, &Value::Null));
 }
 
 #[test]

@@ -123,6 +123,8 @@ fn a_run_is_shown_while_it_is_written_and_after_it_was_interrupted() {
     assert!(listed[0]["problem"].to_string().contains("holds no run"), "{listed:?}");
     let listed = one(world.run(["run", "list", "--dataset", "shop", "--json"]).json_lines());
     assert_eq!((&listed["state"], &listed["accepted"]), (&json!("running"), &json!(1)));
+    let none = world.run(["run", "list", "--dataset", "nope"]).stderr;
+    assert!(none.contains("there is no run on \"nope\" yet"), "{none}");
 
     drop(journal);
     assert_eq!(show()["state"], "interrupted");

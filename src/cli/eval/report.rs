@@ -127,6 +127,14 @@ struct Printed<'a> {
     versus: Vec<&'a Versus<'a>>,
 }
 
+/// Says below figures on the test split how often it was opened; CSV holds figures alone.
+pub(super) fn tell_openings(openings: Option<u64>, format: Format, ctx: &Context) -> Result<()> {
+    match openings.filter(|_| format != Format::Csv) {
+        Some(openings) => ctx.printer.data(&format!("\n{}\n", test_split::told(openings))),
+        None => Ok(()),
+    }
+}
+
 /// Rows of text under headings.
 pub(super) struct Rows {
     pub(super) headings: Vec<&'static str>,
@@ -202,9 +210,7 @@ impl Report<'_> {
         if self.synthetic {
             ctx.printer.data(&format!("\n{}\n", synthetic::TOLD))?;
         }
-        if let Some(openings) = self.openings {
-            ctx.printer.data(&format!("\n{}\n", test_split::told(openings)))?;
-        }
+        tell_openings(self.openings, format, ctx)?;
         if self.versus.is_empty() {
             return Ok(());
         }

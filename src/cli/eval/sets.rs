@@ -10,7 +10,7 @@ use crate::{
         Context,
         eval::{
             Args, Measured, SEED, joined,
-            report::{ALL, Format, LlmUse, Rows, percent},
+            report::{ALL, Format, LlmUse, Rows, percent, tell_openings},
         },
         failure::Result,
         synthetic,
@@ -41,12 +41,16 @@ struct Printed<'a> {
     /// Only if the means say nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     invalid: Option<String>,
+    /// Only of figures on the test split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_openings: Option<u64>,
     /// Only if groups were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     groups: Option<BTreeMap<&'a str, SetEvaluation>>,
 }
 
-/// Prints the set metrics of every system, of all queries and of those with each label.
+/// Prints the set metrics of every system, of all queries and of those with each label; of figures
+/// on the test split with the number of its openings.
 ///
 /// # Errors
 /// That stdout cannot be written to.
@@ -55,10 +59,11 @@ pub(super) fn print(
     measured: &[Measured],
     queries: &[LabelledQuery],
     labels: Option<&[String]>,
+    test_openings: Option<u64>,
     ctx: &Context,
 ) -> Result<()> {
     let split = joined(&args.split);
-    let of_system = |one| printed(args, &split, one, queries, labels);
+    let of_system = |one| printed(args, &split, one, queries, labels, test_openings);
     let systems = measured.iter().map(of_system).collect::<Result<Vec<Printed<'_>>>>()?;
     if args.json {
         return systems.iter().try_for_each(|one| ctx.printer.json(one));
@@ -71,6 +76,7 @@ pub(super) fn print(
     if args.format != Format::Csv {
         ctx.printer.data(&synthetic::line(queries))?;
     }
+    tell_openings(test_openings, args.format, ctx)?;
     for one in systems.iter().filter(|one| one.evaluation.means.is_none()) {
         let what = "does not say where its answers end, so it gives no sets to measure";
         ctx.printer.notice(&format!("{NONE}: {} {what}", one.system));
@@ -92,6 +98,7 @@ fn printed<'a>(
     one: &'a Measured,
     queries: &[LabelledQuery],
     labels: Option<&'a [String]>,
+    test_openings: Option<u64>,
 ) -> Result<Printed<'a>> {
     let answered = queries.iter().zip(one.rankings.iter().zip(&one.ends));
     let results: Vec<SetResult> = answered
@@ -115,6 +122,7 @@ fn printed<'a>(
         latency_ms: one.evaluation.latency,
         llm: one.llm.into(),
         invalid: one.invalid(),
+        test_openings,
         groups: labels.map(|_| groups),
     })
 }

@@ -2,7 +2,7 @@
 //! came about.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::atomic::{AtomicU64, Ordering},
     time::Instant,
 };
@@ -15,8 +15,9 @@ use crate::{
     cli::{
         Context, Exit,
         eval::{
-            Args, SEED, joined,
-            report::{ALL, Format, Rows, percent},
+            Args, SEED, in_no_other, invalid, joined, openings,
+            report::{ALL, Format, Rows, percent, tell_openings},
+            warn_invalid,
         },
         failure::{CommandError, Explain, Result},
         printer::plain,
@@ -24,7 +25,7 @@ use crate::{
     },
     dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values},
     eval::{Latency, ValueEvaluation, ValueResult, statistics, values::ValueMean},
-    retrieve::{Detail, Retriever},
+    retrieve::{Detail, Miss, Retriever},
 };
 
 /// Nodes that a system may give beside its value.
@@ -48,6 +49,12 @@ struct Printed<'a> {
     /// Queries that a model was to help with and did not; only if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     unassisted: Option<usize>,
+    /// Only if the means say nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invalid: Option<String>,
+    /// Only of figures on the test split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_openings: Option<u64>,
     /// Only if groups were asked for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     groups: BTreeMap<&'a str, Summary>,
@@ -71,6 +78,8 @@ struct Measured {
     failure: Option<String>,
     /// Whether a language model was to help and did not.
     unassisted: bool,
+    /// Whether a service gave no answer.
+    outage: bool,
     ms: f64,
     /// What was given where it is not right.
     wrong: Option<String>,
@@ -79,15 +88,18 @@ struct Measured {
 /// The queries of all splits whose answers are values; at least one.
 ///
 /// # Errors
-/// That a split is not there, or that no query has a value.
+/// That a split is not there, that a query is in two splits, or that no query has a value.
 pub(super) fn queries(splits: &[Split], base: &Base, ctx: &Context) -> Result<Vec<ValuedQuery>> {
-    let mut queries = Vec::new();
+    let mut queries: Vec<ValuedQuery> = Vec::new();
+    let mut seen = HashSet::new();
     for split in splits {
-        queries.extend(match split {
-            Split::Test => test_split::open_values(test_split::Part::Whole, base, ctx)?,
-            Split::TestTenth => test_split::open_values(test_split::Part::Tenth, base, ctx)?,
+        let loaded = match split {
+            Split::Test => test_split::load_values(test_split::Part::Whole, base)?,
+            Split::TestTenth => test_split::load_values(test_split::Part::Tenth, base)?,
             other => load_values(base, other)?,
-        });
+        };
+        in_no_other(split, loaded.iter().map(|query| query.id), &mut seen)?;
+        queries.extend(loaded);
     }
     if queries.is_empty() {
         let why = anyhow!("no query of {} has an answer_value", joined(splits));
@@ -100,18 +112,20 @@ pub(super) fn queries(splits: &[Split], base: &Base, ctx: &Context) -> Result<Ve
     Ok(queries)
 }
 
-/// Asks every system every query and prints what its values are worth.
+/// Asks every system every query of a base and prints what its values are worth.
 ///
 /// # Errors
 /// That it was stopped, or that stdout cannot be written to.
 pub(super) fn run(
     args: &Args,
+    base: &Base,
     systems: &[(&str, Box<dyn Retriever>)],
     queries: &[ValuedQuery],
     ctx: &Context,
 ) -> Result<Exit> {
     let split = joined(&args.split);
     let groups = args.by.as_deref().map(|by| groups(by, queries)).transpose()?;
+    let test_openings = openings(args, base, ctx);
     let mut printed = Vec::new();
     for (name, system) in systems {
         let measured = measured(name, &**system, queries, ctx)?;
@@ -130,8 +144,22 @@ pub(super) fn run(
                 all.n
             ));
         }
+        let invalid = invalid(measured.iter().filter(|one| one.outage).count(), all.n);
+        if let Some(why) = &invalid {
+            warn_invalid(name, why, ctx);
+        }
         let (dataset, unassisted) = (args.dataset.as_str(), (unassisted > 0).then_some(unassisted));
-        printed.push(Printed { dataset, split: &split, system: name, all, unassisted, groups });
+        let (split, system) = (split.as_str(), *name);
+        printed.push(Printed {
+            dataset,
+            split,
+            system,
+            all,
+            unassisted,
+            invalid,
+            test_openings,
+            groups,
+        });
     }
     if args.json {
         printed.iter().try_for_each(|one| ctx.printer.json(one))?;
@@ -141,6 +169,7 @@ pub(super) fn run(
             ctx.printer.notice(&format!("{} {split}: answers as values, {what}", args.dataset));
         }
         rows(&printed).print(args.format, ctx)?;
+        tell_openings(test_openings, args.format, ctx)?;
     }
     let failed = printed.iter().any(|one| one.all.failed > 0);
     Ok(if failed { Exit::Failed } else { Exit::Done })
@@ -188,7 +217,11 @@ fn measured(
             return Err(anyhow!("no result was kept"));
         }
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
-        let unassisted = answer.as_ref().is_ok_and(|answer| answer.unassisted.is_some());
+        let missed = answer.as_ref().map_or(None, |answer| answer.unassisted);
+        let outage = match &answer {
+            Ok(_) => missed.is_some_and(Miss::passes),
+            Err(error) => error.is_outage(),
+        };
         let (value, failure) = match answer {
             Ok(answer) => (Some(answer.value), None),
             Err(error) => (None, Some(error.to_string())),
@@ -198,7 +231,7 @@ fn measured(
             let given = value.as_ref().map(serde_json::to_string);
             plain(given.and_then(std::result::Result::ok).unwrap_or_default(), MAX_SHOWN)
         });
-        Ok(Measured { result, failure, unassisted, ms, wrong })
+        Ok(Measured { result, failure, unassisted: missed.is_some(), outage, ms, wrong })
     };
     let all = queries.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
     drop(progress);

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Where a run's configuration has the digest of the user's programs.
-pub(super) const PROGRAMS: &str = "programs";
+pub(in crate::cli) const PROGRAMS: &str = "programs";
 
 /// Checks that a run goes on with the user's programs that it was begun with, and keeps them where
 /// they are not kept yet; without any it goes on with those that are kept.

@@ -12,7 +12,7 @@ use crate::{
     cli::{
         Context,
         eval::{self, Measured, percent, signed},
-        failure::Result,
+        failure::{CommandError, Result},
         printer::{count, p_cell, p_value, short_labels, table},
         routing, test_split,
     },
@@ -24,6 +24,7 @@ use crate::{
     optimize::{BUNDLE_FILE, Outcome, Standing, Verdict, What, record::timing::Timing},
     retrieve::{Baseline, Retriever, System},
     sandbox::{SandboxOptions, Workers},
+    tools::Assistant,
 };
 
 /// What is told at the end of a run.
@@ -55,8 +56,11 @@ pub(super) struct OnTest {
 
 impl OnTest {
     /// What the bundle gains over the best baseline, in the words of [`verdict`]; the first of
-    /// several that are equal.
+    /// several that are equal. None where its figures say nothing.
     fn gain(&self) -> Option<String> {
+        if self.bundle.invalid().is_some() {
+            return None;
+        }
         let mrr = |one: &Measured| one.evaluation.means.get(Metric::Mrr);
         let (baseline, versus, _) = self
             .baselines
@@ -67,7 +71,8 @@ impl OnTest {
     }
 }
 
-/// Measures the bundle and all baselines on the test split; none where the dataset has none.
+/// Measures the bundle, whose programs may ask the language model, and all baselines on the test
+/// split, and tells of queries that failed; none where the split has no query that nodes answer.
 ///
 /// # Errors
 /// That the split is damaged, or that it was stopped.
@@ -75,20 +80,28 @@ pub(super) fn on_test(
     bundle: &Bundle,
     indexed: &Arc<IndexedBase>,
     base: &Base,
-    threads: usize,
-    sandbox: &SandboxOptions,
+    assistant: Option<Arc<Assistant>>,
+    (threads, sandbox): (usize, &SandboxOptions),
     ctx: &Context,
 ) -> Result<Option<OnTest>> {
     if base.record.splits.get("test").is_none_or(|&n| n == 0) {
         return Ok(None);
     }
     let workers = Arc::new(Workers::new(threads).context("cannot start worker threads")?);
-    let runtime = Arc::new(Runtime::in_sandbox(indexed.clone(), workers, None, sandbox));
-    let frozen = BundleRetriever::new(runtime, bundle)?;
-    let queries = test_split::open(test_split::Part::Whole, base, ctx)?;
+    let runtime = Runtime::in_sandbox(indexed.clone(), workers, None, sandbox)
+        .with_assistant(assistant.filter(|_| bundle.asks()))
+        .stoppable(ctx.stop.clone());
+    let frozen = BundleRetriever::new(Arc::new(runtime), bundle)?;
+    let queries = test_split::load(test_split::Part::Whole, base)?;
+    if queries.is_empty() {
+        return Ok(None);
+    }
+    let openings = test_split::count(base, ctx);
     let stand_in = Baseline::new(indexed.clone(), System::Hybrid);
     let measured = |name: &str, system: &dyn Retriever| {
-        eval::measured(name, system, &stand_in, &queries, indexed, ctx)
+        let one = eval::measured(name, system, &stand_in, &queries, indexed, ctx)?;
+        eval::report_failures(std::slice::from_ref(&one), ctx);
+        Ok::<_, CommandError>(one)
     };
     let bundle = measured(&frozen.name(), &frozen)?;
     let mut compared = Vec::new();
@@ -100,7 +113,7 @@ pub(super) fn on_test(
     let p_values: Vec<f64> = compared.iter().map(|(_, versus)| versus.p).collect();
     let baselines = compared.into_iter().zip(holm(&p_values)?);
     let baselines = baselines.map(|((baseline, versus), p)| (baseline, versus, p)).collect();
-    Ok(Some(OnTest { bundle, baselines, openings: test_split::openings(base, ctx) }))
+    Ok(Some(OnTest { bundle, baselines, openings }))
 }
 
 /// One category in the JSON at the end.
@@ -128,6 +141,9 @@ struct PrintedTest<'a> {
     /// The p of that, corrected for the number of baselines.
     #[serde(skip_serializing_if = "Option::is_none")]
     p_holm: Option<f64>,
+    /// Only if the means say nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invalid: Option<String>,
 }
 
 impl Report<'_> {
@@ -371,12 +387,14 @@ fn printed_test(test: &OnTest) -> Vec<PrintedTest<'_>> {
         evaluation: &baseline.evaluation,
         bundle_better_by: Some(versus),
         p_holm: Some(*p),
+        invalid: None,
     });
     let bundle = PrintedTest {
         system: &test.bundle.system,
         evaluation: &test.bundle.evaluation,
         bundle_better_by: None,
         p_holm: None,
+        invalid: test.bundle.invalid(),
     };
     baselines.chain([bundle]).collect()
 }

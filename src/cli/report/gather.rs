@@ -7,18 +7,18 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
-    bundle::{Bundle, Category},
+    bundle::{Bundle, Category, SEARCH},
     cli::{
         Context,
         eval::{self, Measured as System, SEED, percent},
         explain::{explain_all, points},
-        failure::Result,
-        optimize::tested,
+        failure::{Explain, Result},
+        optimize::{programs::PROGRAMS, tested},
         printer::{harmless, p_cell},
         program::sources::{Entry, Sources, declared},
         report::{
@@ -36,6 +36,7 @@ use crate::{
     optimize::{
         BUNDLE_FILE,
         journal::Journal,
+        mine::DEFAULT_HOPS,
         trial::{TRIAL, Trial},
     },
     retrieve::{Baseline, System as BaselineSystem},
@@ -129,8 +130,12 @@ impl Measured {
         let measured = |name: &str, system: &dyn crate::retrieve::Retriever| {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
-        let mut systems =
-            vec![measured("bundle", &*open_bundle(bundle, base, resources)?.answers)?];
+        let frozen = measured("bundle", &*open_bundle(bundle, base, resources)?.answers)?;
+        if let Some(why) = frozen.invalid() {
+            return Err(anyhow!("the bundle cannot be measured: {why}"))
+                .hint("write the page again");
+        }
+        let mut systems = vec![frozen];
         for system in BaselineSystem::ALL {
             systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
         }
@@ -606,13 +611,8 @@ fn work(record: &Record) -> Vec<WorkRow> {
 /// How to come to the same result, and to ask it.
 fn commands(record: &Record) -> Vec<String> {
     let (dataset, run) = (record.configured("dataset"), record.dir.display());
-    let actor = record.config.get("actor").and_then(|actor| actor.as_str());
-    let actor = actor.map(|actor| format!(" --actor {actor}")).unwrap_or_default();
-    let mut commands = vec![format!(
-        "agent optimize --dataset {dataset}{actor} --seed {} --steps {} --run NEW_DIR",
-        record.configured("seed"),
-        record.configured("steps")
-    )];
+    let begun = begun_with(&record.config);
+    let mut commands = vec![format!("agent optimize --dataset {dataset} {begun} --run NEW_DIR")];
     if record.bundle.is_some() {
         commands.push(format!("agent verify {run}/{BUNDLE_FILE} --dataset {dataset}"));
         commands.push(format!("agent explain --bundle {run}/{BUNDLE_FILE} --dataset {dataset}"));
@@ -623,4 +623,48 @@ fn commands(record: &Record) -> Vec<String> {
         commands.push(format!("agent optimize --dataset {dataset} --run {run} --resume"));
     }
     commands
+}
+
+/// The options of `agent optimize` that a run with this configuration was begun with. The files of
+/// the user's programs are not known.
+fn begun_with(config: &serde_json::Value) -> String {
+    let text = |key: &str| config.get(key).and_then(serde_json::Value::as_str);
+    let number = |key: &str| config.get(key).and_then(serde_json::Value::as_u64);
+    let is = |key: &str, value: bool| config.get(key) == Some(&value.into());
+    let numbered = |option: &str, n: Option<u64>| n.map(|n| format!("{option} {n}"));
+    let mut options = vec![format!("--actor {}", text("actor").unwrap_or(SEARCH))];
+    options.extend(text("model").map(|model| format!("--model {model}")));
+    options.extend(numbered("--llm-steps", number("llm_steps")));
+    options.extend(is("llm_tools", false).then(|| "--no-llm-tools".to_owned()));
+    options.extend(is("avatar_tools", true).then(|| "--avatar-tools".to_owned()));
+    options.extend(text(PROGRAMS).map(|_| "--program FILE".to_owned()));
+    options.extend(numbered("--seed", number("seed")));
+    options.extend(numbered("--steps", number("steps")));
+    options.extend(numbered("--hops", number("hops").filter(|&hops| hops != DEFAULT_HOPS as u64)));
+    let without = config.get("without").and_then(serde_json::Value::as_array).into_iter().flatten();
+    options.extend(without.filter_map(|part| Some(format!("--without {}", part.as_str()?))));
+    options.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_run_has_all_that_it_was_begun_with() {
+        let plain = json!({"seed": 1, "steps": 24, "hops": 2, "without": []});
+        assert_eq!(begun_with(&plain), "--actor search --seed 1 --steps 24");
+        let all = json!({
+            "actor": "search,llm", "model": "scripted", "llm_steps": 3, "llm_tools": false,
+            "avatar_tools": true, "programs": "0123", "seed": 7, "steps": 9, "hops": 3,
+            "without": ["mining", "tuning"],
+        });
+        assert_eq!(
+            begun_with(&all),
+            "--actor search,llm --model scripted --llm-steps 3 --no-llm-tools --avatar-tools \
+             --program FILE --seed 7 --steps 9 --hops 3 --without mining --without tuning"
+        );
+    }
 }

@@ -50,7 +50,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         listed.retain(|run| run.dataset == *dataset);
     }
     if listed.is_empty() {
-        ctx.printer.notice("there is no run yet; begin one with `agent optimize`");
+        ctx.printer.notice(&match &args.dataset {
+            Some(dataset) => format!(
+                "there is no run on \"{dataset}\" yet; begin one with `agent optimize --dataset \
+                 {dataset}`"
+            ),
+            None => "there is no run yet; begin one with `agent optimize`".to_owned(),
+        });
         return Ok(Exit::Done);
     }
     if args.json {

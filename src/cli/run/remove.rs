@@ -13,7 +13,7 @@ use crate::{
         failure::{CommandError, Explain, Result},
         named,
     },
-    optimize::record::{Record, State},
+    optimize::journal,
 };
 
 /// Begins the name of a directory that is being removed.
@@ -38,6 +38,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let aside = named::runs_dir(&ctx.home).join(format!("{REMOVED}{name}"));
         let failed = || format!("cannot remove {}", dir.display());
+        // What a removal that was interrupted left of an earlier run of this name.
+        if aside.exists() {
+            fs::remove_dir_all(&aside).with_context(failed)?;
+        }
         // One step, so that no half of a run is ever seen under its name.
         fs::rename(&dir, &aside).with_context(failed)?;
         fs::remove_dir_all(&aside).with_context(failed)?;
@@ -55,8 +59,9 @@ fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
         return Err(CommandError::usage(anyhow!("{} is not in {}", dir.display(), runs.display())))
             .hint("remove the directory yourself if nothing else is in it");
     }
-    if Record::read(&dir).is_ok_and(|record| record.state == State::Running) {
-        return Err(anyhow!("the run in {} is being written", dir.display()))
+    // Also one that is frozen already, or that cannot be read.
+    if let Some(pid) = journal::writer(&dir) {
+        return Err(anyhow!("the run in {} is being written by process {pid}", dir.display()))
             .hint("interrupt it first");
     }
     Ok(dir)

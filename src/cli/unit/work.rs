@@ -6,16 +6,18 @@ use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
 
 use crate::{
+    bundle::Bundle,
     cli::{
         Context, Exit, dataset,
         failure::{Explain, Result},
+        llm,
         query::batch::{self, Session},
         systems::{
             Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime, open_system,
         },
         unit::{
-            Kind, Query, RunArgs, Task, carried, embed::Embedding, evaluate::Evaluation, task_of,
-            words,
+            BUNDLE, Kind, Query, RunArgs, Task, carried, embed::Embedding, evaluate::Evaluation,
+            task_of, words,
         },
     },
     eval::trec::{self, DocIds},
@@ -149,14 +151,16 @@ impl<'a> Bench<'a> {
                 Opened::Words(Box::new(words::open(&task, *format, self.ctx)?.1))
             }
             Kind::Answer { k } => {
-                let (base, resources) = self.indexed(&task)?;
                 let bundle = carried(&file.context("the plan has no bundle")?)?;
+                let (base, resources) = self.indexed(&task, Some(&bundle))?;
                 let opened = open_bundle(&bundle, &base, &resources)?;
                 let bundle = bundle.digest.clone();
                 Opened::Answer(Box::new(Session { bundle, timed: false, k: *k, base, opened }))
             }
             Kind::Rank { system, tag, depth } => {
-                let (base, resources) = self.indexed(&task)?;
+                let bundle =
+                    file.as_deref().filter(|_| system == BUNDLE).map(carried).transpose()?;
+                let (base, resources) = self.indexed(&task, bundle.as_ref())?;
                 let file = file.map(|path| path.display().to_string()).unwrap_or_default();
                 let system = open_system(&format!("{system}{file}"), &base, &resources)?;
                 let stand_in = Baseline::new(base.clone(), STAND_IN);
@@ -167,7 +171,7 @@ impl<'a> Bench<'a> {
                 let runtime = match there {
                     Some((_, runtime)) => runtime,
                     None => {
-                        let (base, resources) = self.indexed(&task)?;
+                        let (base, resources) = self.indexed(&task, None)?;
                         open_runtime(&base, all_threads(), &resources, Origin::Elsewhere)?
                     }
                 };
@@ -178,11 +182,20 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The base of a task with its index.
-    fn indexed(&self, task: &Task) -> Result<(Arc<IndexedBase>, Resources)> {
+    /// The base of a task with its index, and what its bundle needs beside that.
+    fn indexed(
+        &self,
+        task: &Task,
+        bundle: Option<&Bundle>,
+    ) -> Result<(Arc<IndexedBase>, Resources)> {
         let base = dataset::open(&dataset::find(&task.dataset, self.ctx)?, self.ctx)?;
         same_base(task, &base)?;
-        Ok((base, Resources::new(None, self.sandbox.places(self.ctx), self.ctx)))
+        let llm = match bundle {
+            Some(bundle) => llm::open_for_programs(bundle, self.ctx)
+                .hint("the programs of the bundle ask a language model")?,
+            None => None,
+        };
+        Ok((base, Resources::new(llm.as_ref(), self.sandbox.places(self.ctx), self.ctx)))
     }
 }
 

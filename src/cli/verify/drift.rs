@@ -16,9 +16,9 @@ use crate::{
     cli::{
         Context, Exit, dataset,
         failure::{Explain, Result},
-        named,
+        llm, named,
         printer::{plain, table},
-        systems::read_bundle,
+        systems::{Resources, read_bundle},
         verify::{
             Args,
             replay::{Replay, replay},
@@ -87,7 +87,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             .hint("give the questions with the update, or label some");
     }
     let gone = gone(&bundle, &base);
-    let replayed = replay(&bundle, &queries, &base, args.sandbox.places(ctx), ctx)?;
+    let llm = llm::open_for_programs(&bundle, ctx);
+    let llm = llm.hint("its programs ask a language model")?;
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let replayed = replay(&bundle, &queries, &base, &resources, ctx)?;
     let Some(replayed) = replayed else {
         return Err(anyhow!("a program of the bundle does not compile")).hint("optimize again");
     };

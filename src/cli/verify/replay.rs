@@ -20,6 +20,7 @@ use crate::{
     cli::{
         Context,
         failure::Result,
+        llm,
         systems::{Places, Resources, all_threads, open_runtime},
         verify::Check,
     },
@@ -86,12 +87,11 @@ pub(super) fn replay(
     bundle: &Bundle,
     queries: &[LabelledQuery],
     base: &Arc<IndexedBase>,
-    places: Places,
+    resources: &Resources,
     ctx: &Context,
 ) -> Result<Option<Replay>> {
-    let resources = Resources::new(None, places, ctx);
     let origin = Origin::Bundle(&bundle.digest);
-    let runtime = open_runtime(base, all_threads(), &resources, origin)?;
+    let runtime = open_runtime(base, all_threads(), resources, origin)?;
     let compiled: std::result::Result<Vec<Compiled>, _> =
         bundle.categories.iter().map(|category| runtime.compile(&category.program)).collect();
     let Ok(compiled) = compiled else { return Ok(None) };
@@ -142,11 +142,23 @@ pub(super) fn check(
         let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
         return Ok(vec![Check::failed("replay", why)]);
     }
-    let Some(replay) = replay(bundle, &queries, base, places, ctx)? else {
+    let llm = match llm::open_for_programs(bundle, ctx) {
+        Ok(llm) => llm,
+        Err(error) => {
+            let why = format!("its programs ask a language model: {}", error.message());
+            return Ok(vec![Check::skipped("replay", why)]);
+        }
+    };
+    let resources = Resources::new(llm.as_ref(), places, ctx);
+    let Some(replay) = replay(bundle, &queries, base, &resources, ctx)? else {
         let why = "a program does not compile, see above".to_owned();
         return Ok(vec![Check::skipped("replay", why)]);
     };
     Ok(vec![match first_difference(bundle, &replay)? {
+        Some(difference) if bundle.asks() => Check::failed(
+            "replay",
+            format!("{difference}; its programs ask a language model, which may reply otherwise"),
+        ),
         Some(difference) => Check::failed("replay", difference),
         None => Check::ok(
             "replay",
