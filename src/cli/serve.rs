@@ -9,17 +9,20 @@ use std::{
 use anyhow::anyhow;
 
 use crate::{
+    bundle::Bundle,
     cli::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
         named,
+        printer::counted,
         systems::{Effort, SandboxArgs, all_threads, read_bundle},
     },
     llm::ledger::Spent,
     serve::{
         self, Helper, Hosts, Keys, LONGEST_TIME, Listening, Opening, Options, ServeError, Served,
     },
+    systems::SystemError,
 };
 
 /// Answer questions over HTTP
@@ -91,9 +94,16 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             Err(error).hint("choose another port with --listen; port 0 takes a free one")
         }
         outcome => {
-            outcome?;
+            let cut_off = outcome?;
             finish(llm, ctx)?;
-            ctx.printer.notice("ended; every request under way was finished");
+            match cut_off {
+                0 => ctx.printer.notice("ended; every request under way was finished"),
+                n => ctx.printer.warning(&format!(
+                    "ended; {} took too long and {} cut off",
+                    counted(n as u64, "connection"),
+                    if n == 1 { "was" } else { "were" }
+                )),
+            }
             Ok(Exit::Done)
         }
     }
@@ -127,9 +137,9 @@ impl ServedArgs {
     /// # Errors
     /// That there is nothing to serve, or that a base, bundle or language model cannot be opened.
     pub(super) fn options(&self, ctx: &Context) -> Result<Serving> {
-        let llm = match self.effort {
-            Effort::None => None,
-            _ => Some(llm::open_within(&self.llm, LONGEST_TIME, ctx)?),
+        let llm = match self.effort == Effort::None && !self.any_asks(ctx)? {
+            true => None,
+            false => Some(llm::open_within(&self.llm, LONGEST_TIME, ctx)?),
         };
         let helper = llm.as_ref().map(|llm| Helper {
             assistant: llm.assistant.clone(),
@@ -149,6 +159,17 @@ impl ServedArgs {
             programs: self.allow_programs,
         };
         Ok(Serving { options, llm })
+    }
+
+    /// Whether programs of any of the bundles ask a language model.
+    fn any_asks(&self, ctx: &Context) -> Result<bool> {
+        for given in &self.bundles {
+            let file = named::bundle_file(given, &ctx.home)?;
+            if Bundle::read(&file).map_err(SystemError::from)?.asks() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The bases that are served, with their bundles.

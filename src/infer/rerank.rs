@@ -61,9 +61,9 @@ const ROUNDS: [u32; 2] = [1, 0];
 
 /// Reranks the first 20 of another retriever, and the first 50 where the model scores none of the
 /// 20 high. Nodes are in the order of their scores, ties in that of the shortlist; a candidate that
-/// gets no usable score counts as one that the model scored 0. When no candidate gets one, the
-/// ranking is the shortlist as it is, and [`Answer::unassisted`] says so. What was not judged keeps
-/// its order behind what was, with scores -1, -2, ...
+/// gets no usable score counts as one that the model scored 0, if the others of its request get one.
+/// When none of a request does, the ranking is the shortlist as it is, and [`Answer::unassisted`]
+/// says so. What was not judged keeps its order behind what was, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
@@ -75,8 +75,8 @@ struct Judged {
     shortlist: Answer,
     /// In the order of the shortlist; none without a usable one.
     scores: Vec<Option<f32>>,
-    /// Whether its service gave no reply to a request.
-    outage: bool,
+    /// Why some of them were not judged at all.
+    missed: Option<Miss>,
 }
 
 impl Rerank {
@@ -89,15 +89,16 @@ impl Rerank {
         Self { base, shortlist, assistant }
     }
 
-    /// The score that the model gives each node, in their order, none without a usable one; and
-    /// whether its service gave no reply, after which it is not asked again.
+    /// The score that the model gives each node, in their order, none without a usable one; and why
+    /// some were not judged at all. After an outage the service is not asked again.
     fn scores(
         &self,
         query: &str,
         linked: &Linked<'_>,
         nodes: &[NodeId],
-    ) -> Result<(Vec<Option<f32>>, bool), RetrieveError> {
+    ) -> Result<(Vec<Option<f32>>, Option<Miss>), RetrieveError> {
         let (mut scores, mut outage) = (vec![None; nodes.len()], false);
+        let mut judged = vec![false; nodes.len()];
         for (sample, repairs) in (0..).zip(ROUNDS) {
             let open: Vec<usize> = (0..nodes.len()).filter(|&at| scores[at].is_none()).collect();
             let batches: Vec<&[usize]> = open.chunks(A_REQUEST).collect();
@@ -130,12 +131,16 @@ impl Rerank {
                     Err(error) => return Err(RetrieveError::Program(format!("rerank: {error}"))),
                 };
                 read_scores(&reply, batch, &mut scores);
+                if batch.iter().any(|&at| scores[at].is_some()) {
+                    batch.iter().for_each(|&at| judged[at] = true);
+                }
             }
             if outage {
-                break;
+                return Ok((scores, Some(Miss::Outage)));
             }
         }
-        Ok((scores, outage))
+        let missed = judged.contains(&false).then_some(Miss::Unusable);
+        Ok((scores, missed))
     }
 
     fn judged(&self, query: &str, k: usize, detail: Detail) -> Result<Judged, RetrieveError> {
@@ -148,13 +153,15 @@ impl Rerank {
             shortlist.ranking().iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
         let (first, more) = nodes.split_at(SCORED.min(nodes.len()));
         let linked = Linked::of(&self.base, query).with(&shortlist.entities);
-        let (mut scores, outage) = self.scores(query, &linked, first)?;
+        let (mut scores, mut missed) = self.scores(query, &linked, first)?;
         let best = scores.iter().flatten().copied().reduce(f32::max);
-        // A judge that says nothing of the first says no more of the others.
-        if best.is_some_and(|best| best < HIGH) && !more.is_empty() && !outage {
-            scores.extend(self.scores(query, &linked, more)?.0);
+        // Where some of the first were not judged, it does not matter how the others are.
+        if best.is_some_and(|best| best < HIGH) && !more.is_empty() && missed.is_none() {
+            let (further, missed_further) = self.scores(query, &linked, more)?;
+            scores.extend(further);
+            missed = missed_further;
         }
-        Ok(Judged { shortlist, scores, outage })
+        Ok(Judged { shortlist, scores, missed })
     }
 }
 
@@ -171,11 +178,6 @@ fn read_scores(reply: &Value, batch: &[usize], scores: &mut [Option<f32>]) {
 }
 
 impl Judged {
-    /// Whether the model said nothing of any candidate.
-    fn is_silent(&self) -> bool {
-        self.scores.iter().all(Option::is_none)
-    }
-
     /// The nodes in the order of their scores, ties in that of the shortlist; those that were not
     /// judged follow.
     fn ranking(&self) -> Ranking {
@@ -201,14 +203,12 @@ impl Retriever for Rerank {
         format!("rerank:{}", self.shortlist.name())
     }
 
-    /// Without any score, the shortlist's own answer as it is, with its end.
+    /// Where some were not judged, the shortlist's own answer as it is, with its end: scores of the
+    /// others alone would put them all before these.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let judged = self.judged(query, k, detail)?;
-        if judged.is_silent() {
-            let mut unassisted = judged.shortlist.unassisted;
-            if !judged.scores.is_empty() {
-                unassisted = Some(if judged.outage { Miss::Outage } else { Miss::Unusable });
-            }
+        if judged.missed.is_some() || judged.scores.is_empty() {
+            let unassisted = judged.missed.or(judged.shortlist.unassisted);
             return Ok(Answer { unassisted, ..cut(judged.shortlist, k, detail) });
         }
         let mut ranking = judged.ranking();

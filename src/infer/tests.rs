@@ -596,6 +596,33 @@ fn candidates_without_a_score_keep_their_places() {
     assert!(matches!(reranker.retrieve(query, 5), Err(RetrieveError::Llm(LlmError::Stopped))));
 }
 
+#[test]
+fn a_request_without_a_reply_leaves_the_whole_shortlist_as_it_is() {
+    let base = &sample().0;
+    let shortlist = || Box::new(Baseline::new(base.clone(), System::Hybrid));
+    let query = &sample().1[0].text;
+    let plain = shortlist().retrieve(query, 50).unwrap();
+    let first = base.kb.name(plain[0].0).to_owned();
+    let refused = || {
+        let (host, message) = ("llm.example".to_owned(), "filtered".to_owned());
+        Err(LlmError::Remote(RemoteError::Refused { host, status: 400, message }))
+    };
+    let silent = || said(json!({"scores": []}).to_string());
+    for (of_first, miss) in [(refused(), Miss::Outage), (silent(), Miss::Unusable)] {
+        let scored = likes("");
+        let first = first.clone();
+        let (model, _) = llm(move |request| {
+            match own(&blocks(question(request), "candidate")[0].1).contains(&first) {
+                true => of_first.clone(),
+                false => scored(request),
+            }
+        });
+        let reranker = Rerank::new(base.clone(), shortlist(), assistant(model));
+        let answer = reranker.answer(query, 20, Detail::default()).unwrap();
+        assert_eq!((answer.unassisted, answer.ranking()), (Some(miss), &plain[..20]));
+    }
+}
+
 fn react(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (React, Heard) {
     let (model, heard) = llm(answer);
     (React::new(example_base(), assistant(model), None, false), heard)

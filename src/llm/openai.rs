@@ -4,7 +4,7 @@
 //!
 //! Servers differ in two names: how many tokens a reply may have is `max_tokens` or
 //! `max_completion_tokens`, and some models take no temperature. A refusal that names one of them
-//! changes what is sent, and the change is remembered. A reply that cannot be used is asked for
+//! changes what is sent, and the change is remembered for that model. A reply that cannot be used is asked for
 //! again a few times, as it may well be better then.
 //!
 //! Sources: the reference of OpenAI's chat completions; the GenAI conventions of OpenTelemetry for
@@ -14,7 +14,10 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use async_openai::types::chat::{
     ChatCompletionRequestAssistantMessage, ChatCompletionRequestMessage,
@@ -98,7 +101,7 @@ impl Default for Form {
     }
 }
 
-/// What was found out of a server.
+/// What was found out of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dialect {
     token_limit: TokenLimit,
@@ -109,7 +112,10 @@ struct Dialect {
 pub struct OpenAi {
     service: Service,
     form: Form,
-    dialect: Mutex<Dialect>,
+    /// What models take of which nothing is found out.
+    expected: Dialect,
+    /// By the names of models, those that take something else.
+    dialects: Mutex<HashMap<String, Dialect>>,
     /// Held while a reply is read, so that the memory it takes is taken once, whoever asks.
     reading: Mutex<()>,
 }
@@ -128,8 +134,12 @@ impl OpenAi {
             true => TokenLimit::MaxCompletionTokens,
             false => TokenLimit::MaxTokens,
         });
-        let dialect = Mutex::new(Dialect { token_limit, takes_temperature: true });
-        OpenAi { service, form, dialect, reading: Mutex::default() }
+        let expected = Dialect { token_limit, takes_temperature: true };
+        OpenAi { service, form, expected, dialects: Mutex::default(), reading: Mutex::default() }
+    }
+
+    fn dialects(&self) -> MutexGuard<'_, HashMap<String, Dialect>> {
+        self.dialects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its name in spans.
@@ -178,7 +188,7 @@ impl OpenAi {
     /// The bytes of a reply; what is sent is changed as the server asks for.
     fn send(&self, request: &Request) -> Result<Vec<u8>, RemoteError> {
         let weight = estimated_tokens(request) + u64::from(request.max_tokens);
-        let known = *self.dialect.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.dialects().get(&request.model).copied().unwrap_or(self.expected);
         let mut dialect = known;
         let mut changes = 0;
         loop {
@@ -186,8 +196,9 @@ impl OpenAi {
             let failed = match self.service.post(PATH, body, weight) {
                 Ok(bytes) => {
                     if dialect != known {
-                        warn!(?dialect, "the service takes other parameters than expected");
-                        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = dialect;
+                        let model = &request.model;
+                        warn!(model, ?dialect, "it takes other parameters than expected");
+                        self.dialects().insert(model.clone(), dialect);
                     }
                     return Ok(bytes);
                 }

@@ -347,6 +347,15 @@ fn read_reply(reply: &Reply, request: &Request) -> Result<Value, String> {
     }
 }
 
+/// Whether a reply is what was asked for: whole, not filtered, and JSON of the schema if the request
+/// has one. Another attempt may bring a better one where it is not.
+pub(super) fn is_usable(reply: &Reply, request: &Request) -> bool {
+    match &request.json {
+        Some(_) => read_reply(reply, request).is_ok(),
+        None => !matches!(reply.finish, Finish::Filter | Finish::Length),
+    }
+}
+
 /// The request with the wrong reply and what is wrong with it.
 fn repairing(request: &Request, reply: &Reply, reason: &str) -> Request {
     let mut again = request.clone();

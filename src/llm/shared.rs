@@ -15,7 +15,8 @@
 //! | [`MAX_BYTES`]: the oldest entries go until nine tenths are left | bytes of all files | 2 Gi |
 //! | [`ENTRY_BYTES`]: larger exchanges are not kept | bytes of one file | 64 Mi |
 //!
-//! The cache never fails a caller: an entry that is damaged or cannot be read is absent, one that
+//! Only replies that can be used are kept, so that one bad moment of a service does not last. The
+//! cache never fails a caller: an entry that is damaged or cannot be read is absent, one that
 //! cannot be written is not kept, and [`SharedCache::problem`] says so. Several processes at a time
 //! may pass the limit by what each writes between two counts, [`COUNTED_EVERY`] entries.
 //!
@@ -34,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     files,
-    llm::{Exchange, LlmError, ReplyStore, Role},
+    llm::{Exchange, LlmError, ReplyStore, Role, replies::is_usable},
 };
 
 /// Most that all files take, bytes.
@@ -268,10 +269,11 @@ impl SharedCache {
 }
 
 impl ReplyStore for SharedCache {
-    /// Never fails.
+    /// Never fails. A reply that cannot be used, which earlier versions kept, is absent.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let Some(path) = self.file(key) else { return Ok(None) };
         match read(&path, key) {
+            Ok(exchange) if !is_usable(&exchange.reply, &exchange.request) => Ok(None),
             Ok(exchange) => {
                 self.state().hits += 1;
                 Ok(Some(exchange))
@@ -284,10 +286,11 @@ impl ReplyStore for SharedCache {
         }
     }
 
-    /// Never fails.
+    /// Never fails. A reply that cannot be used is not kept, and one that can takes its place.
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
         let Some(path) = self.file(key) else { return Ok(()) };
-        if read(&path, key).is_ok() {
+        let usable = |exchange: &Exchange| is_usable(&exchange.reply, &exchange.request);
+        if !usable(exchange) || read(&path, key).is_ok_and(|kept| usable(&kept)) {
             return Ok(());
         }
         let kept = self.write(&path, exchange).and_then(|bytes| self.count(bytes));

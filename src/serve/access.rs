@@ -3,7 +3,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, File},
+    io,
+    net::Ipv6Addr,
     path::{Path, PathBuf},
 };
 
@@ -97,6 +99,27 @@ impl Keys {
         }
     }
 
+    /// Changes what a file holds, while nobody else changes it.
+    ///
+    /// # Errors
+    /// Those of `change`, and that the file cannot be read or written; then it is as it was.
+    pub fn change<T>(
+        path: &Path,
+        change: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
+    ) -> Result<T, KeyError> {
+        let lock = path.with_extension("lock");
+        let failed = |source: io::Error| KeyError::Io { path: lock.clone(), source };
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+        let file = File::options().create(true).truncate(false).write(true).open(&lock);
+        let file = file.map_err(failed)?;
+        // Released when the file is dropped.
+        file.lock().map_err(failed)?;
+        let mut keys = Keys::read(path)?;
+        let changed = change(&mut keys)?;
+        keys.write(path)?;
+        Ok(changed)
+    }
+
     /// Writes the file in one step, readable by its owner alone.
     ///
     /// # Errors
@@ -157,10 +180,15 @@ impl Keys {
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// This machine's own, and these.
+    /// This machine's own, and these; their ports do not matter, and addresses of version 6 may have
+    /// brackets, as they do in requests.
     pub fn new(further: impl IntoIterator<Item = String>) -> Hosts {
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
-        Hosts(own.into_iter().chain(further.into_iter().map(|host| host.to_lowercase())).collect())
+        let written = |host: String| match host.parse::<Ipv6Addr>() {
+            Ok(address) => format!("[{address}]"),
+            Err(_) => without_port(&host),
+        };
+        Hosts(own.into_iter().chain(further.into_iter().map(written)).collect())
     }
 
     /// Whether a request was meant for this server: its `Host` is known, and so is its `Origin` if
@@ -220,13 +248,40 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_are_made_at_the_same_time_are_all_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Keys::file(&dir.path().join("home"));
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let path = &path;
+                let name = n.to_string();
+                scope.spawn(move || {
+                    Keys::change(path, |keys| keys.add(&name, Scope::Read)).unwrap()
+                });
+            }
+        });
+        assert_eq!(Keys::read(&path).unwrap().keys.len(), 8);
+    }
+
+    #[test]
     fn a_server_answers_to_its_names_alone() {
-        let hosts = Hosts::new(["Search.Example".to_owned()]);
+        let given = ["Search.Example", "other.example:7700", "fd00::7", "[fd00::8]"];
+        let hosts = Hosts::new(given.map(str::to_owned));
         let accepts = |pairs: &[(header::HeaderName, &str)]| {
             let value = |text: &str| header::HeaderValue::from_str(text).unwrap();
             hosts.accept(&pairs.iter().map(|(name, text)| (name.clone(), value(text))).collect())
         };
-        for host in ["localhost", "LOCALHOST:7700", "127.0.0.1:1", "[::1]:7700", "search.example"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:7700",
+            "127.0.0.1:1",
+            "[::1]:7700",
+            "search.example",
+            "other.example",
+            "other.example:1",
+            "[fd00::7]:7700",
+            "[fd00::8]",
+        ] {
             assert!(accepts(&[(header::HOST, host)]), "{host}");
         }
         assert!(!accepts(&[(header::HOST, "evil.example")]));

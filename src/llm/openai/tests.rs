@@ -140,10 +140,12 @@ fn json_is_asked_for_as_the_server_takes_it() {
 }
 
 #[test]
-fn parameters_that_a_server_refuses_are_changed_once_and_remembered() {
+fn parameters_that_a_model_refuses_are_changed_once_and_remembered() {
     let server = Scripted::answering(|body| {
         let body: Value = serde_json::from_str(body).unwrap();
-        let says = if body["max_tokens"].is_number() {
+        let says = if body["model"] == "another" {
+            return Some(reply(200, &said("2")));
+        } else if body["max_tokens"].is_number() {
             "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
         } else if body["temperature"].is_number() {
             "Unsupported value: 'temperature' does not support 0.7 with this model."
@@ -157,6 +159,10 @@ fn parameters_that_a_server_refuses_are_changed_once_and_remembered() {
         assert_eq!(model.ask(&request()).unwrap().text, "2");
         assert_eq!(server.requests().len(), n_requests);
     }
+    // Of another model nothing is found out by that.
+    model.ask(&Request { model: "another".to_owned(), ..request() }).unwrap();
+    let sent: Value = serde_json::from_str(server.requests()[5].lines().last().unwrap()).unwrap();
+    assert_eq!((&sent["temperature"], &sent["max_tokens"]), (&json!(0.7), &json!(50)));
     // A refusal of another kind changes nothing, and one that stays is told after few requests.
     for (message, n_requests) in [
         ("max_tokens is too large: this model's maximum context length is 10 tokens", 1),

@@ -11,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::llm::{Finish, Message, Reply, Request, Usage};
+use crate::llm::{Finish, Message, Reply, Request, Schema, Usage};
 
 fn exchange(n: usize, text: &str) -> Exchange {
     let request = Request {
@@ -76,6 +76,35 @@ fn an_exchange_is_kept_for_other_processes_and_cleared() {
     }
     assert_eq!(cache.contents().expect("contents"), Contents::default());
     assert_eq!(fs::read_dir(home.path()).expect("read").count(), 1, "a key named another place");
+}
+
+#[test]
+fn a_reply_that_cannot_be_used_is_not_kept_and_gives_way() {
+    let dir = TempDir::new().expect("directory");
+    let cache = SharedCache::new(dir.path());
+    let schema = serde_json::json!({"type": "object", "required": ["a"]});
+    let json = Some(Schema { name: "x".to_owned(), schema });
+    let asked = |text: &str, finish: Finish, json: &Option<Schema>| {
+        let Exchange { request, reply, paid } = exchange(0, text);
+        let request = Request { json: json.clone(), ..request };
+        Exchange { request, reply: Reply { finish, ..reply }, paid }
+    };
+    for (bad, good) in [
+        (asked("no", Finish::Stop, &json), asked("{\"a\":1}", Finish::Stop, &json)),
+        (asked("half", Finish::Length, &None), asked("whole", Finish::Stop, &None)),
+        (asked("no", Finish::Filter, &None), asked("whole", Finish::Stop, &None)),
+    ] {
+        let key = good.request.key();
+        cache.clear().expect("clear");
+        cache.put(&key, &bad).expect("never fails");
+        assert_eq!(cache.contents().expect("contents").all.entries, 0);
+        // As an earlier version kept it.
+        cache.write(&cache.file(&key).expect("file"), &bad).expect("write");
+        assert_eq!(text(&cache, &key), None);
+        cache.put(&key, &good).expect("never fails");
+        assert_eq!(text(&cache, &key), Some(good.reply.text));
+    }
+    assert_eq!(cache.problem(), None);
 }
 
 #[test]
