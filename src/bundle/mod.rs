@@ -386,6 +386,11 @@ pub enum BundleError {
 }
 
 impl Bundle {
+    /// Whether its programs may ask a language model, so that they answer with one alone.
+    pub fn asks(&self) -> bool {
+        self.provenance.llm.as_ref().is_some_and(|llm| llm.tools)
+    }
+
     /// The bundle with its digest filled in.
     pub fn sealed(mut self) -> Self {
         self.digest = self.compute_digest();

@@ -9,6 +9,7 @@ use std::{
 use anyhow::anyhow;
 
 use crate::{
+    bundle::Bundle,
     cli::{
         Context, Exit, dataset,
         failure::{CommandError, Explain, Result},
@@ -20,6 +21,7 @@ use crate::{
     serve::{
         self, Helper, Hosts, Keys, LONGEST_TIME, Listening, Opening, Options, ServeError, Served,
     },
+    systems::SystemError,
 };
 
 /// Answer questions over HTTP
@@ -127,9 +129,9 @@ impl ServedArgs {
     /// # Errors
     /// That there is nothing to serve, or that a base, bundle or language model cannot be opened.
     pub(super) fn options(&self, ctx: &Context) -> Result<Serving> {
-        let llm = match self.effort {
-            Effort::None => None,
-            _ => Some(llm::open_within(&self.llm, LONGEST_TIME, ctx)?),
+        let llm = match self.effort == Effort::None && !self.any_asks(ctx)? {
+            true => None,
+            false => Some(llm::open_within(&self.llm, LONGEST_TIME, ctx)?),
         };
         let helper = llm.as_ref().map(|llm| Helper {
             assistant: llm.assistant.clone(),
@@ -149,6 +151,17 @@ impl ServedArgs {
             programs: self.allow_programs,
         };
         Ok(Serving { options, llm })
+    }
+
+    /// Whether programs of any of the bundles ask a language model.
+    fn any_asks(&self, ctx: &Context) -> Result<bool> {
+        for given in &self.bundles {
+            let file = named::bundle_file(given, &ctx.home)?;
+            if Bundle::read(&file).map_err(SystemError::from)?.asks() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The bases that are served, with their bundles.

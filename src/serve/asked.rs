@@ -66,6 +66,9 @@ struct ByBundle<'a> {
     /// Best first, ties by id; each as `agent search --json` prints it.
     #[schema(value_type = Vec<serde_json::Value>)]
     hits: Vec<HitRecord<'a>>,
+    /// Why another system answered instead of the bundle, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stand_in: Option<&'a str>,
     /// Why the language model that was to help did not; left out where none was to, or did.
     #[serde(skip_serializing_if = "Option::is_none")]
     unassisted: Option<&'static str>,
@@ -146,7 +149,9 @@ async fn by_bundle(
     let tell = move |answer: Answer| {
         let hits = infer::hits(&opened.base.kb, &answer);
         let (base, unassisted) = (opened.name(), answer.unassisted.map(Miss::told));
-        in_json(&AskReply::Bundle(ByBundle { base, question: &question, hits, unassisted }))
+        let stand_in = answer.stand_in.as_ref().map(|stood_in| stood_in.reason.as_str());
+        let question = &question;
+        in_json(&AskReply::Bundle(ByBundle { base, question, hits, stand_in, unassisted }))
     };
     server.told(active, server.effort(None)?, deadline, ask, tell).await
 }

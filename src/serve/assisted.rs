@@ -49,8 +49,8 @@ impl Server {
     ) -> Result<T, ApiError> {
         let work = Arc::new((ask, tell));
         let mut unassisted = None;
-        if effort > Effort::None {
-            let (bundle, work) = (active.answers(effort), work.clone());
+        if let Some(bundle) = active.helped(effort) {
+            let work = work.clone();
             let helped = move || {
                 let answer = match (work.0)(bundle.as_ref()) {
                     Err(RetrieveError::Llm(error)) => return Err(error),
@@ -76,7 +76,7 @@ impl Server {
             }
             unassisted = miss;
         }
-        let bundle = active.answers(Effort::None);
+        let bundle = active.alone();
         let alone = move || {
             let answer = (work.0)(bundle.as_ref())?;
             (work.1)(Answer { unassisted, ..answer })

@@ -115,18 +115,31 @@ pub(super) struct Active {
 
 /// A bundle with a language model.
 struct Helped {
+    /// Where its programs ask the model: the bundle with no other effort.
+    plain: Option<Arc<dyn Retriever>>,
     read: Arc<dyn Retriever>,
     judged: Arc<dyn Retriever>,
 }
 
 impl Active {
-    /// What answers with this effort; without a model, the bundle alone.
-    pub(super) fn answers(&self, effort: Effort) -> Arc<dyn Retriever> {
-        match (&self.helped, effort) {
-            (None, _) | (_, Effort::None) => self.alone.clone(),
-            (Some(helped), Effort::Reads) => helped.read.clone(),
-            (Some(helped), Effort::Judges) => helped.judged.clone(),
+    /// What answers without a model.
+    pub(super) fn alone(&self) -> Arc<dyn Retriever> {
+        self.alone.clone()
+    }
+
+    /// What answers with a model; none where nothing asks it with this effort.
+    pub(super) fn helped(&self, effort: Effort) -> Option<Arc<dyn Retriever>> {
+        let helped = self.helped.as_ref()?;
+        match effort {
+            Effort::None => helped.plain.clone(),
+            Effort::Reads => Some(helped.read.clone()),
+            Effort::Judges => Some(helped.judged.clone()),
         }
+    }
+
+    /// Whether its programs ask a model.
+    pub(super) fn asks(&self) -> bool {
+        self.bundle.asks()
     }
 
     /// Its categories with their programs, in its order.
@@ -219,7 +232,8 @@ impl Served {
     /// lets it answer from now on; questions under way are finished by the one before.
     ///
     /// # Errors
-    /// What is wrong with it; the bundle before goes on answering.
+    /// What is wrong with it, or that its programs ask a model and there is none; the bundle before
+    /// goes on answering.
     pub fn activate(&self, file: &Path) -> Result<(), SystemError> {
         let _changing = locked(&self.changing);
         let bundle = Bundle::read(file)?;
@@ -292,13 +306,7 @@ impl Opened {
             bundle.check_base(&self.base)?;
         }
         let alone = self.with_opener(|opener| systems::bundle::open(&bundle, opener))?;
-        let helped = |helper: &Helper| {
-            let (assistant, effort) = (Some(&helper.assistant), helper.effort);
-            self.with_opener(|opener| {
-                systems::bundle::open(&bundle, &Opener { assistant, effort, ..*opener })
-            })
-        };
-        let helped = self.opening.helper.as_ref().map(helped).transpose()?;
+        let helped = self.helped(&bundle)?;
         let about = AboutBundle {
             id: bundle.digest.get(..12).unwrap_or(&bundle.digest).to_owned(),
             base: self.name().to_owned(),
@@ -306,10 +314,32 @@ impl Opened {
             categories: bundle.categories.iter().map(about_category).collect(),
         };
         let alone = Arc::from(alone.answers);
-        let helped =
-            helped.map(|opened| Helped { read: opened.routed, judged: Arc::from(opened.answers) });
         self.active.store(Some(Arc::new(Active { about, bundle, alone, helped })));
         Ok(())
+    }
+
+    /// The bundle with the model, where it is to be asked.
+    fn helped(&self, bundle: &Bundle) -> Result<Option<Helped>, SystemError> {
+        let asks = bundle.asks();
+        let Some(helper) = &self.opening.helper else {
+            return if asks { Err(SystemError::Unhelped) } else { Ok(None) };
+        };
+        if !asks && helper.effort == Effort::None {
+            return Ok(None);
+        }
+        let open = |effort| {
+            let assistant = Some(&helper.assistant);
+            self.with_opener(|opener| {
+                systems::bundle::open(bundle, &Opener { assistant, effort, ..*opener })
+            })
+        };
+        let most = open(helper.effort)?;
+        let plain: Option<Arc<dyn Retriever>> = match helper.effort {
+            _ if !asks => None,
+            Effort::None => Some(most.routed.clone()),
+            _ => Some(open(Effort::None)?.routed),
+        };
+        Ok(Some(Helped { plain, read: most.routed, judged: Arc::from(most.answers) }))
     }
 
     /// What is in the base; counted by a look at all nodes when it is first asked for.
@@ -349,7 +379,8 @@ impl Opened {
     /// open.
     ///
     /// # Errors
-    /// That it cannot be read, was made for another base, or that a program of it does not compile.
+    /// That it cannot be read, was made for another base, that a program of it does not compile, or
+    /// asks a model.
     pub(super) fn bundle(&self, file: &Path) -> Result<Arc<dyn Retriever>, SystemError> {
         let bundle = Bundle::read(file)?;
         let known = |open: &Vec<(String, Arc<dyn Retriever>)>| {
@@ -365,6 +396,9 @@ impl Opened {
             }
         }
         bundle.check_base(&self.base)?;
+        if bundle.asks() {
+            return Err(SystemError::NotServed(format!("bundle:{}", file.display())));
+        }
         let opened = self.with_opener(|opener| systems::bundle::open(&bundle, opener))?;
         let system: Arc<dyn Retriever> = Arc::from(opened.answers);
         let mut open = locked(&self.bundles);

@@ -39,7 +39,7 @@ use crate::{
         },
         runs, splits, stores,
     },
-    systems::{SystemError, bundle::Effort},
+    systems::SystemError,
 };
 
 /// Longest body of a request, bytes; a batch is read as it comes.
@@ -255,7 +255,7 @@ pub(super) fn opened(server: &Server, name: Option<&str>) -> Result<Arc<Opened>,
 }
 
 /// The system that a request names: one that needs neither a file nor a model, `active`, or
-/// `bundle:RUN`.
+/// `bundle:RUN`, if their programs ask no model.
 pub(super) fn system(
     server: &Server,
     opened: &Opened,
@@ -263,7 +263,10 @@ pub(super) fn system(
 ) -> Result<Arc<dyn Retriever>, ApiError> {
     if name == ACTIVE {
         let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
-        return Ok(active.answers(Effort::None));
+        if active.asks() {
+            return Err(SystemError::NotServed(name.to_owned()).into());
+        }
+        return Ok(active.alone());
     }
     match name.strip_prefix(BUNDLE) {
         Some(run) => Ok(opened.bundle(&runs::bundle_file(server, run)?)?),

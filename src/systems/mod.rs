@@ -296,6 +296,9 @@ pub enum SystemError {
     /// A server has not what it needs.
     #[error("{0} needs a file, a model or labelled queries, and a server gives it none")]
     NotServed(String),
+    /// Programs of a bundle ask a language model, and the server has none.
+    #[error("programs of the bundle ask a language model, and the server was started without one")]
+    Unhelped,
     /// It answers queries that are known beforehand.
     #[error("{0} answers labelled queries only; measure it with `agent eval`")]
     NoQueries(String),
@@ -343,6 +346,7 @@ impl SystemError {
         Some(match self {
             Self::Unknown { nearest, .. } => format!("did you mean {:?}?", (*nearest)?),
             Self::NoModel(_) => "name a model with --model, and a service if needed".to_owned(),
+            Self::Unhelped => "start the server with this bundle and --model".to_owned(),
             Self::Bundle(BundleError::Changed { .. }) => {
                 "take the file from the run's directory again, or optimize again".to_owned()
             }

@@ -3,9 +3,11 @@
 
 use std::fs;
 
+use agent::bundle::LlmProvenance;
 use serde_json::{Value, json};
 
 use crate::{
+    bundles::{SEARCHES, world_with},
     model::{ModelServer, Mood},
     serve::{Served, optimized},
     support::{Ran, World},
@@ -13,12 +15,10 @@ use crate::{
 
 const QUESTION: &str = "a durable steel bottle";
 
-fn serve(world: &World, model: &ModelServer, args: &[&str]) -> Served {
+fn serve(world: &World, model: &ModelServer, bundle: &str, args: &[&str]) -> Served {
+    let server = ["serve", "--listen", "127.0.0.1:0", "--bundle", bundle];
     let model_args = ["--model", "scripted", "--no-cache"];
-    let args = ["serve", "--listen", "127.0.0.1:0", "--bundle", "latest"]
-        .iter()
-        .chain(&model_args)
-        .chain(args);
+    let args = server.iter().chain(&model_args).chain(args);
     let mut command = world.command(args.copied());
     command.env("OPENAI_BASE_URL", model.url());
     Served::spawn(command)
@@ -35,7 +35,7 @@ fn query(served: &Served, more: Value) -> (u16, Value) {
 fn a_model_helps_as_far_as_the_server_and_the_request_say() {
     let world = optimized();
     let model = ModelServer::start(Mood::Works);
-    let served = serve(&world, &model, &["--effort", "2"]);
+    let served = serve(&world, &model, "latest", &["--effort", "2"]);
     let printed = |effort: &str| -> Value {
         let args = ["query", "latest", QUESTION, "--json", "--effort", effort];
         let mut command = world.command(args.into_iter().chain(["--model", "scripted"]));
@@ -76,7 +76,7 @@ fn without_help_in_time_the_bundle_answers_alone_and_says_why() {
     ];
     for (mood, more, outcome, why) in cases {
         let model = ModelServer::start(mood);
-        let served = serve(&world, &model, &[&["--effort", "1"], more].concat());
+        let served = serve(&world, &model, "latest", &[&["--effort", "1"], more].concat());
         // Long enough for a busy machine, and an end where the model never replies.
         let timeout = if outcome == "late" { 3_000 } else { 60_000 };
         let (status, answer) = query(&served, json!({ "timeout_ms": timeout }));
@@ -86,6 +86,36 @@ fn without_help_in_time_the_bundle_answers_alone_and_says_why() {
         let (_, counted) = served.get("/metrics");
         let line = format!("agent_helped_questions_total{{outcome=\"{outcome}\"}} 1");
         assert!(counted.as_str().unwrap().contains(&line), "{counted}");
+    }
+}
+
+#[test]
+fn programs_that_ask_a_model_get_one_from_the_server_or_it_does_not_start() {
+    let asking = "{ let class = classify_by_llm(query, [\"one\", \"two\"]); search(";
+    let source = SEARCHES.replace("{ search(", asking);
+    let (world, mut bundle) = world_with(&source);
+    let llm = LlmProvenance { models: [].into(), prompts: String::new(), tools: true };
+    bundle.provenance.llm = Some(llm);
+    bundle.sealed().write(&world.path("bundle.json")).unwrap();
+    let model = ModelServer::start(Mood::Works);
+    let served = serve(&world, &model, "bundle.json", &[]);
+    let (status, answer) = query(&served, json!({}));
+    assert_eq!((status, model.asked()), (200, 1), "{answer}");
+    assert!(answer["stand_in"].is_null() && answer["unassisted"].is_null(), "{answer}");
+    let search = json!({"query": QUESTION, "system": "active"});
+    assert_eq!(served.send("POST", "/v1/search", &search).0, 400);
+
+    world.run(["serve", "--bundle", "bundle.json"]).fails(1, &["no LLM configured", "--model"]);
+    // What answers where the model does not is told.
+    let model = ModelServer::start(Mood::Refuses);
+    let served = serve(&world, &model, "bundle.json", &[]);
+    for (path, body) in
+        [("/v1/query", json!({ "query": QUESTION })), ("/v1/ask", json!({ "question": QUESTION }))]
+    {
+        let (status, answer) = served.send("POST", path, &body);
+        assert_eq!(status, 200, "{answer}");
+        assert!(answer["stand_in"].as_str().unwrap().contains("no LLM"), "{answer}");
+        assert!(answer["unassisted"].is_string(), "{answer}");
     }
 }
 
