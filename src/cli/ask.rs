@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let mut analyst = Analyst::new(base.clone());
     let llm = match (args.effort, &args.bundle) {
         (Effort::None, None) => None,
-        (Effort::None, Some(_)) => llm::open_if_configured(&args.llm, ctx)?,
+        (Effort::None, Some(_)) => llm::open_if_configured(&args.llm, false, ctx)?,
         (Effort::Unread | Effort::All, _) => Some(llm::open(&args.llm, None, ctx)?),
     };
     if let (Some(opened), Effort::Unread | Effort::All) = (&llm, args.effort) {

@@ -14,7 +14,7 @@ use crate::{
     cli::{
         Context, Exit, dataset,
         failure::Result,
-        llm::{self, LlmArgs},
+        llm::{self, LlmArgs, NoKey},
         printer::table,
         private::VARIABLE,
         progress::Progress,
@@ -172,10 +172,9 @@ fn language_model(args: &Args, ctx: &Context) -> Result<Vec<Check>> {
         Err(error) => return Ok(vec![Check::new(check, Status::Broken, error.to_string())]),
     };
     let detail = format!("{models} at {service} {key}; {limits}");
-    let mut checks = vec![match llm::require_key(&configured) {
-        Ok(()) => Check::new(check, Status::Ok, detail),
-        Err(error) => Check::new(check, Status::Broken, error.message())
-            .remedy("set OPENAI_API_KEY, or OPENAI_BASE_URL for another service"),
+    let mut checks = vec![match llm::missing_key(&configured) {
+        None => Check::new(check, Status::Ok, detail),
+        Some(NoKey { what, remedy }) => Check::new(check, Status::Broken, what).remedy(remedy),
     }];
     if args.ask {
         checks.push(match answer(args, ctx) {

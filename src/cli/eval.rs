@@ -202,6 +202,16 @@ fn chosen(args: &Args) -> Result<Vec<Chosen>> {
     Ok(chosen)
 }
 
+/// Whether any of the systems asks a language model, beside what programs ask by themselves.
+fn is_asked(chosen: &[Chosen]) -> Result<bool> {
+    for one in chosen {
+        if !systems::asks(&one.system, one.effort)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let chosen = chosen(args)?;
     let labels_of: Vec<String> = chosen.iter().map(|one| one.label.clone()).collect();
@@ -225,7 +235,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.dry_run {
         return forecast::print(&chosen, queries.len(), &args.llm, args.json, ctx);
     }
-    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let llm = llm::open_if_configured(&args.llm, is_asked(&chosen)?, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let resources = resources(args, llm.as_ref(), asked, ctx);
     let systems = open_all(&chosen, &base, &resources, ctx)?;
@@ -316,13 +326,14 @@ fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
     }
     let queries = values::queries(&args.split, &dataset.base, ctx)?;
     let base = dataset::open(dataset, ctx)?;
+    let chosen = chosen(args)?;
     if args.dry_run {
-        return forecast::print(&chosen(args)?, queries.len(), &args.llm, args.json, ctx);
+        return forecast::print(&chosen, queries.len(), &args.llm, args.json, ctx);
     }
-    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let llm = llm::open_if_configured(&args.llm, is_asked(&chosen)?, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let resources = resources(args, llm.as_ref(), asked, ctx);
-    values::run(args, &open_all(&chosen(args)?, &base, &resources, ctx)?, &queries, ctx)
+    values::run(args, &open_all(&chosen, &base, &resources, ctx)?, &queries, ctx)
 }
 
 /// The queries of all splits that pass the filters, in order of splits and files; at least one.

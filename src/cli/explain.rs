@@ -177,7 +177,7 @@ fn open(
     base: &Arc<IndexedBase>,
     ctx: &Context,
 ) -> Result<Explainer> {
-    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let llm = llm::open_if_configured(&args.llm, false, ctx)?;
     let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
     let runtime_of = |origin| open_runtime(base, all_threads(), &resources, origin);
     if let Some(file) = &args.program {

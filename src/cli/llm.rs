@@ -126,7 +126,7 @@ pub(super) fn open(
     own: Option<Arc<dyn ReplyStore>>,
     ctx: &Context,
 ) -> Result<Opened> {
-    opened(choice, own, Duration::MAX, ctx)
+    opened(check(choice, ctx)?, choice, own, Duration::MAX, ctx)
 }
 
 /// As [`open`], for those who wait for a reply no longer than this.
@@ -134,16 +134,17 @@ pub(super) fn open(
 /// # Errors
 /// As [`open`].
 pub(super) fn open_within(choice: &LlmArgs, longest: Duration, ctx: &Context) -> Result<Opened> {
-    opened(choice, None, longest, ctx)
+    opened(check(choice, ctx)?, choice, None, longest, ctx)
 }
 
+/// Without a key where one is needed, a model that says so when it is asked.
 fn opened(
+    configured: Configured,
     choice: &LlmArgs,
     own: Option<Arc<dyn ReplyStore>>,
     longest: Duration,
     ctx: &Context,
 ) -> Result<Opened> {
-    let configured = checked(choice, ctx)?;
     let ceilings = Ceilings { usd: choice.budget_usd, tokens: choice.budget_tokens };
     check_prices(&configured, ceilings)?;
     let mut stores: Vec<Arc<dyn ReplyStore>> = own.into_iter().collect();
@@ -158,15 +159,19 @@ fn opened(
     // The recorder comes before the cache, so that it hears what comes from there.
     stores.extend(recorder.iter().map(|recorder| recorder.clone() as Arc<dyn ReplyStore>));
     stores.extend(cache.iter().map(|cache| cache.clone() as Arc<dyn ReplyStore>));
+    let no_key = missing_key(&configured);
     let Configured { account, roles, mut settings, .. } = configured;
     settings.limits.total = settings.limits.total.min(longest);
     let at_a_time = settings.limits.at_a_time;
-    let (model, cassette): (Box<dyn Model>, _) = match &choice.replay {
-        Some(path) => {
+    let (model, cassette): (Box<dyn Model>, _) = match (&choice.replay, no_key) {
+        (Some(path), _) => {
             let cassette = Arc::new(Cassette::open(path)?);
             (Box::new(cassette.clone()), Some(cassette))
         }
-        None => {
+        (None, Some(NoKey { what, remedy })) => {
+            (Box::new(Unasked(format!("{what}; {remedy}"))), None)
+        }
+        (None, None) => {
             let service = Service::stoppable(&account, settings.limits, ctx.stop.clone())?;
             (Box::new(OpenAi::new(service, settings.form)), None)
         }
@@ -188,18 +193,19 @@ pub(super) fn open_unasked(choice: &LlmArgs, ctx: &Context) -> Result<Opened> {
     };
     let Configured { roles, settings, .. } = configured;
     let ledger = Ledger::new(settings.prices, Ceilings::default());
-    let llm = Llm::new(Box::new(Unasked), roles, Vec::new(), ledger, ctx.stop.clone());
+    let model = Unasked("nothing is asked to say what would be".to_owned());
+    let llm = Llm::new(Box::new(model), roles, Vec::new(), ledger, ctx.stop.clone());
     let assistant = Arc::new(Assistant::new(Arc::new(llm), Arc::new(prompts(choice)?)));
     let at_a_time = settings.limits.at_a_time;
     Ok(Opened { assistant, at_a_time, recorder: None, cassette: None, cache: None })
 }
 
-/// Stands where nothing is to be asked.
-struct Unasked;
+/// Stands where nothing is to be asked; refuses with this reason.
+struct Unasked(String);
 
 impl Model for Unasked {
     fn ask(&self, _: &Request) -> std::result::Result<Reply, LlmError> {
-        Err(LlmError::Unrecorded("nothing is asked to say what would be".to_owned()))
+        Err(LlmError::Unrecorded(self.0.clone()))
     }
 }
 
@@ -210,13 +216,19 @@ fn prompts(choice: &LlmArgs) -> Result<Prompts> {
     })
 }
 
-/// As [`open`], or nothing where no model is named anywhere.
+/// As [`open`], or nothing where no model is named anywhere. Unless it surely `is_asked`, a missing
+/// key is an error only once it is.
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn open_if_configured(choice: &LlmArgs, ctx: &Context) -> Result<Option<Opened>> {
+pub(super) fn open_if_configured(
+    choice: &LlmArgs,
+    is_asked: bool,
+    ctx: &Context,
+) -> Result<Option<Opened>> {
     match configured(ctx, choice.model.as_deref())? {
-        Some(_) => open(choice, None, ctx).map(Some),
+        Some(_) if is_asked => open(choice, None, ctx).map(Some),
+        Some(_) => opened(checked(choice, ctx)?, choice, None, Duration::MAX, ctx).map(Some),
         None => Ok(None),
     }
 }
@@ -226,10 +238,14 @@ pub(super) fn open_if_configured(choice: &LlmArgs, ctx: &Context) -> Result<Opti
 /// # Errors
 /// As [`open`].
 pub(super) fn check(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
-    checked(choice, ctx)
+    let configured = checked(choice, ctx)?;
+    if choice.replay.is_none() {
+        require_key(&configured)?;
+    }
+    Ok(configured)
 }
 
-/// What is configured, with a key where one is needed.
+/// What is configured, with or without a key.
 fn checked(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
     if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
         return Err(CommandError::usage(anyhow!("--budget-usd must be above 0")));
@@ -237,16 +253,13 @@ fn checked(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
     let Some(configured) = configured(ctx, choice.model.as_deref())? else {
         return Err(anyhow!("no LLM configured")).hint(REMEDY);
     };
-    if choice.replay.is_none() {
-        require_key(&configured)?;
-    }
     Ok(configured)
 }
 
 /// What is configured; nothing, where no model is named anywhere.
 ///
 /// # Errors
-/// Wrong settings, a role without a model, a variable that is named and not set.
+/// Wrong settings, a role without a model.
 pub(super) fn configured(ctx: &Context, model: Option<&str>) -> Result<Option<Configured>> {
     let settings = read_settings(ctx)?;
     // An empty variable counts as none.
@@ -260,7 +273,7 @@ pub(super) fn configured(ctx: &Context, model: Option<&str>) -> Result<Option<Co
                 .hint("name one for all with --model M, AGENT_MODEL or `model` under [llm]");
         }
     };
-    let (account, key_variable) = account(&settings)?;
+    let (account, key_variable) = account(&settings);
     Ok(Some(Configured { account, roles, settings, key_variable }))
 }
 
@@ -295,7 +308,7 @@ fn read_settings(ctx: &Context) -> Result<Settings> {
 }
 
 /// The account of the settings and the environment, and the variable of its key.
-fn account(settings: &Settings) -> Result<(Account, Option<String>)> {
+fn account(settings: &Settings) -> (Account, Option<String>) {
     let base_url = variable("OPENAI_BASE_URL").or_else(|| settings.base_url.clone());
     let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
     let host = base_url.split('/').nth(2).unwrap_or_default();
@@ -306,10 +319,6 @@ fn account(settings: &Settings) -> Result<(Account, Option<String>)> {
         None => vec!["OPENAI_API_KEY"],
     };
     let key = names.into_iter().find_map(|name| Some((name, variable(name)?)));
-    if let (Some(name), None) = (&settings.key_env, &key) {
-        return Err(anyhow!("the variable {name}, which key_env names, is not set"))
-            .hint("set it, or remove key_env from the settings");
-    }
     let (key_variable, key) = key.map(|(name, key)| (name.to_owned(), key)).unzip();
     let key_header = settings.key_header.clone();
     let mut headers = settings.headers.clone();
@@ -324,16 +333,40 @@ fn account(settings: &Settings) -> Result<(Account, Option<String>)> {
         headers,
         query: settings.query.clone(),
     };
-    Ok((account, key_variable))
+    (account, key_variable)
 }
 
-/// OpenAI's own service takes no request without a key.
-pub(super) fn require_key(configured: &Configured) -> Result<()> {
-    if configured.account.key.is_none() && configured.account.base_url == OPENAI_URL {
-        return Err(anyhow!("there is no key for {OPENAI_URL}"))
-            .hint("set OPENAI_API_KEY, or OPENAI_BASE_URL for another service");
+/// That a key is missing.
+pub(super) struct NoKey {
+    /// Which.
+    pub(super) what: String,
+    /// What to do about it.
+    pub(super) remedy: &'static str,
+}
+
+/// The key that is missing: one that the settings name, or that of OpenAI's own service, which takes
+/// no request without.
+pub(super) fn missing_key(configured: &Configured) -> Option<NoKey> {
+    if configured.account.key.is_some() {
+        return None;
     }
-    Ok(())
+    if let Some(name) = &configured.settings.key_env {
+        let what = format!("the variable {name}, which key_env names, is not set");
+        return Some(NoKey { what, remedy: "set it, or remove key_env from the settings" });
+    }
+    (configured.account.base_url == OPENAI_URL).then(|| NoKey {
+        what: format!("there is no key for {OPENAI_URL}"),
+        remedy: "set OPENAI_API_KEY, or OPENAI_BASE_URL for another service",
+    })
+}
+
+/// # Errors
+/// That a key is missing.
+fn require_key(configured: &Configured) -> Result<()> {
+    match missing_key(configured) {
+        Some(NoKey { what, remedy }) => Err(anyhow!(what)).hint(remedy),
+        None => Ok(()),
+    }
 }
 
 /// A budget in USD needs the price of every model.

@@ -134,7 +134,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(args.dataset.as_ref().unwrap_or(&bundle.dataset.name), ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     check_base(&bundle, &base, args.force, ctx)?;
-    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let llm = llm::open_if_configured(&args.llm, args.effort > Effort::None, ctx)?;
     let places = args.sandbox.places(ctx);
     let resources = Resources { effort: args.effort, ..Resources::new(llm.as_ref(), places, ctx) };
     let opened = open_bundle(&bundle, &base, &resources)?;

@@ -8,7 +8,7 @@ use crate::{
         llm::{self, LlmArgs},
         named,
         query::warn_unassisted,
-        systems::{Resources, SandboxArgs, open_system},
+        systems::{Effort, Resources, SandboxArgs, open_system},
     },
     index::IndexedBase,
     infer,
@@ -61,9 +61,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let text = checked(args.text.as_deref().unwrap_or_default())?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    let llm = llm::open_if_configured(&args.llm, ctx)?;
+    let name = named::system(&args.system, &ctx.home)?;
+    let is_asked = !systems::asks(&name, Effort::None)?.is_empty();
+    let llm = llm::open_if_configured(&args.llm, is_asked, ctx)?;
     let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    let system = open_system(&named::system(&args.system, &ctx.home)?, &base, &resources)?;
+    let system = open_system(&name, &base, &resources)?;
     let detail = Detail { explained: if args.explain { k } else { 0 }, paths: false };
     let answer = system.answer(text, k, detail)?;
     warn_unassisted(&answer, ctx);

@@ -121,6 +121,21 @@ fn doctor_tells_what_is_configured_and_asks_nobody() {
 }
 
 #[test]
+fn what_asks_no_model_needs_no_key() {
+    let world = World::indexed();
+    for settings in ["", "key_env = \"MINE\"\n"] {
+        write_config(&world, &format!("[llm]\nmodel = \"m\"\n{settings}"));
+        world.run(["search", "tiny", "steel dart"]).done();
+        world.run(["eval", "--dataset", "tiny", "--split", "val", "--system", "bm25"]).done();
+        world.run(["answer", "tiny", "steel dart", "--dry-run"]).done();
+        let word = if settings.is_empty() { "there is no key" } else { "MINE" };
+        world.run(["search", "tiny", "steel dart", "--system", "rerank"]).fails(1, &[word]);
+        let reranked = ["eval", "--dataset", "tiny", "--split", "val", "--system", "rerank"];
+        world.run(reranked).fails(1, &[word]);
+    }
+}
+
+#[test]
 fn settings_say_what_options_and_environment_do_not() {
     let world = World::new();
     let service = Service::start(200, READY);

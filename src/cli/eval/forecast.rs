@@ -56,7 +56,7 @@ pub(super) fn print(
     json: bool,
     ctx: &Context,
 ) -> Result<Exit> {
-    let Some(opened) = llm::open_if_configured(args, ctx)? else {
+    let Some(opened) = llm::open_if_configured(args, false, ctx)? else {
         return Err(anyhow!("without a language model nothing is asked"))
             .hint("name a model with --model");
     };
