@@ -3,7 +3,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, File},
+    io,
+    net::Ipv6Addr,
     path::{Path, PathBuf},
 };
 
@@ -157,10 +159,15 @@ impl Keys {
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// This machine's own, and these.
+    /// This machine's own, and these; their ports do not matter, and addresses of version 6 may have
+    /// brackets, as they do in requests.
     pub fn new(further: impl IntoIterator<Item = String>) -> Hosts {
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
-        Hosts(own.into_iter().chain(further.into_iter().map(|host| host.to_lowercase())).collect())
+        let written = |host: String| match host.parse::<Ipv6Addr>() {
+            Ok(address) => format!("[{address}]"),
+            Err(_) => without_port(&host),
+        };
+        Hosts(own.into_iter().chain(further.into_iter().map(written)).collect())
     }
 
     /// Whether a request was meant for this server: its `Host` is known, and so is its `Origin` if
@@ -221,12 +228,23 @@ mod tests {
 
     #[test]
     fn a_server_answers_to_its_names_alone() {
-        let hosts = Hosts::new(["Search.Example".to_owned()]);
+        let given = ["Search.Example", "other.example:7700", "fd00::7", "[fd00::8]"];
+        let hosts = Hosts::new(given.map(str::to_owned));
         let accepts = |pairs: &[(header::HeaderName, &str)]| {
             let value = |text: &str| header::HeaderValue::from_str(text).unwrap();
             hosts.accept(&pairs.iter().map(|(name, text)| (name.clone(), value(text))).collect())
         };
-        for host in ["localhost", "LOCALHOST:7700", "127.0.0.1:1", "[::1]:7700", "search.example"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:7700",
+            "127.0.0.1:1",
+            "[::1]:7700",
+            "search.example",
+            "other.example",
+            "other.example:1",
+            "[fd00::7]:7700",
+            "[fd00::8]",
+        ] {
             assert!(accepts(&[(header::HOST, host)]), "{host}");
         }
         assert!(!accepts(&[(header::HOST, "evil.example")]));
