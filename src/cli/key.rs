@@ -62,19 +62,18 @@ struct Listed<'a> {
 
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     let file = Keys::file(ctx.home.path());
-    let mut keys = Keys::read(&file)?;
     match command {
         Command::Add(args) => {
             let scope = match args.scope {
                 ScopeName::Read => Scope::Read,
                 ScopeName::Admin => Scope::Admin,
             };
-            let key = keys.add(&args.name, scope)?;
-            keys.write(&file)?;
+            let key = Keys::change(&file, |keys| keys.add(&args.name, scope))?;
             ctx.printer.data(&key)?;
             ctx.printer.notice("keep it: it is not shown again; servers know it once started anew");
         }
         Command::List(args) => {
+            let keys = Keys::read(&file)?;
             let listed = keys.keys.iter().map(|(name, key)| Listed { name, scope: key.scope });
             if args.json {
                 for key in listed {
@@ -92,8 +91,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
             }
         }
         Command::Remove(args) => {
-            keys.remove(&args.name)?;
-            keys.write(&file)?;
+            Keys::change(&file, |keys| keys.remove(&args.name))?;
             ctx.printer.notice(&format!("removed key {:?}", args.name));
         }
     }

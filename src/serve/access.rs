@@ -99,6 +99,27 @@ impl Keys {
         }
     }
 
+    /// Changes what a file holds, while nobody else changes it.
+    ///
+    /// # Errors
+    /// Those of `change`, and that the file cannot be read or written; then it is as it was.
+    pub fn change<T>(
+        path: &Path,
+        change: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
+    ) -> Result<T, KeyError> {
+        let lock = path.with_extension("lock");
+        let failed = |source: io::Error| KeyError::Io { path: lock.clone(), source };
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+        let file = File::options().create(true).truncate(false).write(true).open(&lock);
+        let file = file.map_err(failed)?;
+        // Released when the file is dropped.
+        file.lock().map_err(failed)?;
+        let mut keys = Keys::read(path)?;
+        let changed = change(&mut keys)?;
+        keys.write(path)?;
+        Ok(changed)
+    }
+
     /// Writes the file in one step, readable by its owner alone.
     ///
     /// # Errors
@@ -224,6 +245,22 @@ mod tests {
         assert!(matches!(again.remove("me"), Err(KeyError::Unknown(_))));
         fs::write(&path, "keys").unwrap();
         assert!(matches!(Keys::read(&path), Err(KeyError::Damaged { .. })));
+    }
+
+    #[test]
+    fn keys_that_are_made_at_the_same_time_are_all_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Keys::file(&dir.path().join("home"));
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let path = &path;
+                let name = n.to_string();
+                scope.spawn(move || {
+                    Keys::change(path, |keys| keys.add(&name, Scope::Read)).unwrap()
+                });
+            }
+        });
+        assert_eq!(Keys::read(&path).unwrap().keys.len(), 8);
     }
 
     #[test]
