@@ -8,6 +8,7 @@ use axum::{
     extract::{Path, State},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
@@ -22,6 +23,7 @@ use crate::{
 
 /// A search in the form of OpenAI's vector stores.
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StoreSearch {
     /// The question, or several: each is answered, and the results follow one another.
     query: StoreQuery,
@@ -29,6 +31,36 @@ pub(super) struct StoreSearch {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 50, default = 10)]
     max_num_results: Option<usize>,
+    /// Refused: questions are answered as they are.
+    #[serde(default)]
+    rewrite_query: bool,
+    /// Refused: nodes are not filtered.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    filters: Option<Value>,
+    /// Refused: there is one ranking.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    ranking_options: Option<Value>,
+}
+
+impl StoreSearch {
+    /// # Errors
+    /// That something is asked for that would not be done.
+    fn check(&self) -> Result<(), ApiError> {
+        for (name, is_given) in [
+            ("rewrite_query", self.rewrite_query),
+            ("filters", self.filters.is_some()),
+            ("ranking_options", self.ranking_options.is_some()),
+        ] {
+            if is_given {
+                let remedy =
+                    "leave it out, and choose among the results by their attributes and scores";
+                return Err(ApiError::bad(format!("{name} is not offered"), remedy));
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -83,6 +115,7 @@ pub(super) async fn vector_store_search(
     Path(name): Path<String>,
     Body(asked): Body<StoreSearch>,
 ) -> Result<Json<StorePage>, ApiError> {
+    asked.check()?;
     let served = server.base(Some(&name))?;
     let queries = match asked.query {
         StoreQuery::One(query) => vec![query],
@@ -120,4 +153,28 @@ pub(super) async fn vector_store_search(
     }
     let object = "vector_store.search_results.page";
     Ok(Json(StorePage { object, search_query: queries, data, has_more: false, next_page: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_would_not_be_done_is_refused() {
+        let check = |search| {
+            serde_json::from_value::<StoreSearch>(search).ok().map(|search| search.check().is_ok())
+        };
+        assert_eq!(check(json!({"query": "steel", "rewrite_query": false})), Some(true));
+        assert_eq!(check(json!({"query": "steel", "filters": null})), Some(true));
+        for (name, value) in [
+            ("rewrite_query", json!(true)),
+            ("filters", json!({"type": "eq", "key": "type", "value": "brand"})),
+            ("ranking_options", json!({"score_threshold": 0.5})),
+        ] {
+            assert_eq!(check(json!({"query": "steel", name: value})), Some(false), "{name}");
+        }
+        assert_eq!(check(json!({"query": "steel", "limit": 5})), None);
+    }
 }
