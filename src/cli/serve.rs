@@ -15,6 +15,7 @@ use crate::{
         failure::{CommandError, Explain, Result},
         llm::{self, LlmArgs},
         named,
+        printer::counted,
         systems::{Effort, SandboxArgs, all_threads, read_bundle},
     },
     llm::ledger::Spent,
@@ -93,9 +94,16 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             Err(error).hint("choose another port with --listen; port 0 takes a free one")
         }
         outcome => {
-            outcome?;
+            let cut_off = outcome?;
             finish(llm, ctx)?;
-            ctx.printer.notice("ended; every request under way was finished");
+            match cut_off {
+                0 => ctx.printer.notice("ended; every request under way was finished"),
+                n => ctx.printer.warning(&format!(
+                    "ended; {} took too long and {} cut off",
+                    counted(n as u64, "connection"),
+                    if n == 1 { "was" } else { "were" }
+                )),
+            }
             Ok(Exit::Done)
         }
     }

@@ -44,7 +44,8 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(MAX_CONNECTIONS)
 }
 
-/// Accepts until `ending` says so, then lets what is under way be finished, at most [`DRAIN_TIME`].
+/// Accepts until `ending` says so, then lets what is under way be finished, at most [`DRAIN_TIME`];
+/// gives the number of connections that were not finished then.
 /// Requests are answered by the runtime `answering`, but for those of probes: these are answered by
 /// the one that polls this, which has little else to do, however much the other has.
 pub(super) async fn serve(
@@ -52,10 +53,10 @@ pub(super) async fn serve(
     router: Router,
     answering: &Handle,
     mut ending: watch::Receiver<bool>,
-) {
+) -> usize {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS as usize));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(place) = places.clone().acquire_owned().await else { return 0 };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = over(&mut ending) => break,
@@ -93,9 +94,18 @@ pub(super) async fn serve(
             }
         }
     }
-    // Nobody can connect any more; all places are free once the last connection has ended.
+    // Nobody can connect any more.
     drop(listener);
-    let _ = timeout(DRAIN_TIME, places.acquire_many(MAX_CONNECTIONS)).await;
+    drained(&places, MAX_CONNECTIONS, DRAIN_TIME).await
+}
+
+/// Waits until all of `n` places are free again, which the last connection leaves at its end; gives
+/// the number of those that are not in time.
+async fn drained(places: &Semaphore, n: u32, time: Duration) -> usize {
+    match timeout(time, places.acquire_many(n)).await {
+        Ok(_) => 0,
+        Err(_) => (n as usize).saturating_sub(places.available_permits()),
+    }
 }
 
 /// Whether the first request of a connection is that of a probe, once its first bytes are there.
@@ -149,6 +159,15 @@ mod tests {
 
     use super::*;
 
+    #[tokio::test]
+    async fn connections_that_do_not_end_in_time_are_counted() {
+        let places = Semaphore::new(3);
+        let held = places.acquire().await.unwrap();
+        assert_eq!(drained(&places, 3, Duration::from_millis(1)).await, 1);
+        drop(held);
+        assert_eq!(drained(&places, 3, Duration::from_secs(60)).await, 0);
+    }
+
     #[test]
     fn a_probe_is_answered_while_nothing_else_is() {
         let answering = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -169,7 +188,7 @@ mod tests {
                 reply
             };
             tokio::select! {
-                () = serve(listener, router, answering.handle(), ending) => panic!("it ended"),
+                _ = serve(listener, router, answering.handle(), ending) => panic!("it ended"),
                 reply = asked => assert!(reply.ends_with("it lives"), "{reply}"),
             }
         });

@@ -185,7 +185,7 @@ async fn ended(ends: impl Fn() -> bool + Send) {
 }
 
 /// Serves over HTTP until `ends` says so; then takes no further request, finishes those under way,
-/// and returns. `started` gets the address once clients can connect.
+/// and gives the number of connections that it cut off because they took too long. `started` gets the address once clients can connect.
 ///
 /// # Errors
 /// [`ServeError`].
@@ -194,7 +194,7 @@ pub fn run(
     listening: Listening,
     started: impl FnOnce(SocketAddr),
     ends: impl Fn() -> bool + Send + 'static,
-) -> Result<(), ServeError> {
+) -> Result<usize, ServeError> {
     let Listening { address, keys, hosts } = listening;
     if keys.keys.is_empty() && !address.ip().is_loopback() {
         return Err(ServeError::Open(address));
@@ -217,9 +217,9 @@ pub fn run(
             // Fails only where nobody listens any more.
             let _ = end.send(true);
         });
-        connections::serve(listener, router, runtime.handle(), ending).await;
+        let cut_off = connections::serve(listener, router, runtime.handle(), ending).await;
         server.queue.close();
-        Ok(())
+        Ok(cut_off)
     });
     // What is still being read or measured is not waited for.
     runtime.shutdown_background();
