@@ -14,13 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{CommandError, Result},
-        printer::counted,
-        query::Printed,
-        systems::all_threads,
-    },
+    cli::{Context, Exit, failure::Result, printer::counted, query::Printed, systems::all_threads},
     index::IndexedBase,
     infer::{self, AnswerRecord},
     retrieve::{Detail, StandIn, checked},
@@ -109,7 +103,10 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
         }
         let answered: Vec<Answered> = lines
             .par_iter()
-            .map(|(number, text)| answer(session, *number, text))
+            .map(|(number, text)| match text {
+                Some(text) => answer(session, *number, text),
+                None => failed(*number, None, too_long(), false),
+            })
             .collect::<Result<_>>()?;
         // A program that was ended is no answer.
         if ctx.stop.load(Ordering::Relaxed) {
@@ -125,8 +122,13 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
     }
 }
 
-/// The next few lines from `from` on, with their numbers; those that are empty are left out.
-fn next_lines(input: &mut dyn BufRead, line: &mut u64, from: u64) -> Result<Vec<(u64, String)>> {
+/// The next few lines from `from` on, with their numbers; those that are empty are left out, and one
+/// that is too long has no text.
+fn next_lines(
+    input: &mut dyn BufRead,
+    line: &mut u64,
+    from: u64,
+) -> Result<Vec<(u64, Option<String>)>> {
     let mut lines = Vec::new();
     while lines.len() < PER_THREAD * all_threads() {
         let mut bytes = Vec::new();
@@ -136,19 +138,29 @@ fn next_lines(input: &mut dyn BufRead, line: &mut u64, from: u64) -> Result<Vec<
             break;
         }
         *line += 1;
-        if bytes.len() as u64 > MAX_LINE_BYTES {
-            let at = *line;
-            return Err(CommandError::usage(anyhow!(
-                "line {at} of the questions has more than {MAX_LINE_BYTES} bytes; a question is a \
-                 line of its own"
-            )));
-        }
-        let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-        if *line >= from && !text.is_empty() {
+        let text = if bytes.len() as u64 > MAX_LINE_BYTES {
+            if !bytes.ends_with(b"\n") {
+                input.skip_until(b'\n').context("cannot read the questions")?;
+            }
+            None
+        } else {
+            Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+        };
+        if *line >= from && text.as_ref().is_none_or(|text| !text.is_empty()) {
             lines.push((*line, text));
         }
     }
     Ok(lines)
+}
+
+fn too_long() -> String {
+    format!("it has more than {MAX_LINE_BYTES} bytes; a question is a line of its own")
+}
+
+/// What becomes of a line without an answer of the bundle.
+fn failed(line: u64, id: Option<Value>, why: String, passes: bool) -> Result<Answered> {
+    let json = told(&Line { line, id, answer: None, error: Some(why.clone()) })?;
+    Ok(Answered { json, failure: Some(Failure { why, passes }), unassisted: false })
 }
 
 /// The answer to a line, which is numbered from 1.
@@ -156,20 +168,16 @@ fn next_lines(input: &mut dyn BufRead, line: &mut u64, from: u64) -> Result<Vec<
 /// # Errors
 /// That it cannot be written as JSON.
 pub(in crate::cli) fn answer(session: &Session, line: u64, text: &str) -> Result<Answered> {
-    let failed = |id, why: String, passes| {
-        let json = told(&Line { line, id, answer: None, error: Some(why.clone()) })?;
-        Ok(Answered { json, failure: Some(Failure { why, passes }), unassisted: false })
-    };
     let asked: Asked = match serde_json::from_str(text) {
         Ok(asked) => asked,
         Err(error) => {
             let error = format!("{error}; write one {{\"query\": \"...\"}} a line");
-            return failed(None, error, false);
+            return failed(line, None, error, false);
         }
     };
     let query = match checked(&asked.query) {
         Ok(query) => query,
-        Err(error) => return failed(asked.id, error.to_string(), false),
+        Err(error) => return failed(line, asked.id, error.to_string(), false),
     };
     let detail = Detail { explained: 0, paths: true };
     match infer::answer(&session.base, &*session.opened.answers, query, session.k, detail) {
@@ -184,10 +192,35 @@ pub(in crate::cli) fn answer(session: &Session, line: u64, text: &str) -> Result
             let (failure, unassisted) = (answer.stand_in.as_ref(), answer.unassisted.is_some());
             Ok(Answered { json, failure: failure.map(stood_in), unassisted })
         }
-        Err(error) => failed(asked.id, error.to_string(), error.passes()),
+        Err(error) => failed(line, asked.id, error.to_string(), error.passes()),
     }
 }
 
 fn told(line: &Line<'_>) -> Result<String> {
     Ok(serde_json::to_string(line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_is_told_and_the_others_are_read() {
+        let most = usize::try_from(MAX_LINE_BYTES).unwrap();
+        // The second one is too long by its end alone.
+        let texts = ["x".repeat(most + 1), "y".repeat(most), "z".repeat(most - 1)];
+        let input = format!("first\n{}\n{}\n{}\n\nlast", texts[0], texts[1], texts[2]);
+        let (mut input, mut line, mut found) = (input.as_bytes(), 0, Vec::new());
+        loop {
+            let lines = next_lines(&mut input, &mut line, 1).unwrap();
+            if lines.is_empty() {
+                break;
+            }
+            found.extend(lines);
+        }
+        let some = |text: &str| Some(text.to_owned());
+        let expected = [some("first"), None, None, some(&texts[2]), some("last")];
+        let expected: Vec<_> = [1, 2, 3, 4, 6].into_iter().zip(expected).collect();
+        assert!(found == expected);
+    }
 }
