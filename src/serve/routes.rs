@@ -8,16 +8,18 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Json, Router, body,
     extract::{
         DefaultBodyLimit, FromRequest, MatchedPath, Request, State, rejection::JsonRejection,
     },
     http::{StatusCode, header},
-    middleware::{Next, from_fn_with_state},
+    middleware::{Next, from_fn_with_state, map_request},
     response::{IntoResponse, Response},
     routing::{get, post, put},
 };
+use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout_at;
 use utoipa::{OpenApi, ToSchema};
 
 use crate::{
@@ -44,6 +46,8 @@ use crate::{
 
 /// Longest body of a request, bytes; a batch is read as it comes.
 const MAX_BODY: usize = 256 << 10;
+/// Time for the whole body of a request, but for that of a batch.
+const BODY_TIME: Duration = Duration::from_secs(30);
 /// Nodes of an answer at most.
 const MAX_K: usize = 1_000;
 /// Time for an answer where a request does not say.
@@ -122,7 +126,8 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/v1/vector_stores/{base}/search", post(stores::vector_store_search))
         .merge(describe::routes())
         .layer(from_fn_with_state((server.clone(), Scope::Read), allowed));
-    let limited = admin.merge(read).layer(DefaultBodyLimit::max(MAX_BODY));
+    let limited =
+        admin.merge(read).layer(DefaultBodyLimit::max(MAX_BODY)).layer(map_request(in_time));
     let streamed = Router::new()
         .route("/v1/batch", post(batch::batch))
         .layer(DefaultBodyLimit::disable())
@@ -130,6 +135,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
     // Assistants bound their requests themselves.
     let assistants = Router::new()
         .route_service("/mcp", Assistants::new(server.clone()).service())
+        .layer(map_request(in_time))
         .layer(from_fn_with_state((server.clone(), Scope::Read), allowed));
     let open = Router::new()
         .route("/health/live", get(live))
@@ -193,6 +199,24 @@ async fn noted(State(server): State<Arc<Server>>, request: Request, next: Next) 
     let ms = took.as_secs_f64() * 1e3;
     tracing::info!(target: "agent::access", %method, route, status, ms, "request");
     response
+}
+
+/// The request with a body that fails where it is not there in time, so that nobody keeps a
+/// connection by one that never comes.
+async fn in_time(request: Request) -> Request {
+    request.map(|body| body_within(body, BODY_TIME))
+}
+
+fn body_within(body: body::Body, time: Duration) -> body::Body {
+    let end = tokio::time::Instant::now() + time;
+    let parts = stream::unfold(body.into_data_stream(), move |mut parts| async move {
+        let part = match timeout_at(end, parts.next()).await {
+            Ok(part) => part?,
+            Err(_) => Err(axum::Error::new("the body did not come in time")),
+        };
+        Some((part, parts))
+    });
+    body::Body::from_stream(parts)
 }
 
 async fn no_such_route() -> ApiError {
@@ -590,6 +614,16 @@ async fn openapi() -> impl IntoResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_does_not_come_in_time_is_an_error() {
+        let read = |parts, time| body::to_bytes(body_within(parts, time), MAX_BODY);
+        let whole = body::Body::from("whole");
+        assert_eq!(read(whole, Duration::from_secs(60)).await.unwrap(), "whole");
+        let first = stream::iter([Ok::<_, axum::Error>("part")]);
+        let parts = body::Body::from_stream(first.chain(stream::pending()));
+        assert!(read(parts, Duration::from_millis(1)).await.is_err());
+    }
 
     /// Routes that are described elsewhere: assistants speak a protocol of their own.
     const ELSEWHERE: [&str; 1] = ["/mcp"];
