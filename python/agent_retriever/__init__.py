@@ -411,8 +411,8 @@ class Base:
     def optimize(
         self,
         *,
-        seed: int = 1,
-        steps: int = 24,
+        seed: int | None = None,
+        steps: int | None = None,
         threads: int | None = None,
         run: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -420,8 +420,11 @@ class Base:
     ) -> dict[str, Any]:
         """Optimizes programs on the train and val queries, and freezes the best as a bundle.
 
+        Without a ``seed`` or ``steps`` a new run has seed 1 and 24 steps, and one that goes on those
+        that it was begun with.
         ``progress`` is called with an object for each event, its ``kind`` first. Ctrl-C, or what
-        ``progress`` raises, ends the run; everything done so far is kept, and ``resume`` goes on.
+        ``progress`` raises, ends the run; everything done so far is kept, and ``resume`` goes on with
+        the ``run`` that is named.
         Gives the directory of the ``run``, the ``bundle``'s file and ``digest``, and the ``verdict``
         against the best baseline. The same seed gives the same bundle as ``agent optimize``.
         """

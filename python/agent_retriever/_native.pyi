@@ -77,8 +77,8 @@ def arrow_stream(
 def systems() -> list[tuple[str, str]]: ...
 def optimize(
     base: Base,
-    seed: int,
-    steps: int,
+    seed: int | None,
+    steps: int | None,
     threads: int,
     run: Path | None,
     resume: bool,

@@ -16,15 +16,42 @@ use agent::{
         self, Actors, Event, Inputs, OptimizeError, Options,
         journal::{DATABASE_FILE, Journal},
         mine::DEFAULT_HOPS,
+        user,
     },
     sandbox::{Origin, Place},
 };
 use pyo3::{prelude::*, types::PyDict};
+use serde_json::Value;
 
 use crate::{
     base::{Base, new_run_dir},
     failure::{Failure, without_gil},
 };
+
+/// The seed and the steps where nothing says otherwise.
+const SEED: u64 = 1;
+const STEPS: usize = 24;
+
+/// Refuses to go on with a run that was begun on another base or with a language model.
+fn check_begun(config: &Value, base: &str) -> Result<(), Failure> {
+    let begun = |key: &str| config.get(key).and_then(Value::as_str);
+    match begun("dataset") {
+        Some(other) if other != base => {
+            return Err(Failure::hinted(
+                format!("the run was begun on \"{other}\", this base is \"{base}\""),
+                "open the base of the run, or begin another run",
+            ));
+        }
+        _ => {}
+    }
+    if begun("actor").and_then(Actors::named).is_some_and(|actors| actors.llm) {
+        return Err(Failure::hinted(
+            "a language model takes part in the run",
+            "go on with it by `agent optimize --resume`",
+        ));
+    }
+    Ok(())
+}
 
 /// What happens in a run, as an object for Python: `kind` and what belongs to it.
 fn told<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict>> {
@@ -61,15 +88,16 @@ fn told<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict>>
 }
 
 /// Optimizes programs on a base and freezes the best; the directory of the run and what is printed of
-/// its end. `progress` is called with each event; what it raises ends the run, as an interrupt does,
+/// its end. A run that goes on has the seed and steps that it was begun with, unless others are given,
+/// and all its other settings. `progress` is called with each event; what it raises ends the run, as an interrupt does,
 /// and everything done so far is kept.
 #[pyfunction(name = "optimize")]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn learn(
     py: Python<'_>,
     base: &Base,
-    seed: u64,
-    steps: usize,
+    seed: Option<u64>,
+    steps: Option<usize>,
     threads: usize,
     run: Option<PathBuf>,
     resume: bool,
@@ -81,13 +109,16 @@ pub(crate) fn learn(
         optimize::check_queries(&train, &validation)?;
         let dir = match run {
             Some(dir) => dir,
+            None if resume => {
+                return Err(Failure::hinted("which run is to go on?", "name it with run=DIR"));
+            }
             None => new_run_dir(&base.home, &base.installed.name)?,
         };
         let trust = trust_of_user();
         // What the command line keeps, so that it can go on with the run.
         let config = serde_json::json!({
-            "dataset": base.installed.name, "seed": seed, "steps": steps, "hops": DEFAULT_HOPS,
-            "without": [],
+            "dataset": base.installed.name, "seed": seed.unwrap_or(SEED),
+            "steps": steps.unwrap_or(STEPS), "hops": DEFAULT_HOPS, "without": [],
         });
         let mut journal = match resume {
             true => Journal::resume(&dir)?,
@@ -96,22 +127,27 @@ pub(crate) fn learn(
                 Journal::create(&dir, &config)?
             }
         };
+        let config = journal.config().clone();
+        check_begun(&config, &base.installed.name)?;
+        let begun = |key: &str| config.get(key).and_then(Value::as_u64);
+        let size = |key: &str| begun(key).and_then(|n| usize::try_from(n).ok());
+        let without = config.get("without").cloned();
         let origin = dir.join(DATABASE_FILE);
         if !resume {
             trust.keep(Origin::Run(&origin));
         }
         let options = Options {
             dataset: base.installed.name.clone(),
-            seed,
-            steps,
+            seed: seed.or(begun("seed")).unwrap_or(SEED),
+            steps: steps.or(size("steps")).unwrap_or(STEPS),
             llm_steps: 0,
-            hops: DEFAULT_HOPS,
+            hops: size("hops").unwrap_or(DEFAULT_HOPS),
             actors: Actors { search: true, llm: false },
             llm_tools: false,
             avatar_tools: false,
-            programs: Vec::new(),
+            programs: user::kept(&journal)?,
             sandbox: sandbox_of_user(Origin::Run(&origin)),
-            without: Vec::new(),
+            without: without.map(serde_json::from_value).transpose()?.unwrap_or_default(),
             budget: None,
         };
         let stop = Arc::new(AtomicBool::new(false));

@@ -165,7 +165,10 @@ def test_what_progress_raises_ends_a_run_that_can_go_on(
     with pytest.raises(Enough):
         base.optimize(seed=1, steps=2, run=run, progress=enough)
     assert not (run / "bundle.json").exists()
-    outcome = base.optimize(seed=1, steps=2, run=run, resume=True)
+    with pytest.raises(ar.AgentError, match="which run"):
+        base.optimize(resume=True)
+    # With what it was begun with.
+    outcome = base.optimize(run=run, resume=True)
     assert Path(outcome["bundle"]).read_bytes() == bundle.read_bytes()
 
 
