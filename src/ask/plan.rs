@@ -303,7 +303,7 @@ pub(crate) enum Operation {
 /// What is supposed to be otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
-    /// Rows that satisfy any of these are not there.
+    /// Rows that satisfy all of these are not there.
     LeaveOut(Vec<Test>),
     /// Only rows that satisfy all of these are there.
     Only(Vec<Test>),

@@ -186,10 +186,14 @@ impl Reading<'_> {
     }
 
     fn things(&self) -> impl Iterator<Item = (usize, &Thing)> {
-        self.mentions.all.iter().enumerate().filter_map(|(at, mention)| match &mention.what {
-            What::Thing(thing) => Some((at, thing)),
+        (0..self.mentions.all.len()).filter_map(|at| Some((at, self.thing(at)?)))
+    }
+
+    fn thing(&self, at: usize) -> Option<&Thing> {
+        match self.what(at)? {
+            What::Thing(thing) => Some(thing),
             _ => None,
-        })
+        }
     }
 
     fn has_node_of(&self, thing: &Thing, kind: TypeId) -> bool {

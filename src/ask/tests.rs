@@ -1,12 +1,21 @@
 //! Questions that a scripted model answers over the example base: what is believed of its replies,
-//! what is shown to it again, and what stands where it fails.
+//! what is shown to it again, and what stands where it fails. Questions that the rules answer over a
+//! small shop: what is computed, and what is refused.
 
-use std::sync::Arc;
+use std::{
+    fmt::Write,
+    sync::{Arc, LazyLock},
+};
 
 use serde_json::json;
 
 use crate::{
-    ask::{Analyst, AskError, Helps, answer::Outcome},
+    ask::{
+        Analyst, AskError, Helps,
+        answer::{Answered, Outcome},
+    },
+    expand::testing::base_of,
+    index::IndexedBase,
     llm::{
         Finish, LlmError, Request,
         ledger::Ceilings,
@@ -216,4 +225,76 @@ fn an_outage_or_a_ceiling_is_an_error_and_never_a_number() {
     let error = asked.ask("How many products are there?").unwrap_err();
     assert!(matches!(error, AskError::Llm(LlmError::Budget { .. })), "{error}");
     assert_eq!(heard.count(), 0);
+}
+
+/// Twelve products of three brands in turn, of which four were bought once.
+fn shop() -> Arc<IndexedBase> {
+    static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
+        let (mut nodes, mut edges) = (String::new(), String::new());
+        let mut add = |id: usize, kind: &str, name: &str, details: serde_json::Value| {
+            let node = json!({"id": id, "type": kind, "name": name, "details": details});
+            writeln!(nodes, "{node}").unwrap();
+        };
+        for (id, brand) in ["Umbra", "Lark", "Ridge"].into_iter().enumerate() {
+            add(id, "brand", brand, json!({}));
+        }
+        for n in 0..12 {
+            let details = json!({
+                "price": format!("${}.00", 10 * (n + 1)),
+                "grade": ["A", "B", "C", "C"][n / 3],
+                "union": if n < 6 { "yes" } else { "no" },
+                "release_date": format!("{}-05-17", 2010 + n),
+            });
+            add(3 + n, "product", &format!("Gadget Zeta{n}"), details);
+            writeln!(edges, "{}\thas_brand\t{}", 3 + n, n % 3).unwrap();
+        }
+        for n in 0..4 {
+            add(15 + n, "transaction", &format!("Order {n}"), json!({"amount": 10 + n}));
+            writeln!(edges, "{}\tbought\t{}", 15 + n, 3 + 3 * n).unwrap();
+        }
+        base_of(&nodes, &edges, "product")
+    });
+    BASE.clone()
+}
+
+/// The number that the rules answer.
+fn number(question: &str) -> f64 {
+    match Analyst::new(shop()).ask(question).unwrap_or_else(|error| panic!("{question}: {error}")) {
+        Answered { outcome: Outcome::Number { value, .. }, .. } => value,
+        other => panic!("{question}: {}", other.told),
+    }
+}
+
+/// What the rules refuse a question with.
+fn refused(question: &str) -> String {
+    match Analyst::new(shop()).ask(question) {
+        Ok(answered) => panic!("{question}: {}", answered.told),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn names_that_are_left_out_together_are_each_left_out() {
+    for (question, answer) in [
+        ("How many products are there except those by \"Umbra\" and \"Lark\"?", 4.0),
+        ("How many products would be left without \"Umbra\", \"Lark\" and \"Ridge\"?", 0.0),
+        ("How many products would there be without grade A and grade B?", 6.0),
+        ("How many products would there be if only \"Umbra\" and \"Lark\" were left?", 8.0),
+        ("How many products would there be without \"Umbra\" products over 50 dollars?", 10.0),
+        ("How many products are there except those over 20 and under 50 dollars?", 10.0),
+        ("How many products are there except those under 20 or over 50 dollars?", 4.0),
+        ("How many products are not by \"Umbra\" and \"Lark\"?", 4.0),
+        ("How many products are not by \"Umbra\" or \"Lark\"?", 4.0),
+        ("How many products are not by \"Umbra\" and have grade \"A\"?", 2.0),
+    ] {
+        assert_eq!(number(question), answer, "{question}");
+    }
+    for (question, told) in [
+        ("How many products are there except those under 20 and over 50 dollars?", "two things"),
+        ("How many products are there except those by \"Umbra\" and of grade \"B\"?", "two things"),
+        ("How many products are not by \"Umbra\" and by \"Lark\"?", "is denied too"),
+    ] {
+        let error = refused(question);
+        assert!(error.contains(told), "{question}: {error}");
+    }
 }

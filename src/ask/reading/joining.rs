@@ -3,11 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::ask::{
-    AskError,
-    lexicon::{Bound, Cue},
-    mentions::What,
-    reading::Reading,
+use crate::{
+    ask::{
+        AskError,
+        lexicon::{Bound, Cue},
+        mentions::{Thing, What},
+        reading::Reading,
+    },
+    kb::NodeId,
 };
 
 /// Words between the ends of a range.
@@ -100,7 +103,11 @@ impl Reading<'_> {
                 next = self.beside(place, 1);
             }
             match next.and_then(|place| Some((place, self.what(place)?))) {
-                Some((place, What::Thing(_))) => denied.insert(place),
+                Some((place, What::Thing(_))) => {
+                    denied.insert(place);
+                    self.deny_list(place, &mut denied)?;
+                    true
+                }
                 Some((place, What::Field(_) | What::Type(_) | What::Links(_))) if !other => {
                     denied.insert(place)
                 }
@@ -114,6 +121,54 @@ impl Reading<'_> {
             };
         }
         Ok(denied)
+    }
+
+    /// Denies the things that are listed behind a denied one as well: `not by A, B and C`.
+    ///
+    /// # Errors
+    /// That it is not said whether another is denied.
+    fn deny_list(&self, first: usize, denied: &mut BTreeSet<usize>) -> Result<(), AskError> {
+        let mut last = first;
+        for (at, thing) in self.things().filter(|(at, _)| *at > first) {
+            let Some((_, or)) = self.joined(at).filter(|(before, _)| *before == last) else {
+                break;
+            };
+            let listed = self.is_listed(last, at);
+            let alike = self.thing(last).is_some_and(|one| self.may_be_of_one_sort(one, thing));
+            match (or, listed, alike) {
+                (true, ..) | (_, true, true) => denied.insert(at),
+                (_, false, false) => break,
+                _ => {
+                    let said = &thing.text;
+                    return Err(AskError::Missing(format!(
+                        "it does not say whether {said:?} is denied too; say \"not\" of it, or ask \
+                         for it apart"
+                    )));
+                }
+            };
+            last = at;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing but what joins them stands between two things, and what says what they are.
+    fn is_listed(&self, one: usize, other: usize) -> bool {
+        let tokens = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
+        (one + 1..other).all(|at| {
+            let own = tokens(at).and_then(|at| self.mentions.tokens.get(at)).unwrap_or_default();
+            self.bound.contains_key(&at)
+                || own.iter().all(|token| ["and", "or", "the"].contains(&token.word.as_str()))
+        })
+    }
+
+    /// Whether two things may be nodes of one type, or values of one field.
+    fn may_be_of_one_sort(&self, one: &Thing, other: &Thing) -> bool {
+        let kb = &self.base.kb;
+        let is_type = |node: &NodeId| self.has_node_of(other, kb.node_type(*node));
+        let fields = |thing: &Thing| {
+            thing.values.iter().map(|value| (value.kind, value.field)).collect::<BTreeSet<_>>()
+        };
+        one.nodes.iter().any(is_type) || !fields(one).is_disjoint(&fields(other))
     }
 
     /// What stands on a side of a word, past what only belongs to it.

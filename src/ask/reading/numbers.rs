@@ -4,6 +4,7 @@ use crate::ask::{
     AskError,
     lexicon::{Bound, Cue},
     mentions::What,
+    plan::Test,
     reading::Reading,
 };
 
@@ -34,6 +35,21 @@ pub(super) struct NumberUse {
     pub(super) changed: bool,
     /// Whether it is said as an alternative to the number before.
     pub(super) or: bool,
+}
+
+/// Adds the test of a number behind the others, or to the number before as an alternative.
+pub(super) fn push_number(tests: &mut Vec<(usize, Test)>, at: usize, test: Test, joins: bool) {
+    let before =
+        tests.pop_if(|(_, last)| joins && matches!(last, Test::Any(_) | Test::Number { .. }));
+    let test = match before {
+        Some((_, Test::Any(mut tests))) => {
+            tests.push(test);
+            Test::Any(tests)
+        }
+        Some((_, last)) => Test::Any(vec![last, test]),
+        None => test,
+    };
+    tests.push((at, test));
 }
 
 impl Reading<'_> {

@@ -9,7 +9,10 @@ use crate::{
         lexicon::{Bound, Cue, Function},
         mentions::{Thing, What},
         plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
-        reading::{Reading, Role, numbers::NumberUse},
+        reading::{
+            Reading, Role,
+            numbers::{NumberUse, push_number},
+        },
     },
     index::IndexedBase,
     kb::{FieldId, NodeId, TypeId},
@@ -373,18 +376,7 @@ impl Reading<'_> {
             let before =
                 numbers.iter().take_while(|known| !std::ptr::eq(*known, number)).find(again);
             let joins = number.or || before.is_some();
-            let test = match parts
-                .filters
-                .pop_if(|(_, last)| joins && matches!(last, Test::Any(_) | Test::Number { .. }))
-            {
-                Some((_, Test::Any(mut tests))) => {
-                    tests.push(test);
-                    Test::Any(tests)
-                }
-                Some((_, last)) => Test::Any(vec![last, test]),
-                None => test,
-            };
-            parts.filters.push((number.at, test));
+            push_number(&mut parts.filters, number.at, test, joins);
         }
         Ok(())
     }

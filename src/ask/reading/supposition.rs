@@ -5,11 +5,17 @@ use crate::{
         AskError,
         lexicon::{Bound, Cue},
         mentions::{Mention, Mentions, Thing, What},
-        plan::Change,
-        reading::{Reading, numbers::NumberUse},
+        plan::{Change, Test},
+        reading::{
+            Reading,
+            numbers::{NumberUse, push_number},
+        },
     },
     table::ColumnSpec,
 };
+
+/// Signs between the comma of a list and its names.
+const BESIDE_NAMES: [char; 6] = [' ', '"', '\u{201c}', '\u{201d}', '\u{ab}', '\u{bb}'];
 
 /// Which mentions stand in what is supposed: from the word that supposes to the end of its clause,
 /// which says what is otherwise.
@@ -47,7 +53,11 @@ pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
             return true;
         };
         let between = text.get(own.range.end..next.range.start).unwrap_or_default();
-        between.contains([',', ':', ';', '?', '.', '\u{2013}', '\u{2014}'])
+        // A list of names goes on behind a comma.
+        let is_thing =
+            |at: usize| all.get(at).is_some_and(|one| matches!(one.what, What::Thing(_)));
+        let lists = is_thing(at) && is_thing(at + 1) && between.trim_matches(BESIDE_NAMES) == ",";
+        !lists && between.contains([',', ':', ';', '?', '.', '\u{2013}', '\u{2014}'])
     };
     let end = (begin..all.len()).find(|&at| says(at) && ends(at)).unwrap_or(all.len());
     (0..all.len()).map(|at| (begin..=end).contains(&at)).collect()
@@ -63,43 +73,116 @@ fn is_change_in_percent(all: &[Mention], at: usize) -> bool {
     percent && matches!(next, Some(What::Cue(Cue::Raise | Cue::Lower)))
 }
 
+fn two_at_once() -> AskError {
+    AskError::Missing("it supposes two things at once; suppose one at a time".to_owned())
+}
+
+/// Whether two tests look for other values in one place.
+fn is_of_one_sort(one: &Test, other: &Test) -> bool {
+    match (one, other) {
+        (Test::Linked { column: one, .. }, Test::Linked { column: other, .. })
+        | (Test::Value { column: one, .. }, Test::Value { column: other, .. }) => one == other,
+        (Test::Is(_), Test::Is(_)) => true,
+        _ => false,
+    }
+}
+
+/// Whether two tests bound one number from both sides: `more than 20 and less than 50`.
+fn is_interval(one: &Test, other: &Test) -> bool {
+    let side = |test: &Test| match test {
+        Test::Number { column, bound: Bound::Above | Bound::AtLeast, number, .. } => {
+            Some((*column, true, *number))
+        }
+        Test::Number { column, bound: Bound::Below | Bound::AtMost, number, .. } => {
+            Some((*column, false, *number))
+        }
+        _ => None,
+    };
+    match (side(one), side(other)) {
+        (Some((column, true, from)), Some((own, false, to)))
+        | (Some((column, false, to)), Some((own, true, from))) => column == own && from <= to,
+        _ => false,
+    }
+}
+
 impl Reading<'_> {
+    /// The named things in what is supposed as tests, each behind its last mention; any of several of
+    /// one sort will do.
+    fn changed_things(&mut self) -> Result<Vec<(usize, Test)>, AskError> {
+        let things: Vec<(usize, Thing)> = self
+            .things()
+            .filter(|(at, _)| self.changed.get(*at) == Some(&true))
+            .map(|(at, thing)| (at, thing.clone()))
+            .collect();
+        let mut sorts: Vec<(usize, Vec<Test>, Vec<String>)> = Vec::new();
+        for (at, thing) in things {
+            let role = self.role(at, &thing)?;
+            let test = self.test(role);
+            let known = sorts.iter_mut().find(|(_, tests, _)| {
+                tests.first().is_some_and(|known| is_of_one_sort(known, &test))
+            });
+            match known {
+                Some((last, tests, names)) => {
+                    *last = at;
+                    tests.push(test);
+                    names.push(thing.text);
+                }
+                None => sorts.push((at, vec![test], vec![thing.text])),
+            }
+        }
+        let mut all = Vec::new();
+        for (at, mut tests, names) in sorts {
+            if tests.len() > 1 {
+                let kind = self.base.kb.type_name(self.rows);
+                self.assumed
+                    .push(format!("taken as each {kind} with any of {}", names.join(" or ")));
+                tests = vec![Test::Any(tests)];
+            }
+            all.extend(tests.into_iter().map(|test| (at, test)));
+        }
+        Ok(all)
+    }
+
     /// What is supposed, if anything.
     pub(super) fn change(&mut self) -> Result<Option<Change>, AskError> {
         if !self.changed.contains(&true) {
             return Ok(None);
         }
         let cues: Vec<Cue> = self.cues(true).map(|(_, cue)| cue).collect();
-        let mut tests = Vec::new();
-        let things: Vec<(usize, Thing)> = self
-            .things()
-            .filter(|(at, _)| self.changed.get(*at) == Some(&true))
-            .map(|(at, thing)| (at, thing.clone()))
-            .collect();
-        for (at, thing) in things {
-            let role = self.role(at, &thing)?;
-            tests.push(self.test(role));
+        if self.denied.iter().any(|at| self.changed.get(*at) == Some(&true)) {
+            return Err(AskError::Missing(
+                "what is supposed may not be denied; say what is left out".to_owned(),
+            ));
         }
+        let mut tests = self.changed_things()?;
         let numbers: Vec<_> = self.numbers.iter().filter(|one| one.changed).cloned().collect();
         let both = |one: &NumberUse| {
             one.bound == Bound::Equal
                 && numbers.iter().any(|other| other.at != one.at && other.what == one.what)
         };
         if numbers.iter().any(both) {
-            return Err(AskError::Missing(
-                "it supposes two things at once; suppose one at a time".to_owned(),
-            ));
+            return Err(two_at_once());
         }
         for number in &numbers {
-            tests.push(self.number_test(number)?);
+            let test = self.number_test(number)?;
+            push_number(&mut tests, number.at, test, number.or);
         }
+        tests.sort_by_key(|(at, _)| *at);
+        for pair in tests.windows(2) {
+            // `without those below 20 and those above 50`, `without A and those of 2010`
+            if let [(one, first), (other, second)] = pair
+                && self.is_said_between(*one, *other, &["and"])
+                && !is_interval(first, second)
+            {
+                return Err(two_at_once());
+            }
+        }
+        let tests: Vec<Test> = tests.into_iter().map(|(_, test)| test).collect();
         let nothing = || AskError::Missing("it does not say what is supposed".to_owned());
         let leaves = cues.contains(&Cue::LeaveOut) || cues.contains(&Cue::Only);
         let changes = |cue: &Cue| matches!(cue, Cue::Raise | Cue::Lower | Cue::Times(_));
         if leaves && cues.iter().any(changes) {
-            return Err(AskError::Missing(
-                "it supposes two things at once; suppose one at a time".to_owned(),
-            ));
+            return Err(two_at_once());
         }
         if cues.contains(&Cue::LeaveOut) {
             return if tests.is_empty() {
