@@ -55,6 +55,9 @@ const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "i
 pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
 /// Words behind which `one` is a number.
 const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
+/// Single letters that say nothing, in small letters or behind words of questions: the article, `I`, a
+/// sample's size, and what stands behind an apostrophe.
+const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
@@ -735,6 +738,7 @@ impl Reader<'_> {
                 better(n, What::Links(RelationId(id as u16)));
             }
         }
+        let has_amount = self.schema.fields.iter().any(|field| field.joined == "amount");
         for (phrase, cue) in PHRASES {
             let words: Vec<&str> = phrase.split(' ').collect();
             let same = own.iter().zip(&words).all(|(token, word)| token.word == **word);
@@ -742,7 +746,9 @@ impl Reader<'_> {
             let goes_on = self.tokens.get(at + words.len()).is_some_and(|next| {
                 matches!(cue, Cue::OrMore(_)) && (next.word == "than" || next.number.is_some())
             });
-            if words.len() <= own.len() && same && !goes_on {
+            // Of a field that is called so, `the total amount of transactions` is the total.
+            let is_field = *phrase == "amount of" && has_amount;
+            if words.len() <= own.len() && same && !goes_on && !is_field {
                 better(words.len(), What::Cue(*cue));
             }
         }
@@ -863,8 +869,17 @@ impl Reader<'_> {
         {
             return What::Number(number, None);
         }
-        let short = token.word.chars().nth(1).is_none();
-        if short || is_filler(&token.word) {
+        let is_letter = token.word.chars().nth(1).is_none();
+        let says_nothing = match is_letter {
+            // `grade F`, `vitamin A`, `500 g`: what such a letter says is not known.
+            true => {
+                let ends = at + 1 == self.tokens.len();
+                let asks = before.is_none_or(|own| crate::words::is_question_word(&own.word));
+                !ends && LETTERS.contains(&token.word.as_str()) && (!token.marked || asks)
+            }
+            false => is_filler(&token.word),
+        };
+        if says_nothing {
             return What::Filler;
         }
         What::Unknown(self.text.get(token.range.clone()).unwrap_or_default().to_owned())

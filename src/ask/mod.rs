@@ -100,11 +100,11 @@ pub enum AskError {
     #[error("the question cannot be answered: {0}")]
     Missing(String),
     /// No node is a row.
-    #[error("there is no {kind} of {of}")]
+    #[error("there is no {kind} {}", if .of.is_empty() { "that is asked for".to_owned() } else { format!("of {of}") })]
     NoRows {
         /// The type of the rows.
         kind: String,
-        /// The names of the conditions.
+        /// The names of the conditions; empty where they have none.
         of: String,
     },
     /// No row has a value.

@@ -27,7 +27,7 @@ use crate::{
         plan::{Operation, Plan, Test},
         reading::{
             asks::{asks_for_many, asks_surely, counts},
-            numbers::{Bounded, NumberUse},
+            numbers::{Bounded, NumberUse, is_year},
         },
         schema::Schema,
     },
@@ -249,9 +249,10 @@ impl Reading<'_> {
                             | Cue::HowMany
                     )
                 }
-                // `top 3 X` are the first of them.
+                // `top 3 X` and `which 3 X have the most` are the first of them.
                 Some(What::Number(..)) => {
                     self.beside(at, -1).and_then(|before| self.cue(before)) != Some(Cue::Top)
+                        && !self.leads(at)
                 }
                 _ => false,
             };
@@ -418,7 +419,7 @@ impl Reading<'_> {
         for number in &self.numbers {
             let has = match number.what {
                 Bounded::Year => self.year(kind).is_some(),
-                Bounded::Implied(names) => self.implied(kind, names).is_some(),
+                Bounded::Implied(names) => self.implied_or_dated(kind, names).is_some(),
                 Bounded::Mention(_) => false,
             };
             points += if has { HAS_VALUE } else { 0.0 };
@@ -467,8 +468,22 @@ impl Reading<'_> {
         !self.schema.paths(from, to, &self.said).is_empty()
     }
 
-    /// The field of a type whose name has one of these words, best filled first.
+    /// The field of numbers of a type whose name has one of these words, best filled first.
     fn implied(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
+        self.called(kind, names, ColumnKind::is_number)
+    }
+
+    /// The same, or a field of dates: their years may be bounded, and nothing else is computed of them.
+    fn implied_or_dated(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
+        self.called(kind, names, |kind| kind.is_number() || kind == ColumnKind::Date)
+    }
+
+    fn called(
+        &self,
+        kind: TypeId,
+        names: &[&str],
+        may_be: impl Fn(ColumnKind) -> bool,
+    ) -> Option<FieldId> {
         let samples = self.schema.samples(self.base, kind);
         let fits = |field: FieldId, name: &&str| {
             let stem = self.base.stems.stem(name);
@@ -479,7 +494,7 @@ impl Reading<'_> {
         };
         let fitting = samples
             .iter()
-            .filter(|sample| sample.kind.is_number() || sample.kind == ColumnKind::Date)
+            .filter(|sample| may_be(sample.kind))
             .filter(|sample| names.iter().any(|name| fits(sample.field, name)));
         fitting
             .max_by_key(|sample| {
@@ -675,8 +690,12 @@ impl Reading<'_> {
                 self.column(spec)
             }
             Bounded::Implied(names) => {
-                let spec =
-                    field(self.implied(self.rows, names), names.first().unwrap_or(&"value"))?;
+                let own = self.implied_or_dated(self.rows, names);
+                let is_date = own.and_then(|own| self.kind_of(own)) == Some(ColumnKind::Date);
+                if is_date && !is_year(number.number) {
+                    return Err(AskError::Missing("dates are bounded by years alone".to_owned()));
+                }
+                let spec = field(own, names.first().unwrap_or(&"value"))?;
                 self.column(spec)
             }
         };

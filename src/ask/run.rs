@@ -19,9 +19,11 @@ use crate::{
     },
 };
 
-/// Groups that a table of groups has at most, first ones that are told at most.
+/// Groups that a table of groups has at most, those behind the first ones that are kept, and first
+/// ones with the same number at most.
 const MAX_GROUPS: usize = 10_000;
 pub(super) const MAX_FIRST: usize = 50;
+const MAX_TIED: usize = 1_000;
 /// Rows that statistics look at.
 pub(super) const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
 /// Pairs of values of two categories at most.
@@ -398,6 +400,31 @@ impl Run<'_> {
         Ok((Outcome::Number { value, unit: Some("%".to_owned()) }, told))
     }
 
+    /// The first rows of a statement by the number in its second column: so many with all that tie with
+    /// the last of them, and a few behind. `written` is the statement with a limit.
+    fn first_rows(
+        &mut self,
+        top: usize,
+        written: impl Fn(&Writer<'_>, usize) -> String,
+    ) -> Result<Rows, AskError> {
+        for limit in [top + MAX_FIRST, top + MAX_TIED] {
+            let sql = written(&self.writer, limit);
+            let mut rows = self.database.query(&sql, &ROWS)?;
+            let number = |row: &Vec<SqlValue>| row.get(1).and_then(SqlValue::number);
+            let last = rows.rows.get(top.saturating_sub(1)).and_then(number);
+            let tied = rows.rows.iter().rposition(|row| last.is_some() && number(row) == last);
+            if rows.rows.len() < limit || tied.is_some_and(|at| at + 1 < limit) {
+                rows.rows.truncate(tied.map_or(limit, |at| at + 1 + MAX_FIRST));
+                self.sql.push(sql);
+                return Ok(rows);
+            }
+        }
+        Err(AskError::Missing(format!(
+            "more than {MAX_TIED} have the same number as the last that is asked for; ask how many \
+             have it"
+        )))
+    }
+
     fn groups(
         &mut self,
         group: usize,
@@ -405,9 +432,16 @@ impl Run<'_> {
         first: Option<(bool, usize)>,
     ) -> Result<(Outcome, String), AskError> {
         let high = first.is_none_or(|(high, _)| high);
-        let limit = if first.is_some() { MAX_FIRST } else { MAX_GROUPS + 1 };
-        let sql = self.writer.groups(&self.plan.filters, group, measure, high, limit);
-        let rows = self.ask(sql, &ROWS)?;
+        let filters = &self.plan.filters;
+        let rows = match first {
+            Some((_, top)) => self.first_rows(top, |writer, limit| {
+                writer.groups(filters, group, measure, high, limit)
+            })?,
+            None => {
+                let sql = self.writer.groups(filters, group, measure, high, MAX_GROUPS + 1);
+                self.ask(sql, &ROWS)?
+            }
+        };
         self.note_left_out(&[group])?;
         if let Measure::Of(_, column) = measure {
             self.note_left_out(&[column])?;
@@ -466,8 +500,9 @@ impl Run<'_> {
         high: bool,
         top: usize,
     ) -> Result<(Outcome, String), AskError> {
-        let sql = self.writer.first(&self.plan.filters, column, high, top + MAX_FIRST);
-        let rows = self.ask(sql, &ROWS)?;
+        let filters = &self.plan.filters;
+        let rows =
+            self.first_rows(top, |writer, limit| writer.first(filters, column, high, limit))?;
         self.note_left_out(&[column])?;
         let ranked: Vec<(NodeId, f64)> = rows
             .rows
@@ -485,13 +520,13 @@ impl Run<'_> {
             names.push(self.kb.name(*node).to_owned());
         }
         let columns = vec![
-            "id".to_owned(),
+            "key".to_owned(),
             "name".to_owned(),
             rows.columns.get(1).cloned().unwrap_or_default(),
         ];
         let named = ranked.iter().map(|(node, number)| {
             let name = SqlValue::Text(self.kb.name(*node).to_owned());
-            vec![SqlValue::Int(i64::from(*node)), name, SqlValue::Real(*number)]
+            vec![SqlValue::Text(self.kb.key(*node).into_owned()), name, SqlValue::Real(*number)]
         });
         self.result = Rows { columns, rows: named.collect() };
         let unit = self.unit(column);

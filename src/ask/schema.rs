@@ -209,7 +209,13 @@ impl Schema {
         self.steps(kind).iter().any(|step| step.to == kind && self.n_said(step, said) > 0)
     }
 
-    /// Whether a stem is a form of a word of a relation's name.
+    /// Whether a stem is a form of a word of one relation's name.
+    pub(crate) fn is_said_by(&self, relation: RelationId, stem: &str) -> bool {
+        let own = self.relations.get(relation.0 as usize);
+        own.is_some_and(|own| own.stems.iter().any(|own| is_form(own, stem)))
+    }
+
+    /// Whether a stem is a form of a word of any relation's name.
     pub(crate) fn is_of_relation(&self, stem: &str) -> bool {
         self.relations.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem))
     }

@@ -22,6 +22,7 @@ use crate::{
         scripted::{Heard, llm, llm_within, question, said},
     },
     retrieve::Miss,
+    table::SqlValue,
     tools::testing::{assistant, blocks, example_base},
 };
 
@@ -239,9 +240,10 @@ fn shop() -> Arc<IndexedBase> {
             add(id, "brand", brand, json!({}));
         }
         for n in 0..12 {
+            let grade = ["A", "B", "C", "C"][n / 3];
             let details = json!({
                 "price": format!("${}.00", 10 * (n + 1)),
-                "grade": ["A", "B", "C", "C"][n / 3],
+                "grade": grade,
                 "union": if n < 6 { "yes" } else { "no" },
                 "release_date": format!("{}-05-17", 2010 + n),
             });
@@ -297,4 +299,140 @@ fn names_that_are_left_out_together_are_each_left_out() {
         let error = refused(question);
         assert!(error.contains(told), "{question}: {error}");
     }
+}
+
+#[test]
+fn a_relation_that_is_said_of_rows_tells_them_apart() {
+    for (question, answer) in [
+        ("How many products were bought?", 4.0),
+        ("How many products were never bought?", 8.0),
+        ("What is the mean price of products that were bought?", 55.0),
+        ("How many bought products have grade \"A\"?", 1.0),
+        ("How many products were bought and cost over 50 dollars?", 2.0),
+        ("What share of products were bought?", 100.0 / 3.0),
+        ("What would the mean price of products that were bought be if prices rose by 10 %?", 60.5),
+    ] {
+        let found = number(question);
+        assert!((found - answer).abs() < 1e-9, "{question}: {found}");
+    }
+    // The transactions are no brand, so that this asks for something else than its products.
+    let error = refused("How many products were bought by \"Umbra\"?");
+    assert!(error.contains("\"bought\""), "{error}");
+    let error = Analyst::new(example_base()).ask("How many products are bought?").unwrap_err();
+    assert!(error.to_string().contains("\"bought\""), "{error}");
+}
+
+#[test]
+fn a_letter_that_nothing_explains_is_not_understood() {
+    for (question, letter) in [
+        ("How many products have grade F?", "F"),
+        ("How many products are of size x?", "x"),
+        ("How many products have a price above 500 g?", "g"),
+    ] {
+        let error = refused(question);
+        assert!(error.contains(&format!("not understood: {letter}")), "{question}: {error}");
+    }
+    assert_eq!(number("How many products' prices are there that I can't see a dollar of?"), 12.0);
+}
+
+#[test]
+fn numbers_side_by_side_are_none() {
+    for question in [
+        "How many products cost more than two hundred dollars?",
+        "How many products cost more than twenty five dollars?",
+        "How many products have a price above 1 000?",
+        "How many products cost 20 - 50 dollars?",
+    ] {
+        let error = refused(question);
+        assert!(error.contains("side by side"), "{question}: {error}");
+    }
+    for question in [
+        "How many products cost 20 to 50 dollars?",
+        "How many products cost 20-50 dollars?",
+        "How many products cost between 20 and 50 dollars?",
+    ] {
+        assert_eq!(number(question), 4.0, "{question}");
+    }
+    assert!(refused("How many products cost between 20 and 50 euros?").contains("USD"));
+}
+
+#[test]
+fn an_amount_is_a_field_where_there_is_one() {
+    assert_eq!(number("What is the total amount of transactions?"), 46.0);
+}
+
+#[test]
+fn columns_may_be_called_as_keywords() {
+    assert_eq!(number("How many products have union \"yes\"?"), 6.0);
+    let answered =
+        Analyst::new(shop()).ask("How many products are there per transaction?").unwrap();
+    assert_eq!(answered.result.rows.len(), 4);
+}
+
+#[test]
+fn dates_are_bounded_by_years_and_nothing_else_is_computed_of_them() {
+    assert_eq!(number("How many products are more recent than 2015?"), 6.0);
+    for question in [
+        "Which product is the newest?",
+        "Which is newer, \"Gadget Zeta1\" or \"Gadget Zeta2\"?",
+        "How many products are newer than 15?",
+    ] {
+        refused(question);
+    }
+}
+
+/// The names and the rows that the rules answer.
+fn first(base: Arc<IndexedBase>, question: &str) -> (usize, Vec<Vec<SqlValue>>) {
+    match Analyst::new(base).ask(question).unwrap_or_else(|error| panic!("{question}: {error}")) {
+        Answered { outcome: Outcome::Names { names, .. }, result, .. } => {
+            (names.len(), result.rows)
+        }
+        other => panic!("{question}: {}", other.told),
+    }
+}
+
+#[test]
+fn first_ones_are_as_many_as_are_asked_for_and_all_that_tie() {
+    let (n, rows) = first(shop(), "Which two products are the cheapest?");
+    assert_eq!((n, rows[0][0].clone()), (2, SqlValue::Text("3".to_owned())));
+    assert_eq!(
+        first(shop(), "Which two brands have the most products with a price above 50?").0,
+        3
+    );
+    assert_eq!(first(shop(), "What are the top 2 brands by mean price?").0, 2);
+    let few = "What are the top 99999999999999999999 products by price?";
+    assert!(refused(few).contains("first ones"));
+    let (n, rows) = first(many(), "Which paper has the highest rating?");
+    assert_eq!((n, rows.len()), (MANY, MANY + 50));
+    let (n, _) = first(many(), "What are the top 60 papers by rating?");
+    assert_eq!(n, MANY);
+}
+
+/// Papers of one name and the best rating; others have a lower one.
+const MANY: usize = 150;
+
+/// Papers of one topic.
+fn many() -> Arc<IndexedBase> {
+    static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
+        let mut nodes = json!({"id": 0, "type": "topic", "name": "Physics"}).to_string() + "\n";
+        let mut edges = String::new();
+        for id in 1..=2 * MANY {
+            let (name, rating) = if id <= MANY { ("Water Flow", 5) } else { ("Heat", id % 4) };
+            let details = json!({"rating": rating});
+            let node = json!({"id": id, "type": "paper", "name": name, "details": details});
+            writeln!(nodes, "{node}").unwrap();
+            writeln!(edges, "{id}\thas_topic\t0").unwrap();
+        }
+        base_of(&nodes, &edges, "paper")
+    });
+    BASE.clone()
+}
+
+#[test]
+fn all_nodes_of_a_name_count() {
+    let asked = Analyst::new(many());
+    let answered = asked.ask("How many papers have the name \"Water Flow\"?").unwrap();
+    assert_eq!(answered.outcome, Outcome::Number { value: MANY as f64, unit: None });
+    let error = asked.ask("What share of papers with a rating over 9 have the topic \"Physics\"?");
+    assert_eq!(error.unwrap_err().to_string(), "there is no paper that is asked for");
 }

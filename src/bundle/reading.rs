@@ -26,6 +26,8 @@ use crate::{
 
 /// Names that a plain question spells out at most.
 const MAX_NAMES: usize = 3;
+/// Nodes of one name that are looked at, those with the smallest ids.
+const MAX_SAME: usize = 64;
 /// Words beside the names that a plain question has at most.
 const MAX_WORDS: usize = 48;
 /// Steps of a metapath at most.
@@ -277,7 +279,8 @@ impl Question {
             (from..name.words.start).filter_map(stem).collect()
         };
         let before = names.iter().map(stems_before).collect();
-        let names = names.into_iter().map(|name| name.nodes).collect();
+        let first = |name: Spelled| name.nodes.into_iter().take(MAX_SAME).collect();
+        let names = names.into_iter().map(first).collect();
         Self { names, said, asks, in_common, before }
     }
 

@@ -92,6 +92,10 @@ impl Args {
             return Err(CommandError::usage(anyhow!("there is no bundle and no program")))
                 .hint("write `agent explain latest`, or give --program FILE.rhai");
         }
+        if self.program.is_some() && self.dataset.is_none() {
+            return Err(CommandError::usage(anyhow!("a program is of no dataset by itself")))
+                .hint("say which one with --dataset N");
+        }
         match (words.is_empty(), self.answers.is_empty()) {
             (true, true) => Ok((bundle, None)),
             (false, false) => Ok((bundle, Some(words.join(" ")))),

@@ -2,7 +2,7 @@
 //! ranges of numbers, must and not. The only place that knows tantivy.
 //!
 //! One index with one document for each node: `id`, `type`, `name` and `body` (the document), a JSON
-//! field `fields` with the text of each field, one `numbers` with those that are numbers, and one
+//! field `fields` with the text of each field, one `amounts` with those that are numbers, and one
 //! `rel` with the names of the neighbours by each relation; their keys are `f` or `r` and the id.
 //! Documents are in the order of ids, but in an index that was brought up from the version of a base
 //! before (`update`). Words are those of [`name_words`]: case and accents folded,
@@ -56,6 +56,9 @@ use crate::{
     words::name_words,
 };
 
+/// Names the numbers in the schema; another name since those with the sign of a currency are among
+/// them, so that an index without them is refused.
+const NUMBERS: &str = "amounts";
 /// Names the words of a text in the schema.
 const WORDS: &str = "words";
 /// The file beside tantivy's, with the digests of these.
@@ -100,15 +103,17 @@ fn schema() -> (Schema, Fields) {
         name: schema.add_text_field("name", text()),
         body: schema.add_text_field("body", text()),
         fields: schema.add_json_field("fields", json()),
-        numbers: schema.add_json_field("numbers", JsonObjectOptions::from(FAST)),
+        numbers: schema.add_json_field(NUMBERS, JsonObjectOptions::from(FAST)),
         rel: schema.add_json_field("rel", json()),
     };
     (schema.build(), fields)
 }
 
-/// The number that a whole field is, if it is one.
-fn number(text: &str) -> Option<f64> {
-    text.trim().parse().ok().filter(|number: &f64| number.is_finite())
+/// The finite number that a whole field is, if it is one: with the sign of a currency before it or
+/// none, commas left out.
+pub fn number(text: &str) -> Option<f64> {
+    let plain = text.trim().trim_start_matches(['$', '€', '£']).replace(',', "");
+    plain.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 /// The key of a field or relation in its JSON field.
@@ -299,6 +304,17 @@ impl QueryIndex {
         format!("{} nodes in a query language", self.searcher.num_docs())
     }
 
+    /// Whether a field of any node is a number, by the field's key.
+    fn has_numbers(&self, key: &str) -> tantivy::Result<bool> {
+        let path = format!("{NUMBERS}.{key}");
+        for segment in self.searcher.segment_readers() {
+            if !segment.fast_fields().dynamic_column_handles(&path)?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The `k` best nodes that a query wants of the given types, or of all if none is given, best
     /// first; ties by ascending id. `kb` names its fields and relations.
     ///
@@ -311,13 +327,15 @@ impl QueryIndex {
         types: &[TypeId],
         k: usize,
     ) -> Result<Vec<(NodeId, f32)>, QueryError> {
-        let query = Parser { kb, at: self.fields, text: query }.query()?;
-        if k == 0 {
-            return Ok(Vec::new());
-        }
         let damaged = |error: tantivy::TantivyError| {
             QueryError::Index(IndexError::damaged(&self.dir, error.to_string()))
         };
+        let has_numbers = |key: &str| self.has_numbers(key).map_err(damaged);
+        let query =
+            Parser { kb, at: self.fields, text: query, has_numbers: &has_numbers }.query()?;
+        if k == 0 {
+            return Ok(Vec::new());
+        }
         let k = k.min(self.searcher.num_docs().max(1) as usize);
         let best = TopDocs::with_limit(k);
         let is_wanted = wanted(kb, types);

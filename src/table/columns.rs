@@ -17,8 +17,8 @@ use crate::{
 
 /// Steps of a metapath at most.
 pub const MAX_STEPS: usize = 3;
-/// Nodes that one step of a metapath reaches at most from one row; further ones are left out.
-const MAX_REACHED: usize = 100_000;
+/// Nodes of a step that are gathered before those that occur twice are dropped.
+const GATHERED: usize = 100_000;
 /// Nodes that are looked at to see what the values of a field are.
 const SAMPLED: usize = 1_000;
 /// Share of the values that must fit a kind.
@@ -36,11 +36,14 @@ const LISTS: f64 = 0.05;
 
 /// Why a column cannot be made: the names that a metapath leads to are too many to be held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} leads to more than {MAX_NAMED} names; ask of fewer rows")]
-pub struct TooManyNames(
-    /// Where the cells come from.
-    pub String,
-);
+pub enum TooManyNames {
+    /// In all cells together; where they come from.
+    #[error("{0} leads to more than {MAX_NAMED} names; ask of fewer rows")]
+    Column(String),
+    /// In one cell; where they come from.
+    #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]
+    Cell(String),
+}
 
 /// What some of a type's nodes say of a field.
 #[derive(Clone, Debug)]
@@ -166,12 +169,17 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
 pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
     let mut nodes = vec![from];
     for step in steps {
-        let mut next: Vec<NodeId> = nodes
-            .iter()
-            .flat_map(|&node| kb.neighbors(node, step.relation, step.direction))
-            .filter(|&node| kb.node_type(node) == step.to)
-            .take(MAX_REACHED)
-            .collect();
+        let mut next: Vec<NodeId> = Vec::new();
+        let mut most = GATHERED;
+        for &node in &nodes {
+            let ends = kb.neighbors(node, step.relation, step.direction);
+            next.extend(ends.into_iter().filter(|&end| kb.node_type(end) == step.to));
+            if next.len() > most {
+                next.sort_unstable();
+                next.dedup();
+                most = GATHERED.max(2 * next.len());
+            }
+        }
         next.sort_unstable();
         next.dedup();
         nodes = next;
@@ -213,13 +221,17 @@ pub fn read(
             let mut n = 0;
             for &node in nodes {
                 let mut named: Vec<Named> = Vec::new();
-                for other in reached(kb, node, steps).into_iter().take(MAX_VALUES) {
+                let ends = reached(kb, node, steps);
+                if ends.len() > MAX_VALUES {
+                    return Err(TooManyNames::Cell(source));
+                }
+                for other in ends {
                     let name = names.entry(other).or_insert_with(|| kb.name(other).into());
                     named.push(Named { key: Key::Node(other), name: name.clone() });
                 }
                 n += named.len();
                 if n > MAX_NAMED {
-                    return Err(TooManyNames(source));
+                    return Err(TooManyNames::Column(source));
                 }
                 let cell = if named.is_empty() { Cell::Empty } else { Cell::Many(named.into()) };
                 cells.push(cell);

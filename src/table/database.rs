@@ -1,8 +1,8 @@
 //! Tables in memory for SQL that can only read: here is a statement of anybody's, which rows?
 //!
 //! A table `t` has the columns `id`, the node, and one for each of its own; of a column with several
-//! values in a cell, `t` has them joined, and a table `t_COLUMN(id, key, value)` a row each, where
-//! `key` is what tells values apart.
+//! values in a cell, `t` has them joined, as far as 32 KiB go, and a table `t_COLUMN(id, key, value)`
+//! has all of them, a row each, where `key` is what tells values apart.
 //!
 //! # What a statement cannot do
 //!
@@ -35,6 +35,9 @@ use crate::table::{Cell, Key, Named, Table, functions};
 const STEPS_AT_ONCE: i32 = 10_000;
 /// Bytes of one text, and of one row.
 const MAX_TEXT: i32 = 1 << 20;
+/// Bytes of the values of one cell that stand joined in it, so that the rows of a table of 16 such
+/// columns are no longer than that.
+const MAX_JOINED: usize = 1 << 15;
 /// Bytes of a statement.
 const MAX_SQL: usize = 20_000;
 /// Depth of an expression, parts of a compound statement, and characters of a pattern.
@@ -404,8 +407,16 @@ impl ToSql for Bound<'_> {
             Cell::Number(number) => ToSqlOutput::Borrowed(ValueRef::Real(*number)),
             Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
             Cell::Many(named) => {
-                let names: Vec<&str> = named.iter().map(|one| &*one.name).collect();
-                ToSqlOutput::from(names.join("; "))
+                let mut joined = String::new();
+                for one in named.iter() {
+                    if joined.len() + one.name.len() > MAX_JOINED {
+                        joined += "; ...";
+                        break;
+                    }
+                    joined += if joined.is_empty() { "" } else { "; " };
+                    joined += &one.name;
+                }
+                ToSqlOutput::from(joined)
             }
         })
     }

@@ -42,7 +42,7 @@ pub const MAX_ROWS: usize = 1_000_000;
 pub const MAX_COLUMNS: usize = 16;
 /// Most names of one column, all cells together.
 pub const MAX_NAMED: usize = 10_000_000;
-/// Most values of one cell; further ones are left out of it.
+/// Most values of one cell; of a field further ones are left out of it.
 pub const MAX_VALUES: usize = 100_000;
 
 /// Where the cells of a column come from.

@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::*;
-use crate::table::{
-    statistics::{StatisticsError, Tested},
-    value::{category, date, quantity, year},
+use crate::{
+    kb::{Direction, KbMeta, KbWriter},
+    table::{
+        statistics::{StatisticsError, Tested},
+        value::{category, date, quantity, year},
+    },
 };
 
 /// What SciPy 1.17 gives for the same numbers.
@@ -255,4 +258,44 @@ fn endless_sql_is_stopped() {
     let long = "SELECT replace(replace(replace(format('%0500d', 1), '0', format('%0500d', 1)), '0', \
                 format('%0500d', 1)), '0', format('%0500d', 1))";
     assert!(asked(long).is_err());
+}
+
+#[test]
+fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
+    let n = MAX_VALUES as u32 + 1;
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = KbWriter::create(dir.path()).unwrap();
+    writer.push_node("topic", "Physics", "", &[]).unwrap();
+    for paper in 1..=n {
+        writer.push_node("paper", "A paper", "", &[]).unwrap();
+        writer.push_edge(paper, "has_topic", 0).unwrap();
+    }
+    let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types: vec![] };
+    writer.finish(&meta, &mut |_, _| true).unwrap();
+    let kb = Kb::open(dir.path()).unwrap();
+    let (topic, paper) = (kb.type_id("topic").unwrap(), kb.type_id("paper").unwrap());
+    let relation = kb.relation_id("has_topic").unwrap();
+    let steps = vec![MetapathStep { relation, direction: Direction::In, to: paper }];
+    assert_eq!(reached(&kb, 0, &steps).len(), n as usize);
+    let count = read(&kb, topic, &[0], &ColumnSpec::Count(steps.clone())).unwrap();
+    assert_eq!(count.cells, [Cell::Number(f64::from(n))]);
+    let names = read(&kb, topic, &[0], &ColumnSpec::Names(steps)).unwrap_err();
+    assert!(names.to_string().contains("ask how many there are"), "{names}");
+}
+
+#[test]
+fn a_cell_of_many_values_is_held() {
+    let named = |n: u32| Named { key: Key::Node(n), name: "a long name of a thing".into() };
+    let column = Column {
+        name: "things".to_owned(),
+        kind: ColumnKind::Categories,
+        unit: None,
+        source: String::new(),
+        cells: vec![Cell::Many((0..MAX_VALUES as u32).map(named).collect())],
+        unfit: 0,
+    };
+    let table = Table { rows: vec![7], columns: vec![column] };
+    let database = Database::load(&[("t", &table)]).unwrap();
+    let rows = database.query("SELECT count(*) FROM t_things", &Limits::default()).unwrap();
+    assert_eq!(rows.rows, [[SqlValue::Int(MAX_VALUES as i64)]]);
 }

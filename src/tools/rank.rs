@@ -1,6 +1,7 @@
 //! Tools over scores: algebra, filters, fusion.
 
 use crate::{
+    index::query::number,
     kb::{Combine, NodeSet, Scores},
     tools::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
 };
@@ -358,8 +359,5 @@ fn with_field(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError
 
 fn with_number(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (low, high) = (args.number(2)?, args.number(3)?);
-    by_field(ctx, args, |text| {
-        let number = text.trim().trim_start_matches(['$', '€', '£']).replace(',', "");
-        number.parse::<f64>().is_ok_and(|number| (low..=high).contains(&number))
-    })
+    by_field(ctx, args, |text| number(text).is_some_and(|number| (low..=high).contains(&number)))
 }

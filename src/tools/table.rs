@@ -168,12 +168,13 @@ fn cells(
         .map_err(|error| ToolError::BadArgs(error.to_string()))
 }
 
-/// The values of a column for programs, one a node.
+/// The values of a column for programs, one a node; of names so many at most.
 fn values(
     ctx: &mut ToolCtx<'_>,
     kind: TypeId,
     nodes: &[NodeId],
     written: &str,
+    most: usize,
 ) -> Result<Vec<Value>, ToolError> {
     let own = match source(ctx, written)? {
         Source::Name => {
@@ -191,7 +192,7 @@ fn values(
                 own.push(if counts {
                     Value::Int(ends.len() as i64)
                 } else {
-                    let names = ends.iter().take(MAX_NAMES);
+                    let names = ends.iter().take(most);
                     Value::List(names.map(|&end| Value::text(ctx.base.kb.name(end))).collect())
                 });
             }
@@ -228,7 +229,7 @@ fn table(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let of_row = |node: &NodeId| BTreeMap::from([("id".to_owned(), Value::Int((*node).into()))]);
     let mut table: Vec<BTreeMap<String, Value>> = nodes.iter().map(of_row).collect();
     for written in columns {
-        let own = values(ctx, kind, nodes, written)?;
+        let own = values(ctx, kind, nodes, written, MAX_NAMES)?;
         for (row, value) in table.iter_mut().zip(own) {
             row.insert(written.to_owned(), value);
         }
@@ -282,7 +283,7 @@ fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
         });
     };
     let mut numbers: Vec<Option<f64>> = Vec::with_capacity(nodes.len());
-    for value in values(ctx, kind, nodes, written)? {
+    for value in values(ctx, kind, nodes, written, MAX_NAMES)? {
         numbers.push(match value {
             Value::Unit => None,
             Value::Int(number) => Some(number as f64),
@@ -302,7 +303,7 @@ fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
         return Ok(function(&known).map_or(Value::Unit, Value::Float));
     }
     let mut parts: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for (number, value) in numbers.into_iter().zip(values(ctx, kind, nodes, by)?) {
+    for (number, value) in numbers.into_iter().zip(values(ctx, kind, nodes, by, usize::MAX)?) {
         let Some(number) = number else { continue };
         for group in groups(value) {
             parts.entry(group).or_default().push(number);
@@ -329,7 +330,10 @@ fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::{Session, ToolHost, registry, testing::example_base};
+    use crate::{
+        expand::testing::base_of,
+        tools::{Session, ToolHost, registry, testing::example_base},
+    };
 
     fn call(name: &str, args: Vec<Value>) -> Result<Value, ToolError> {
         let tool = registry().iter().position(|spec| spec.name == name).unwrap();
@@ -389,6 +393,25 @@ mod tests {
         assert!(groups.len() > 1 && total <= n, "{groups:?}");
         let none = vec![Value::nodes(NodeSet::default()), text("price")];
         assert_eq!(call("aggregate", none).unwrap(), Value::Unit);
+    }
+
+    #[test]
+    fn a_node_counts_in_each_of_its_groups() {
+        let mut nodes = r#"{"id": 0, "type": "product", "name": "Kite"}"#.to_owned();
+        let mut edges = String::new();
+        for id in 1..=25 {
+            nodes += &format!("\n{{\"id\": {id}, \"type\": \"color\", \"name\": \"Color {id}\"}}");
+            edges += &format!("0\thas_color\t{id}\n");
+        }
+        let base = base_of(&(nodes + "\n"), &edges, "product");
+        let tool = registry().iter().position(|spec| spec.name == "aggregate").unwrap();
+        let texts = ["name", "count", "has_color:out"].map(Value::text);
+        let mut args = vec![Value::List(vec![Value::Int(0)])];
+        args.extend(texts);
+        match Session::new(base, None).call(tool, args).unwrap() {
+            Value::List(groups) => assert_eq!(groups.len(), 25),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -17,9 +17,11 @@ use crate::{
 const RANGES: [&str; 4] = ["to", "through", "until", "till"];
 
 impl Reading<'_> {
-    /// Whether two numbers are the ends of a range: `from 3 to 5`.
+    /// Whether two numbers are the ends of a range: `from 3 to 5`, `3-5`.
     pub(super) fn is_range(&self, one: usize, other: usize) -> bool {
-        self.is_said_between(one, other, &RANGES)
+        let is_dash =
+            self.between(one, other).is_some_and(|text| ["-", "\u{2013}"].contains(&text));
+        is_dash || self.is_said_between(one, other, &RANGES)
     }
 
     /// Whether something else begins between two mentions.
@@ -72,16 +74,16 @@ impl Reading<'_> {
     }
 
     fn is_comma_between(&self, one: usize, other: usize) -> bool {
-        let (Some(one), Some(other)) = (self.mentions.all.get(one), self.mentions.all.get(other))
-        else {
-            return false;
-        };
-        let place = |token: usize| self.mentions.tokens.get(token).map(|token| token.range.clone());
-        let (Some(end), Some(start)) = (place(one.at.end.saturating_sub(1)), place(other.at.start))
-        else {
-            return false;
-        };
-        self.text.get(end.end..start.start).is_some_and(|between| between.contains(','))
+        self.between(one, other).is_some_and(|between| between.contains(','))
+    }
+
+    /// The text between two mentions.
+    fn between(&self, one: usize, other: usize) -> Option<&str> {
+        let mention = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
+        let token = |at: usize| self.mentions.tokens.get(at).map(|token| token.range.clone());
+        let (end, start) =
+            (token(mention(one)?.end.saturating_sub(1))?, token(mention(other)?.start)?);
+        self.text.get(end.end..start.start)
     }
 
     /// What is said not to be so: the things, fields and types behind the words that deny them.

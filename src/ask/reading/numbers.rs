@@ -11,6 +11,9 @@ use crate::ask::{
 /// Years that a bare number behind `in` may be.
 const YEARS: std::ops::RangeInclusive<i64> = 1500..=2100;
 
+/// First ones that are asked for at most.
+const MAX_TOP: usize = 10_000;
+
 /// What a number bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Bounded {
@@ -35,6 +38,11 @@ pub(super) struct NumberUse {
     pub(super) changed: bool,
     /// Whether it is said as an alternative to the number before.
     pub(super) or: bool,
+}
+
+/// Whether a number may be a year.
+pub(super) fn is_year(number: f64) -> bool {
+    number.fract() == 0.0 && YEARS.contains(&(number as i64))
 }
 
 /// Adds the test of a number behind the others, or to the number before as an alternative.
@@ -67,7 +75,7 @@ impl Reading<'_> {
         let mut uses: Vec<NumberUse> = Vec::new();
         let mut at = 0;
         while at < self.mentions.all.len() {
-            let Some(What::Number(number, unit)) = self.what(at).cloned() else {
+            let Some(What::Number(number, mut unit)) = self.what(at).cloned() else {
                 at += 1;
                 continue;
             };
@@ -86,19 +94,12 @@ impl Reading<'_> {
                 next_cue,
                 Some(Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
             );
-            // `which three of them are the cheapest`
-            let leads = matches!(cue, None | Some(Cue::Which))
-                && matches!(
-                    next.and_then(|next| self.what(next)),
-                    Some(What::Type(_) | What::Field(_))
-                )
-                && unit.is_none()
-                && number.fract() == 0.0
-                && self.begins(at)
-                && self.cues(false).any(|(_, cue)| {
-                    matches!(cue, Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
-                });
-            if cue == Some(Cue::Top) || first || leads {
+            if cue == Some(Cue::Top) || first || self.leads(at) {
+                if number > MAX_TOP as f64 {
+                    return Err(AskError::Missing(format!(
+                        "{number} first ones are more than {MAX_TOP}; ask for fewer"
+                    )));
+                }
                 self.top = Some(number.max(1.0) as usize);
                 at += 1;
                 continue;
@@ -131,15 +132,27 @@ impl Reading<'_> {
                 }
             }
             let second = next.filter(|next| matches!(self.what(*next), Some(What::Number(..))));
-            let is_year = |number: f64| number.fract() == 0.0 && YEARS.contains(&(number as i64));
             if let Some(second) = second
-                && let Some(What::Number(other, _)) = self.what(second)
+                && let Some(What::Number(other, other_unit)) = self.what(second)
                 && (bound == Some(Bound::Between)
-                    || bound == Some(Bound::Equal) && self.is_range(at, second))
+                    || matches!(bound, None | Some(Bound::Equal)) && self.is_range(at, second))
             {
                 bound = Some(Bound::Between);
                 to = Some(*other);
                 end = second;
+                unit = unit.or_else(|| other_unit.clone());
+            }
+            // `two hundred`, `1 000`
+            if bound.is_none()
+                && let Some(before) =
+                    before.filter(|at| matches!(self.what(*at), Some(What::Number(..))))
+                && !self.is_apart(before, at)
+            {
+                let (one, other) = (self.said_at(before), self.said_at(at));
+                return Err(AskError::Missing(format!(
+                    "{one:?} and {other:?} are two numbers side by side; write one in digits, without \
+                     blanks"
+                )));
             }
             // `3 or more`, `from 2010 onwards`
             let mut by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none();
@@ -215,6 +228,19 @@ impl Reading<'_> {
         let start = self.mentions.all.get(at)?.at.start;
         let before = self.mentions.tokens.get(start.checked_sub(1)?)?;
         ROUGH.contains(&before.word.as_str()).then_some(before.word.as_str())
+    }
+
+    /// Whether a number says how many first ones are asked for: `which three of them are the cheapest`.
+    pub(super) fn leads(&self, at: usize) -> bool {
+        let cue = self.beside(at, -1).and_then(|before| self.cue(before));
+        let next = self.beside(at, 1).and_then(|next| self.what(next));
+        matches!(self.what(at), Some(What::Number(number, None)) if number.fract() == 0.0)
+            && matches!(cue, None | Some(Cue::Which))
+            && matches!(next, Some(What::Type(_) | What::Field(_)))
+            && self.begins(at)
+            && self.cues(false).any(|(_, cue)| {
+                matches!(cue, Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
+            })
     }
 
     /// Whether nothing is named or counted before a mention.

@@ -15,7 +15,7 @@ use crate::{
         },
     },
     index::IndexedBase,
-    kb::{FieldId, NodeId, TypeId},
+    kb::{FieldId, NodeId, RelationId, TypeId},
     table::{ColumnKind, ColumnSpec, value::quantity},
 };
 
@@ -142,7 +142,71 @@ impl Reading<'_> {
                 self.put_text(at, field, &mut parts)?;
             }
         }
+        self.put_linked(&mut parts)?;
         Ok(parts)
+    }
+
+    /// Relations that are said of rows without what they link to: `products that were bought`.
+    ///
+    /// # Errors
+    /// That a relation is said which neither leads to a name or a column nor tells rows apart.
+    fn put_linked(&mut self, parts: &mut Parts) -> Result<(), AskError> {
+        for at in 0..self.mentions.all.len() {
+            let said =
+                self.changed.get(at) == Some(&false) && self.what(at) == Some(&What::Relation);
+            if !said || self.is_followed(at, parts) {
+                continue;
+            }
+            let links = self.links_to(at);
+            let mut steps = self.schema.steps(self.rows);
+            // What links a row to another sort of node is no relation within the rows' type.
+            steps.retain(|step| self.says(at, step.relation) && !(links && step.to == self.rows));
+            match steps.as_slice() {
+                &[step] if !links && step.to != self.rows => {
+                    let column = self.column(ColumnSpec::Count(vec![step]));
+                    parts.filters.push((at, some_of(column)));
+                }
+                [] if links => {}
+                _ => {
+                    let said = self.said_at(at);
+                    let rows = self.base.kb.type_name(self.rows);
+                    return Err(AskError::Missing(format!(
+                        "it is not understood what {said:?} says of a {rows}; name what it is linked to"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the words of a mention say a relation.
+    fn says(&self, at: usize, relation: RelationId) -> bool {
+        let own = self.mentions.all.get(at).map(|mention| mention.at.clone()).unwrap_or_default();
+        let tokens = self.mentions.tokens.get(own).unwrap_or_default();
+        tokens.iter().any(|token| self.schema.is_said_by(relation, &token.stem))
+    }
+
+    /// Whether the relation of a mention is on the way to a condition or a column.
+    fn is_followed(&self, at: usize, parts: &Parts) -> bool {
+        let said = parts.measures.iter().chain(&parts.groups).map(|(_, column)| *column);
+        let tests = parts.filters.iter().map(|(_, test)| test);
+        let tests = tests.chain(parts.subjects.iter().map(|subject| &subject.test));
+        let columns = said.chain(tests.flat_map(Test::columns));
+        let of_columns =
+            columns.filter_map(|column| self.columns.get(column)).flat_map(ColumnSpec::steps);
+        let to_rows = parts.conditions.iter().flat_map(|(_, condition)| &condition.steps);
+        of_columns.chain(to_rows).any(|step| self.says(at, step.relation))
+    }
+
+    /// Whether a name, or another type than the rows', stands behind a mention.
+    fn links_to(&self, at: usize) -> bool {
+        let Some(next) = self.beside(at, 1) else { return false };
+        let is_end = match self.what(next) {
+            Some(What::Thing(_)) => true,
+            Some(What::Type(kind)) => *kind != self.rows || self.bound.contains_key(&next),
+            _ => false,
+        };
+        is_end && !self.is_said_between(at, next, &["and", "but"])
     }
 
     /// A field of texts: rows may have one, but what a text says is not looked for.
@@ -528,7 +592,7 @@ impl Reading<'_> {
 
     /// Counted rows that have a value, or a link, that is said and not computed with: `how many
     /// products have a price`.
-    fn put_filled(&self, parts: &mut Parts, each: bool) -> Result<(), AskError> {
+    fn put_filled(&mut self, parts: &mut Parts, each: bool) -> Result<(), AskError> {
         let computes = self.function().is_some() || self.extreme().is_some();
         if !parts.counts_rows || computes || self.has(Cue::Share) || !self.has(Cue::HowMany) {
             return Ok(());
@@ -557,9 +621,21 @@ impl Reading<'_> {
             if let Some(ColumnSpec::Field(field)) = self.columns.get(column) {
                 self.check_zero(*field)?;
             }
-            parts.filters.push((at, Test::Filled { column }));
+            let test = self.has_some(column);
+            parts.filters.push((at, test));
         }
         Ok(())
+    }
+
+    /// That rows have a value of a column; of links, that there are some, whatever they lead to.
+    pub(super) fn has_some(&mut self, column: usize) -> Test {
+        match self.columns.get(column) {
+            Some(ColumnSpec::Count(_)) => some_of(column),
+            Some(ColumnSpec::Names(steps)) => {
+                some_of(self.column(ColumnSpec::Count(steps.clone())))
+            }
+            _ => Test::Filled { column },
+        }
     }
 
     /// Whether a type leads from what is named to the rows.
@@ -809,7 +885,7 @@ impl Reading<'_> {
 }
 
 /// That a column of counts is not 0.
-pub(super) fn some_of(column: usize) -> Test {
+fn some_of(column: usize) -> Test {
     Test::Number { column, bound: Bound::Above, number: 0.0, to: None }
 }
 

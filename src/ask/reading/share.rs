@@ -4,10 +4,7 @@ use crate::{
     ask::{
         AskError,
         plan::{Condition, Operation, Test, reversed},
-        reading::{
-            Reading,
-            operation::{Parts, some_of},
-        },
+        reading::{Reading, operation::Parts},
     },
     kb::TypeId,
     table::ColumnSpec,
@@ -39,10 +36,7 @@ impl Reading<'_> {
         said.extend(parts.conditions.drain(..).map(|(at, one)| (at, Said::Condition(one))));
         said.extend(parts.filters.drain(..).map(|(at, one)| (at, Said::Test(one))));
         for (at, column) in parts.measures.drain(..).chain(parts.groups.drain(..)) {
-            let test = match self.columns.get(column) {
-                Some(ColumnSpec::Count(_)) => some_of(column),
-                _ => Test::Filled { column },
-            };
+            let test = self.has_some(column);
             said.push((at, Said::Test(test)));
         }
         let (whole, part): (Vec<_>, Vec<_>) = match self.parting_place(cue, &said)? {

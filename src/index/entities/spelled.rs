@@ -16,15 +16,13 @@ use crate::{
 
 /// Words of a text that are looked at; later ones name nothing.
 const MAX_WORDS: usize = 256;
-/// Nodes of one name that are kept, those with the smallest ids.
-const MAX_SAME: usize = 64;
 
 /// A name that a text spells out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spelled {
     /// The words of it, by position among the [`name_words`] of the text.
     pub words: Range<usize>,
-    /// The nodes of that name, ascending: at least one, at most 64.
+    /// The nodes of that name, ascending: at least one.
     pub nodes: Vec<NodeId>,
     /// Whether it is told from the words around it: by quotation marks, by a capital or a digit,
     /// or by being a word that shapes no question beside another.
@@ -98,7 +96,6 @@ impl EntityIndex {
                 .collect();
             nodes.sort_unstable();
             nodes.dedup();
-            nodes.truncate(MAX_SAME);
             if !nodes.is_empty() {
                 found.push(Spelled { words: span, nodes, marked, quoted });
             }

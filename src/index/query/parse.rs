@@ -84,6 +84,8 @@ pub(super) struct Parser<'a> {
     pub(super) kb: &'a Kb,
     pub(super) at: Fields,
     pub(super) text: &'a str,
+    /// Whether any node has a number under a key of details.
+    pub(super) has_numbers: &'a dyn Fn(&str) -> Result<bool, QueryError>,
 }
 
 impl Parser<'_> {
@@ -293,6 +295,10 @@ impl Parser<'_> {
             return Err(self.wrong_at(written, what));
         };
         let path = key('f', id);
+        if !(self.has_numbers)(&path)? {
+            let what = format!("no value of {written:?} is a number; ranges are of numbers");
+            return Err(self.wrong_at(written, what));
+        }
         let bound = |bound: &UserInputBound| -> Result<Bound<Term>, QueryError> {
             let number = |text: &str| {
                 let what = format!("{text:?} is no number; ranges are of numbers, * for no end");

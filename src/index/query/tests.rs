@@ -36,7 +36,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         let title = words(at * 3 + 1, 2 + at % 5);
         let price = match at % 3 {
             0 => format!("{}", (at * 7 % 50) as f64 / 2.0 - 3.0),
-            1 => format!("{}", at % 20),
+            1 => format!("${}.00", at % 20),
             _ => "on request".to_owned(),
         };
         let fields = [("title".to_owned(), title.clone()), ("price".to_owned(), price)];
@@ -238,7 +238,8 @@ fn wrong_queries_say_where_and_what_to_do() {
         ("steel titel:cap", 7, "no field or relation \"titel\"; did you mean title?"),
         ("éé colour:red", 4, "there are type, name, body, price, title, near"),
         ("price:[a TO 5]", 8, "\"a\" is no number"),
-        ("title:[1 TO \"x\"]", 12, ""),
+        ("price:[1 TO \"x\"]", 12, ""),
+        ("title:[1 TO 5]", 1, "no value of \"title\" is a number"),
         ("near:[1 TO 5]", 1, "ranges are of fields that are numbers"),
         ("cap~9", 1, "typos are 0 to 2"),
         ("title:*", 1, "whether a field is there is not indexed"),
