@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fs};
 
 use agent::{
     bundle::{
-        Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, Provenance, Validation,
+        Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, LlmProvenance, Provenance,
+        Validation,
         cutoff::{Cutoff, Expected},
         router::Router,
     },
@@ -12,11 +13,15 @@ use agent::{
     eval::Interval,
     index::IndexedBase,
     infer::ParamValues,
+    optimize::journal::Journal,
     program::Program,
 };
 use serde_json::json;
 
-use crate::support::World;
+use crate::{
+    model::{ModelServer, Mood},
+    support::{Ran, World},
+};
 
 /// A bundle of one program for the tiny base, with the scores it has there.
 fn bundle(world: &World, source: &str) -> Bundle {
@@ -333,6 +338,39 @@ fn what_does_not_hold_is_told() {
         bundle.categories[0].program = Program::new(&unknown);
     });
     verify(&["no function takes these arguments: seek"]);
+}
+
+#[test]
+fn a_bundle_whose_programs_ask_is_measured_with_a_model_or_not_at_all() {
+    let asks = SEARCHES.replace("{ search", "{ classify_by_llm(query, [\"a\", \"b\"]); search");
+    let (world, mut bundle) = world_with(&asks);
+    let (models, prompts) = (BTreeMap::new(), String::new());
+    bundle.provenance.llm = Some(LlmProvenance { models, prompts, tools: true });
+    let bundle = bundle.sealed();
+    bundle.write(&world.path("bundle.json")).unwrap();
+    let replay = |ran: Ran| {
+        let line = ran.stdout.lines().find(|line| line.starts_with("replay")).map(str::to_owned);
+        (ran.status, line.unwrap_or_default())
+    };
+    let (status, line) = replay(world.run(["verify", "bundle.json"]));
+    assert!(status == 0 && line.contains("skipped") && line.contains("ask a language"), "{line}");
+    let server = ModelServer::start(Mood::Works);
+    let mut command = world.command(["verify", "bundle.json"]);
+    command.env("AGENT_MODEL", "scripted").env("OPENAI_BASE_URL", server.url());
+    let (status, line) = replay(Ran::of(command.output().unwrap()));
+    assert!(status == 0 && line.contains("2 validation queries: mrr 100.0"), "{line}");
+
+    let journal = Journal::create(&world.path("run"), &json!({"dataset": "tiny"})).unwrap();
+    drop(journal);
+    bundle.write(&world.path("run/bundle.json")).unwrap();
+    let told = world.run(["report", "--run", "run"]).stderr;
+    assert!(told.contains("the programs of the bundle ask a language model"), "{told}");
+
+    fs::write(world.path("questions.jsonl"), "{\"query\": \"steel dart\"}\n").unwrap();
+    let batch = ["--bundle", "bundle.json", "--batch", "questions.jsonl"];
+    world.run(["unit", "plan", "units"].into_iter().chain(batch)).done();
+    let why = ["no LLM configured", "the programs of the bundle ask a language model"];
+    world.run(["unit", "run", "units", "0"]).fails(1, &why);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::{
 };
 
 use agent::{
+    bundle::Bundle,
     dataset::sample::{SampleKind, SampleOptions, generate},
     optimize::{Choice, asks, journal::Journal, trial::Trial},
 };
@@ -269,7 +270,8 @@ fn programs_that_ask_a_model_are_run_on_their_own_queries_alone() {
     let server = ModelServer::start(Mood::Asks);
     let asked = |run: &Path, args: &[&str]| -> Vec<String> {
         let fixed = ["--actor", "llm", "--model", "scripted", "--llm-steps", "2"];
-        done(optimize(&world, &server, run, &[&fixed, args].concat()));
+        let ran = done(optimize(&world, &server, run, &[&fixed, args].concat()));
+        assert!(!ran.stderr.contains("queries failed"), "{}", ran.stderr);
         let journal = Journal::open_read_only(run).unwrap();
         let trials: Vec<(u64, Trial)> = steps(run, "trial");
         let ids: BTreeSet<String> = trials.into_iter().map(|one| one.1.program).collect();
@@ -284,8 +286,10 @@ fn programs_that_ask_a_model_are_run_on_their_own_queries_alone() {
         text.filter(|text| text.contains("You choose the class that fits a text best")).count()
     };
     let run = world.path("run");
-    let ids = asked(&run, &[]);
+    let ids = asked(&run, &["--test"]);
     assert!(!ids.is_empty(), "no program asked");
+    let bundle = Bundle::read(&run.join("bundle.json")).unwrap();
+    assert!(bundle.asks(), "the bundle asks nothing");
     let trials: Vec<(u64, Trial)> = steps(&run, "trial");
     let n_train = trials.iter().map(|(_, trial)| trial.queries.len()).max().unwrap();
     let own = trials.iter().map(|one| &one.1).filter(|trial| ids.contains(&trial.program));

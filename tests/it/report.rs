@@ -66,7 +66,7 @@ fn a_page_tells_the_run_and_escapes_every_text() {
         "What it took",
         "measuring and freezing",
         "No language model was asked.",
-        "agent optimize --dataset tiny --seed 1 --steps 2",
+        "agent optimize --dataset tiny --actor search --seed 1 --steps 2",
         "prefers-color-scheme: dark",
     ] {
         assert!(html.contains(words), "{words} is not in the page");
