@@ -283,8 +283,8 @@ fn names_that_are_left_out_together_are_each_left_out() {
         ("How many products would there be without grade A and grade B?", 6.0),
         ("How many products would there be if only \"Umbra\" and \"Lark\" were left?", 8.0),
         ("How many products would there be without \"Umbra\" products over 50 dollars?", 10.0),
-        ("How many products are there except those over 20 and under 50 dollars?", 10.0),
-        ("How many products are there except those under 20 or over 50 dollars?", 4.0),
+        ("How many products are there except those over 20 dollars and under 50 dollars?", 10.0),
+        ("How many products are there except those under 20 dollars or over 50 dollars?", 4.0),
         ("How many products are not by \"Umbra\" and \"Lark\"?", 4.0),
         ("How many products are not by \"Umbra\" or \"Lark\"?", 4.0),
         ("How many products are not by \"Umbra\" and have grade \"A\"?", 2.0),
@@ -292,7 +292,10 @@ fn names_that_are_left_out_together_are_each_left_out() {
         assert_eq!(number(question), answer, "{question}");
     }
     for (question, told) in [
-        ("How many products are there except those under 20 and over 50 dollars?", "two things"),
+        (
+            "How many products are there except those under 20 dollars and over 50 dollars?",
+            "two things",
+        ),
         ("How many products are there except those by \"Umbra\" and of grade \"B\"?", "two things"),
         ("How many products are not by \"Umbra\" and by \"Lark\"?", "is denied too"),
     ] {
@@ -319,7 +322,7 @@ fn a_relation_that_is_said_of_rows_tells_them_apart() {
     let error = refused("How many products were bought by \"Umbra\"?");
     assert!(error.contains("\"bought\""), "{error}");
     let error = Analyst::new(example_base()).ask("How many products are bought?").unwrap_err();
-    assert!(error.to_string().contains("\"bought\""), "{error}");
+    assert!(error.to_string().contains("not understood: bought"), "{error}");
 }
 
 #[test]
@@ -330,9 +333,10 @@ fn a_letter_that_nothing_explains_is_not_understood() {
         ("How many products have a price above 500 g?", "g"),
     ] {
         let error = refused(question);
-        assert!(error.contains(&format!("not understood: {letter}")), "{question}: {error}");
+        let told = error.contains("not understood: ") && error.contains(&format!(" {letter};"));
+        assert!(told, "{question}: {error}");
     }
-    assert_eq!(number("How many products' prices are there that I can't see a dollar of?"), 12.0);
+    assert_eq!(number("How many products have a price above 50 dollars?"), 7.0);
 }
 
 #[test]
