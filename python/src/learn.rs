@@ -88,9 +88,9 @@ fn told<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict>>
 }
 
 /// Optimizes programs on a base and freezes the best; the directory of the run and what is printed of
-/// its end. A run that goes on has the seed and steps that it was begun with, unless others are given,
-/// and all its other settings. `progress` is called with each event; what it raises ends the run, as an interrupt does,
-/// and everything done so far is kept.
+/// its end. A run that goes on has the seed and steps that it was begun with, unless others are
+/// given, and all its other settings. `progress` is called with each event; what it raises ends the
+/// run, as an interrupt does, and everything done so far is kept.
 #[pyfunction(name = "optimize")]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn learn(

@@ -185,7 +185,8 @@ async fn ended(ends: impl Fn() -> bool + Send) {
 }
 
 /// Serves over HTTP until `ends` says so; then takes no further request, finishes those under way,
-/// and gives the number of connections that it cut off because they took too long. `started` gets the address once clients can connect.
+/// and gives the number of connections that it cut off because they took too long. `started` gets
+/// the address once clients can connect.
 ///
 /// # Errors
 /// [`ServeError`].
