@@ -19,7 +19,7 @@ use crate::{
         has_value,
         value::{category, quantity},
     },
-    words::{fold, name_words, nearest},
+    words::{fold, is_question_word, name_words, nearest},
 };
 
 /// Words of a question that are read; a longer one is refused.
@@ -863,7 +863,7 @@ impl Reader<'_> {
         let Some(token) = self.tokens.get(at) else { return What::Filler };
         let before = at.checked_sub(1).and_then(|at| self.tokens.get(at));
         let is_number = before.is_some_and(|own| BEFORE_ONE.contains(&own.word.as_str()))
-            || !crate::words::is_question_word(&token.word);
+            || !is_question_word(&token.word);
         if let Some(number) = number_word(&token.word)
             && is_number
         {
@@ -874,7 +874,7 @@ impl Reader<'_> {
             // `grade F`, `vitamin A`, `500 g`: what such a letter says is not known.
             true => {
                 let ends = at + 1 == self.tokens.len();
-                let asks = before.is_none_or(|own| crate::words::is_question_word(&own.word));
+                let asks = before.is_none_or(|own| is_question_word(&own.word));
                 !ends && LETTERS.contains(&token.word.as_str()) && (!token.marked || asks)
             }
             false => is_filler(&token.word),

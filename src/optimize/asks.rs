@@ -9,7 +9,12 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use crate::{expand::Method, optimize::leak::literals, program::Program, tools::registry};
+use crate::{
+    expand::Method,
+    optimize::leak::literals,
+    program::Program,
+    tools::{FEEDBACK, registry},
+};
 
 /// Requests that one run of a program may make while the loop goes on; a bundle may make more.
 pub const REQUESTS_PER_RUN: u64 = 4;
@@ -25,8 +30,8 @@ pub fn most_runs(n_validation: usize) -> usize {
     TRAINING_RUNS + MEASURED * n_validation
 }
 
-/// The function that asks a model by some of its methods, and the method that does not.
-const BY_METHOD: [&str; 2] = ["expand", "prf"];
+/// The function that asks a model by all of its methods but [`FEEDBACK`].
+const BY_METHOD: &str = "expand";
 
 /// Whether a program calls a function that asks a language model.
 pub(super) fn asks(program: &Program) -> bool {
@@ -42,13 +47,12 @@ pub(super) fn asking(program: &Program) -> Option<&'static str> {
     if program.is_module() {
         return None;
     }
-    let [by_method, without] = BY_METHOD;
     let texts = literals(program.source());
     let names = |method: &str| texts.iter().any(|text| text == method);
-    let never = names(without) && !Method::ALL.iter().any(|method| names(method.name()));
+    let never = names(FEEDBACK) && !Method::ALL.iter().any(|method| names(method.name()));
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut words = program.source().split(|c| !is_word(c));
-    words.find_map(|word| NAMES.get(word).copied().filter(|name| !(never && *name == by_method)))
+    words.find_map(|word| NAMES.get(word).copied().filter(|name| !(never && *name == BY_METHOD)))
 }
 
 /// Program runs that may still ask.
@@ -91,7 +95,7 @@ mod tests {
         assert!(asks(&program(&format!("{named}(candidates, query)"))));
         assert!(!asks(&program(&format!("my_{named}(candidates)"))));
         assert!(!asks(&program("search(query)")));
-        let [expand, prf] = BY_METHOD;
+        let (expand, prf) = (BY_METHOD, FEEDBACK);
         assert!(!asks(&program(&format!("search({expand}(query, \"{prf}\"))"))));
         assert!(asks(&program(&format!("search({expand}(query, \"hyde\"))"))));
         assert!(asks(&program(&format!("search({expand}(query, params.how))"))));

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Feedback from the first documents, which asks no model.
-const FEEDBACK: &str = "prf";
+pub(crate) const FEEDBACK: &str = "prf";
 
 pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
     name: "expand",

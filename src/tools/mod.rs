@@ -32,6 +32,7 @@ use std::{sync::LazyLock, time::Duration};
 pub use asking::{Requester, TOOLS_ROLE};
 pub use assistant::{Assistant, AssistantError};
 pub use cache::ToolCache;
+pub(crate) use expand::FEEDBACK;
 pub(crate) use llm::unit_score;
 pub use session::{KnownTexts, Meter, Session, ToolCall, Trace, Work};
 pub use spec::{ArgSpec, NodeFlow, Steps, ToolError, ToolSpec};
