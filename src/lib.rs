@@ -62,40 +62,36 @@
 //! `files tarball units words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth train` · `retrieve expand` ·
 //! `tools sandbox program` · `eval bundle infer rag explain ask measure` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
 
-pub mod answer;
-pub mod ask;
-pub mod bundle;
-pub mod cli;
-pub mod clock;
-pub mod dataset;
-pub mod embed;
-pub mod eval;
-pub mod expand;
-pub mod explain;
-pub mod files;
-pub mod gpu;
-pub mod index;
-pub mod infer;
-pub mod kb;
-pub mod llm;
-pub mod measure;
-pub mod optimize;
-pub mod program;
-pub mod prompts;
-pub mod rag;
-pub mod remote;
-pub mod retrieve;
-pub mod sandbox;
-pub mod serve;
-pub mod synth;
-pub mod systems;
-pub mod table;
-pub mod tarball;
-pub mod tools;
-pub mod train;
-pub mod units;
-pub mod words;
-
-#[cfg(test)]
-#[path = "../tests/it/support/given.rs"]
-mod given;
+pub use agent_ask as ask;
+pub use agent_cli as cli;
+pub use agent_dataset as dataset;
+pub use agent_embed as embed;
+pub use agent_embed::gpu;
+pub use agent_ground::clock;
+pub use agent_ground::files;
+pub use agent_ground::tarball;
+pub use agent_ground::units;
+pub use agent_ground::words;
+pub use agent_index as index;
+pub use agent_infer as infer;
+pub use agent_infer::bundle;
+pub use agent_infer::explain;
+pub use agent_infer::rag;
+pub use agent_kb as kb;
+pub use agent_kb::answer;
+pub use agent_kb::table;
+pub use agent_llm as llm;
+pub use agent_llm::prompts;
+pub use agent_optimize as optimize;
+pub use agent_remote as remote;
+pub use agent_retrieve as retrieve;
+pub use agent_retrieve::eval;
+pub use agent_retrieve::expand;
+pub use agent_retrieve::measure;
+pub use agent_sandbox as sandbox;
+pub use agent_sandbox::program;
+pub use agent_serve as serve;
+pub use agent_synth as synth;
+pub use agent_systems as systems;
+pub use agent_tools as tools;
+pub use agent_train as train;

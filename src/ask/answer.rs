@@ -3,12 +3,12 @@
 
 use serde::Serialize;
 
-use crate::{
+use crate::kind::Kind;
+use agent_kb::{
     answer::{self, AnswerValue, Cell, Single},
-    ask::kind::Kind,
-    retrieve::Miss,
     table::{Rows, SqlValue, Table, statistics::Tested},
 };
+use agent_retrieve::Miss;
 
 /// The level below which the probability of a test counts as a finding.
 pub const LEVEL: f64 = 0.05;

@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::words::name_words;
+use agent_ground::words::name_words;
 
 /// Questions of many subjects, each behind its kind and a tabulator.
 const QUESTIONS: &str = include_str!("questions.tsv");

@@ -6,20 +6,20 @@
 use std::{collections::HashMap, ops::Range, sync::OnceLock};
 
 use crate::{
-    ask::{
-        lexicon::{
-            Bound, Cue, PHRASES, is_anything, is_cue, is_filler, is_person, number_word, same_sort,
-            synonyms,
-        },
-        schema::{Schema, Words, is_form},
+    lexicon::{
+        Bound, Cue, PHRASES, is_anything, is_cue, is_filler, is_person, number_word, same_sort,
+        synonyms,
     },
-    index::IndexedBase,
-    kb::{FieldId, NodeId, RelationId, TypeId},
+    schema::{Schema, Words, is_form},
+};
+use agent_ground::words::{fold, is_question_word, name_words, nearest};
+use agent_index::IndexedBase;
+use agent_kb::{
+    FieldId, NodeId, RelationId, TypeId,
     table::{
         has_value,
         value::{category, quantity},
     },
-    words::{fold, is_question_word, name_words, nearest},
 };
 
 /// Words of a question that are read; a longer one is refused.

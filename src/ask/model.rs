@@ -14,26 +14,26 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    ask::{
-        answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
-        kind::Kind,
-        mentions::{Mentions, What},
-        plan::{Condition, Measure, Operation, Plan, reversed},
-        run::{self, MAX_FIRST, ROWS},
-        schema::Schema,
-    },
-    index::{IndexedBase, excerpt::text_about},
-    infer::Asks,
-    kb::{Kb, NodeId, TypeId},
-    llm::{LlmError, RoleSpec},
+    answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
+    kind::Kind,
+    mentions::{Mentions, What},
+    plan::{Condition, Measure, Operation, Plan, reversed},
+    run::{self, MAX_FIRST, ROWS},
+    schema::Schema,
+};
+use agent_index::{IndexedBase, excerpt::text_about};
+use agent_infer::Asks;
+use agent_kb::{
+    Kb, NodeId, TypeId,
     table::{
         Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, Rows, SqlValue, Table,
         of_texts, read,
         statistics::{self, Tested},
         with_literals,
     },
-    tools::{Assistant, AssistantError, schema_text},
 };
+use agent_llm::{LlmError, RoleSpec};
+use agent_tools::{Assistant, AssistantError, schema_text};
 
 /// Answers questions over many nodes.
 pub const ASK_ROLE: RoleSpec = RoleSpec {
@@ -273,7 +273,7 @@ impl Questioner<'_> {
                     let said =
                         self.mentions.tokens.iter().map(|token| token.stem.clone()).collect();
                     let paths = self.schema.paths(rows, *kind, &said);
-                    let is = |steps: &[crate::kb::MetapathStep]| {
+                    let is = |steps: &[agent_kb::MetapathStep]| {
                         let own = steps.iter().map(|step| kb.relation_name(step.relation));
                         relations.is_empty() || own.eq(relations.iter().map(String::as_str))
                     };

@@ -2,13 +2,10 @@
 //! columns, what is computed. Must not know: words of questions, SQL.
 
 use crate::{
-    ask::{
-        kind::Kind,
-        lexicon::{Bound, Function},
-    },
-    kb::{MetapathStep, NodeId, TypeId},
-    table::ColumnSpec,
+    kind::Kind,
+    lexicon::{Bound, Function},
 };
+use agent_kb::{MetapathStep, NodeId, TypeId, table::ColumnSpec};
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq)]

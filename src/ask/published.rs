@@ -4,10 +4,10 @@
 use serde_json::Value as Json;
 
 use crate::{
-    ask::kind::{Kind, KindModel},
     given::real_data,
-    table::{Column, ColumnKind, Database, Limits, Table, with_literals},
+    kind::{Kind, KindModel},
 };
+use agent_kb::table::{Column, ColumnKind, Database, Limits, Table, with_literals};
 
 /// The questions of a file of MEBench; none where the data are not at hand.
 fn questions(file: &str) -> Option<Vec<Json>> {

@@ -19,20 +19,20 @@ mod supposition;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    ask::{
-        AskError,
-        kind::Kind,
-        lexicon::{Bound, Cue, Function, is_frequency},
-        mentions::{COUNTS, Mention, Mentions, Thing, What},
-        plan::{Operation, Plan, Test},
-        reading::{
-            asks::{asks_for_many, asks_surely, counts},
-            numbers::{Bounded, NumberUse, is_year},
-        },
-        schema::Schema,
+    AskError,
+    kind::Kind,
+    lexicon::{Bound, Cue, Function, is_frequency},
+    mentions::{COUNTS, Mention, Mentions, Thing, What},
+    plan::{Operation, Plan, Test},
+    reading::{
+        asks::{asks_for_many, asks_surely, counts},
+        numbers::{Bounded, NumberUse, is_year},
     },
-    index::IndexedBase,
-    kb::{Direction, FieldId, MetapathStep, NodeId, TypeId, metapath_in_words},
+    schema::Schema,
+};
+use agent_index::IndexedBase;
+use agent_kb::{
+    Direction, FieldId, MetapathStep, NodeId, TypeId, metapath_in_words,
     table::{ColumnKind, ColumnSpec, reached},
 };
 

@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::{
-    ask::{
-        answer::{Answered, LeftOut, Outcome},
-        kind::Kind,
-        row_json,
-    },
-    kb::{Kb, NodeId},
+    answer::{Answered, LeftOut, Outcome},
+    kind::Kind,
+    row_json,
+};
+use agent_kb::{
+    Kb, NodeId,
     table::{SqlValue, statistics::Tested},
 };
 

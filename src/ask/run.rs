@@ -3,15 +3,15 @@
 //! Must not know: words of questions.
 
 use crate::{
-    ask::{
-        AskError,
-        answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
-        lexicon::Function,
-        plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
-        sql::Writer,
-    },
-    index::IndexedBase,
-    kb::{Kb, NodeId, metapath_in_words},
+    AskError,
+    answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
+    lexicon::Function,
+    plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
+    sql::Writer,
+};
+use agent_index::IndexedBase;
+use agent_kb::{
+    Kb, NodeId, metapath_in_words,
     table::{
         Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows,
         SqlValue, Table, reached, read, read_named,

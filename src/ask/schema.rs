@@ -7,11 +7,11 @@ use std::{collections::BTreeSet, sync::OnceLock};
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use crate::{
-    index::IndexedBase,
-    kb::{Direction, FieldId, MetapathStep, RelationId, TypeId},
+use agent_ground::words::{is_stop_word, name_words};
+use agent_index::IndexedBase;
+use agent_kb::{
+    Direction, FieldId, MetapathStep, RelationId, TypeId,
     table::{Sample, sample},
-    words::{is_stop_word, name_words},
 };
 
 /// Steps of a metapath between two types at most.

@@ -2,17 +2,15 @@
 //!
 //! Values stand in it as literals; everything else is a name that [`column_name`] made or a keyword.
 //!
-//! [`column_name`]: crate::table::column_name
+//! [`column_name`]: agent_kb::table::column_name
 //!
 //! Must not know: words of questions, what a result means.
 
 use crate::{
-    ask::{
-        lexicon::{Bound, Function},
-        plan::{Measure, Subject, Test},
-    },
-    table::{Cell, Column, ColumnKind, Table, quoted, value::category},
+    lexicon::{Bound, Function},
+    plan::{Measure, Subject, Test},
 };
+use agent_kb::table::{Cell, Column, ColumnKind, Table, quoted, value::category};
 
 /// The keywords of SQLite: names of columns that SQL reads otherwise.
 const KEYWORDS: [&str; 147] = [

@@ -15,17 +15,17 @@ use rand_chacha::ChaCha8Rng;
 
 use self::facts::{Facts, Group, Numbers};
 use crate::{
+    answer::{LEVEL, table_of, value_of_names},
+    kind::Kind,
+};
+use agent_dataset::SYNTHETIC;
+use agent_index::IndexedBase;
+use agent_kb::{
     answer::{AnswerValue, Cell},
-    ask::{
-        answer::{LEVEL, table_of, value_of_names},
-        kind::Kind,
-    },
-    dataset::SYNTHETIC,
-    eval::values::is_same_number,
-    index::IndexedBase,
-    synth::{self, SynthError, Watch},
     table::statistics::{self, Moments, quantile},
 };
+use agent_retrieve::eval::values::is_same_number;
+use agent_synth::{self as synth, SynthError, Watch};
 
 /// Attempts in a row that make no new question, after which there is none more of a kind.
 const ATTEMPTS: usize = 400;

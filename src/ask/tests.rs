@@ -10,20 +10,15 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    ask::{
-        Analyst, AskError, Helps,
-        answer::{Answered, Outcome},
-    },
-    expand::testing::base_of,
-    index::IndexedBase,
-    llm::{
-        Finish, LlmError, Request,
-        ledger::Ceilings,
-        scripted::{Heard, llm, llm_within, question, said},
-    },
-    retrieve::Miss,
-    table::SqlValue,
-    tools::testing::{assistant, blocks, example_base},
+    Analyst, AskError, Helps,
+    answer::{Answered, Outcome},
+};
+use agent_index::IndexedBase;
+use agent_kb::table::SqlValue;
+use agent_llm::{Finish, LlmError, Request, ledger::Ceilings};
+use agent_retrieve::Miss;
+use agent_testing::{
+    Heard, assistant, base_of, blocks, example_base, llm, llm_within, question, said,
 };
 
 const STEEL: &str = "How many products are made of steel?";
@@ -217,7 +212,7 @@ fn a_model_that_declines_leaves_the_question_to_the_rules() {
 
 #[test]
 fn an_outage_or_a_ceiling_is_an_error_and_never_a_number() {
-    let out = || LlmError::Remote(crate::remote::RemoteError::Setup("none".to_owned()));
+    let out = || LlmError::Remote(agent_remote::RemoteError::Setup("none".to_owned()));
     let (asked, _) = analyst(Helps::All, move |_| Err(out()));
     assert!(matches!(asked.ask("How many products are there?"), Err(AskError::Llm(_))));
     let (model, heard) =

@@ -4,23 +4,23 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit, dataset,
-        eval::forecast,
-        failure::{Explain, Result},
-        hits,
-        llm::{self, LlmArgs},
-        named,
-        printer::plain,
-        query::warn_unassisted,
-        systems::{Resources, SandboxArgs, open_system},
-    },
-    infer::{self, AnswerRecord, HitRecord},
-    kb::Kb,
-    rag::{self, Dropped, Prose, SHOWN},
-    retrieve::{Detail, checked},
-    systems,
+    Context, Exit, dataset,
+    eval::forecast,
+    failure::{Explain, Result},
+    hits,
+    llm::{self, LlmArgs},
+    named,
+    printer::plain,
+    query::warn_unassisted,
+    systems::{Resources, SandboxArgs, open_system},
 };
+use agent_infer::{
+    self as infer, AnswerRecord, HitRecord,
+    rag::{self, Dropped, Prose, SHOWN},
+};
+use agent_kb::Kb;
+use agent_retrieve::{Detail, checked};
+use agent_systems as systems;
 
 /// Characters of a sentence that is dropped, of a name and of a type that are printed.
 const SHOWN_SENTENCE: usize = 200;

@@ -12,25 +12,25 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 
 use crate::{
-    ask::{
-        Analyst, AskError, AskRecord, Helps,
-        answer::{Answered, LeftOut, Outcome, shown_value},
-        row_json,
-    },
-    cli::{
-        Context, Exit, dataset,
-        failure::{Explain, Result},
-        hits,
-        llm::{self, LlmArgs},
-        printer::{plain, table},
-        systems::{Resources, SandboxArgs, open_bundle, read_bundle},
-    },
-    dataset::id_of,
-    index::IndexedBase,
-    kb::Kb,
-    retrieve::{Detail, checked},
+    Context, Exit, dataset,
+    failure::{Explain, Result},
+    hits,
+    llm::{self, LlmArgs},
+    printer::{plain, table},
+    systems::{Resources, SandboxArgs, open_bundle, read_bundle},
+};
+use agent_ask::{
+    Analyst, AskError, AskRecord, Helps,
+    answer::{Answered, LeftOut, Outcome, shown_value},
+    row_json,
+};
+use agent_dataset::id_of;
+use agent_index::IndexedBase;
+use agent_kb::{
+    Kb,
     table::{Rows, Table},
 };
+use agent_retrieve::{Detail, checked};
 
 /// Rows of a table that are printed.
 const SHOWN_ROWS: usize = 20;
@@ -166,7 +166,7 @@ fn by_bundle(
     let resources = Resources::new(llm, args.sandbox.places(ctx), ctx);
     let opened = open_bundle(&bundle, base, &resources)?;
     let answer = opened.answers.answer(question, SHOWN_NODES, Detail::default())?;
-    let hits = crate::infer::hits(&base.kb, &answer);
+    let hits = agent_infer::hits(&base.kb, &answer);
     match (hits.is_empty(), args.json) {
         (true, _) => ctx.printer.notice("no node matches"),
         (false, true) => hits::print_json(&hits, ctx)?,

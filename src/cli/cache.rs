@@ -7,15 +7,13 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::Result,
-        hits::MAX_SHOWN,
-        printer::{count, plain, table},
-    },
-    embed::cache::{self, KeptFile},
-    llm::shared::{Kept, SharedCache},
+    Context, Exit,
+    failure::Result,
+    hits::MAX_SHOWN,
+    printer::{count, plain, table},
 };
+use agent_embed::cache::{self, KeptFile};
+use agent_llm::shared::{Kept, SharedCache};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

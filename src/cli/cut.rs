@@ -15,7 +15,7 @@ pub(super) fn install() {}
 mod linux {
     use std::{ffi::CStr, mem, ptr};
 
-    use crate::cli::Exit;
+    use crate::Exit;
 
     /// The list of mappings, one a line: `from-to rights offset device inode    path`.
     const MAPPINGS: &CStr = c"/proc/self/maps";
@@ -26,7 +26,7 @@ mod linux {
         hint: check it with `agent doctor`, then import or index the dataset again\n";
 
     /// Lets the process say which file it was before it ends.
-    pub(in crate::cli) fn install() {
+    pub(crate) fn install() {
         // SAFETY: `action` is a plain structure for which zeros are valid; the handler has the
         // signature that SA_SIGINFO asks for, and calls only functions that are safe in a handler.
         unsafe {

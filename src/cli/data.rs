@@ -14,20 +14,18 @@ use clap::{Subcommand, builder::PossibleValuesParser};
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit, dataset,
-        failure::{CommandError, Result},
-        printer::{count, plain, table},
-        pull, synthesize,
-    },
-    dataset::{
-        Base, Summary,
-        sample::{SampleKind, SampleOptions},
-        stark::{self, Origin},
-    },
-    index::IndexError,
-    kb::Kb,
+    Context, Exit, dataset,
+    failure::{CommandError, Result},
+    printer::{count, plain, table},
+    pull, synthesize,
 };
+use agent_dataset::{
+    Base, Summary,
+    sample::{SampleKind, SampleOptions},
+    stark::{self, Origin},
+};
+use agent_index::IndexError;
+use agent_kb::Kb;
 
 pub(super) use import::install;
 

@@ -12,28 +12,26 @@ use std::{
 use anyhow::Context as _;
 
 use crate::{
-    cli::{
-        Context,
-        failure::{Explain, Result},
-        printer::{count, counted},
-    },
-    dataset::{
-        Base, DatasetError, Form, ImportOptions, ImportReport, Phase, Progress, Resolved,
-        import_neutral, import_triples,
-        sample::{SampleKind, SampleOptions, SampleReport, generate},
-        stark::{self, import_stark},
-        tables::{self, EdgesTable, Guess, MAPPING_FILE, Mapping, TableHint, import_tables},
-    },
-    files,
-    index::{self, IndexError, IndexedBase, Plan},
-    kb::Kb,
+    Context,
+    failure::{Explain, Result},
+    printer::{count, counted},
 };
+use agent_dataset::{
+    Base, DatasetError, Form, ImportOptions, ImportReport, Phase, Progress, Resolved,
+    import_neutral, import_triples,
+    sample::{SampleKind, SampleOptions, SampleReport, generate},
+    stark::{self, import_stark},
+    tables::{self, EdgesTable, Guess, MAPPING_FILE, Mapping, TableHint, import_tables},
+};
+use agent_ground::files;
+use agent_index::{self as index, IndexError, IndexedBase, Plan};
+use agent_kb::Kb;
 
 /// Samples are imported from a directory of this name and their kind; so they are recognized.
 const SAMPLE_PREFIX: &str = "agent-sample-";
 
 /// The parts of an import in their order, with about what share of its time each takes.
-const STAGES: crate::cli::progress::Plan =
+const STAGES: crate::progress::Plan =
     &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
 
 /// A dataset argument resolved to an installed base.

@@ -11,20 +11,18 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit, dataset,
-        failure::Result,
-        llm::{self, LlmArgs, NoKey},
-        printer::table,
-        private::VARIABLE,
-        progress::Progress,
-    },
-    dataset::{Base, DatasetError},
-    index::IndexError,
-    infer::ROUTER_ROLE,
-    kb::{self, Kb, Manifest},
-    llm::Message,
+    Context, Exit, dataset,
+    failure::Result,
+    llm::{self, LlmArgs, NoKey},
+    printer::table,
+    private::VARIABLE,
+    progress::Progress,
 };
+use agent_dataset::{Base, DatasetError};
+use agent_index::IndexError;
+use agent_infer::ROUTER_ROLE;
+use agent_kb::{self as kb, Kb, Manifest};
+use agent_llm::Message;
 
 /// Characters of an answer that are shown.
 const MAX_SHOWN_CHARS: usize = 60;

@@ -8,6 +8,7 @@ mod report;
 mod sets;
 mod values;
 
+use crate::choice::choice;
 use std::{
     collections::{BTreeSet, HashSet},
     path::PathBuf,
@@ -26,25 +27,25 @@ pub(super) use self::{
     files::{tag, write},
     report::{percent, signed},
 };
-pub(super) use crate::eval::SEED;
 use crate::{
-    cli::{
-        Context, Exit,
-        dataset::{self, Dataset},
-        failure::{CommandError, Explain, Result},
-        llm::{self, LlmArgs},
-        named,
-        systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
-        test_split,
-    },
-    dataset::{Base, LabelledQuery, Split, is_synthetic, load_split},
-    eval::{Evaluation, QueryResult, compare, evaluate_groups, statistics, trec::DocIds},
-    index::IndexedBase,
-    llm::ledger::Spent,
-    measure::{self, Measure},
-    retrieve::{Baseline, Ranking, Retriever},
-    systems::{self, bundle, mfar},
+    Context, Exit,
+    dataset::{self, Dataset},
+    failure::{CommandError, Explain, Result},
+    llm::{self, LlmArgs},
+    named,
+    systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
+    test_split,
 };
+use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
+use agent_index::IndexedBase;
+use agent_llm::ledger::Spent;
+pub(super) use agent_retrieve::eval::SEED;
+use agent_retrieve::{
+    Baseline, Ranking, Retriever,
+    eval::{Evaluation, QueryResult, compare, evaluate_groups, statistics, trec::DocIds},
+    measure::{self, Measure},
+};
+use agent_systems::{self as systems, bundle, mfar};
 
 /// Most rankings times depth that are kept, for a run file or for sets, 8 bytes each.
 const MAX_KEPT: usize = 1 << 28;
@@ -110,7 +111,7 @@ pub(super) struct Args {
     #[arg(
         long = "effort",
         value_name = "EFFORT",
-        value_enum,
+        value_parser = choice::<Effort>(),
         value_delimiter = ',',
         default_value = "0"
     )]

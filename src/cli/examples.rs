@@ -192,7 +192,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::Cli;
 
     /// Paths of the commands that do something.
     fn leaves(command: &Command, path: &str, found: &mut Vec<String>) {

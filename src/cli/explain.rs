@@ -17,23 +17,23 @@ use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
 
 use crate::{
-    bundle::Bundle,
-    cli::{
-        Context, Exit, dataset,
-        eval::{parse_filter, queries},
-        explain::report::Report,
-        failure::{CommandError, Explain, Result},
-        llm::{self, LlmArgs},
-        systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
-    },
-    dataset::{LabelledQuery, Split, nodes_of_ids},
-    explain::{Explained, Explainer},
-    index::IndexedBase,
-    infer::ParamValues,
-    kb::Kb,
-    retrieve::checked,
-    sandbox::Origin,
+    Context, Exit, dataset,
+    eval::{parse_filter, queries},
+    explain::report::Report,
+    failure::{CommandError, Explain, Result},
+    llm::{self, LlmArgs},
+    systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
 };
+use agent_dataset::{LabelledQuery, Split, nodes_of_ids};
+use agent_index::IndexedBase;
+use agent_infer::{
+    ParamValues,
+    bundle::Bundle,
+    explain::{Explained, Explainer},
+};
+use agent_kb::Kb;
+use agent_retrieve::checked;
+use agent_sandbox::Origin;
 
 /// Answers that may be given on the command line.
 const MAX_ANSWERS: usize = 10_000;

@@ -2,11 +2,9 @@
 
 use std::fmt::Display;
 
-use crate::{
-    cli::{Exit, printer::Printer},
-    dataset::{DatasetError, Wrong},
-    systems::SystemError,
-};
+use crate::{Exit, printer::Printer};
+use agent_dataset::{DatasetError, Wrong};
+use agent_systems::SystemError;
 
 /// What commands return.
 pub(super) type Result<T> = std::result::Result<T, CommandError>;

@@ -125,7 +125,7 @@ fn shared(natural: &[u16], least: &[u16], gap: u16, width: u16) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::printer::table;
+    use crate::printer::table;
 
     /// A table like those of evaluations, of long names and many intervals.
     fn wide() -> Table {

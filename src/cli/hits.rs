@@ -4,14 +4,12 @@
 use std::collections::HashMap;
 
 use crate::{
-    cli::{
-        Context,
-        failure::Result,
-        printer::{plain, table},
-        why,
-    },
-    infer::{Expected, HitRecord, StepRecord, path_in_words},
+    Context,
+    failure::Result,
+    printer::{plain, table},
+    why,
 };
+use agent_infer::{Expected, HitRecord, StepRecord, path_in_words};
 
 /// Most nodes that a command prints.
 pub(super) const MAX_K: u64 = 10_000;

@@ -9,16 +9,14 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{Explain, Result},
-        named,
-        printer::{count, table},
-    },
-    dataset::Home,
-    optimize::BUNDLE_FILE,
-    tarball::Member,
+    Context, Exit,
+    failure::{Explain, Result},
+    named,
+    printer::{count, table},
 };
+use agent_dataset::Home;
+use agent_ground::tarball::Member;
+use agent_optimize::BUNDLE_FILE;
 
 /// Directories of a home and of a tarball.
 const BASES: &str = "bases";

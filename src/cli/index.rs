@@ -4,16 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::{
-    cli::{Context, Exit, dataset, failure::Result, printer::count, vectors},
-    dataset::Base,
-    embed::{CachedEmbedder, Embedder, Spent},
-    index::{
-        self, Access, Embedded, EmbedderChoice, IndexError, Part, Plan, State, VectorSource,
-        Version, WordSource,
-    },
-    kb::Kb,
+use crate::{Context, Exit, dataset, failure::Result, printer::count, vectors};
+use agent_dataset::Base;
+use agent_embed::{CachedEmbedder, Embedder, Spent};
+use agent_index::{
+    self as index, Access, Embedded, EmbedderChoice, IndexError, Part, Plan, State, VectorSource,
+    Version, WordSource,
 };
+use agent_kb::Kb;
 
 /// Build the indexes of a dataset
 ///

@@ -3,10 +3,8 @@
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::{
-    cli::{Context, Exit, failure::Result, printer::table},
-    serve::{Keys, Scope},
-};
+use crate::{Context, Exit, failure::Result, printer::table};
+use agent_serve::{Keys, Scope};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

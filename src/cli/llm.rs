@@ -14,26 +14,24 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    bundle::Bundle,
-    cli::{
-        Context, OPENAI_URL, cache,
-        failure::{CommandError, Explain, Result},
-        variable,
-    },
-    files,
-    llm::{
-        Llm, LlmError, Model, Reply, ReplyStore, Request, Role, RoleSettings,
-        cassette::{Cassette, Recorder},
-        ledger::{Ceilings, Ledger},
-        openai::OpenAi,
-        settings::{self, Settings},
-        shared::SharedCache,
-    },
-    optimize::roles::ROLES,
-    prompts::Prompts,
-    remote::{Account, Service},
-    tools::Assistant,
+    Context, OPENAI_URL, cache,
+    failure::{CommandError, Explain, Result},
+    variable,
 };
+use agent_ground::files;
+use agent_infer::bundle::Bundle;
+use agent_llm::{
+    Llm, LlmError, Model, Reply, ReplyStore, Request, Role, RoleSettings,
+    cassette::{Cassette, Recorder},
+    ledger::{Ceilings, Ledger},
+    openai::OpenAi,
+    prompts::Prompts,
+    settings::{self, Settings},
+    shared::SharedCache,
+};
+use agent_optimize::roles::ROLES;
+use agent_remote::{Account, Service};
+use agent_tools::Assistant;
 
 /// The settings in the home directory.
 const CONFIG_FILE: &str = "config.toml";

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Command;
 use clap_complete::Shell;
 
-use crate::cli::{Cli, Context, Exit, failure::Result};
+use crate::{Cli, Context, Exit, failure::Result};
 
 /// Write what a shell needs to complete commands and options
 ///

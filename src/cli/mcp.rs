@@ -3,13 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::Result,
-        serve::{ServedArgs, Serving, finish},
-    },
-    serve,
+    Context, Exit,
+    failure::Result,
+    serve::{ServedArgs, Serving, finish},
 };
+use agent_serve as serve;
 
 /// Answer an assistant that speaks the Model Context Protocol, over standard input and output
 ///

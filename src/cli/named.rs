@@ -10,14 +10,12 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        failure::{Explain, Result},
-        hits::MAX_SHOWN,
-    },
-    dataset::Home,
-    optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record},
-    words::nearest,
+    failure::{Explain, Result},
+    hits::MAX_SHOWN,
 };
+use agent_dataset::Home;
+use agent_ground::words::nearest;
+use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
 /// Names the run that was written to last.
 const LATEST: &str = "latest";

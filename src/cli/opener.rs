@@ -2,7 +2,7 @@
 
 use std::{env, process::Stdio};
 
-use crate::cli::Context;
+use crate::Context;
 
 /// What opens an address, by system; the first that can be started does.
 const OPENERS: &[&[&str]] = if cfg!(target_os = "macos") {

@@ -20,41 +20,39 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    bundle::Proof,
-    cli::{
-        Context, Exit, dataset,
-        failure::{CommandError, Explain, Result},
-        llm::{self, LlmArgs},
-        optimize::{
-            programs::{PROGRAMS, go_on_with, read_programs},
-            report::Report,
-            timing::Stopwatch,
-        },
-        printer::{Level, Printer, count, p_value},
-        progress::Plan,
-        report as page, routing, synthesize, synthetic,
-        systems::SandboxArgs,
-        unit::Pool,
-    },
-    dataset::{
-        Base, DatasetError, Home, LabelledQuery, Resolved, Split, is_synthetic, load_split,
-        sample::SampleKind,
-    },
-    index::IndexedBase,
-    kb::Kb,
+    Context, Exit, dataset,
+    failure::{CommandError, Explain, Result},
+    llm::{self, LlmArgs},
     optimize::{
-        self, ACTOR_ROLE, Ablation, Actors, Better, Estimate, Event, Inputs, OptimizeError,
-        Options, Outcome, Stop, What,
-        asks::most_runs,
-        journal::{DATABASE_FILE, Journal},
-        mine::{DEFAULT_HOPS, MAX_HOPS},
-        record::timing::Timing,
-        trial::Evaluators,
-        user::{self, UserProgram},
+        programs::{PROGRAMS, go_on_with, read_programs},
+        report::Report,
+        timing::Stopwatch,
     },
-    sandbox::{Origin, Place, SandboxOptions},
-    tools::Assistant,
+    printer::{Level, Printer, count, p_value},
+    progress::Plan,
+    report as page, routing, synthesize, synthetic,
+    systems::SandboxArgs,
+    unit::Pool,
 };
+use agent_dataset::{
+    Base, DatasetError, Home, LabelledQuery, Resolved, Split, is_synthetic, load_split,
+    sample::SampleKind,
+};
+use agent_index::IndexedBase;
+use agent_infer::bundle::Proof;
+use agent_kb::Kb;
+use agent_optimize::{
+    self as optimize, ACTOR_ROLE, Ablation, Actors, Better, Estimate, Event, Inputs, OptimizeError,
+    Options, Outcome, Stop, What,
+    asks::most_runs,
+    journal::{DATABASE_FILE, Journal},
+    mine::{DEFAULT_HOPS, MAX_HOPS},
+    record::timing::Timing,
+    trial::Evaluators,
+    user::{self, UserProgram},
+};
+use agent_sandbox::{Origin, Place, SandboxOptions};
+use agent_tools::Assistant;
 
 /// Seed when none is given.
 const SEED: u64 = 1;

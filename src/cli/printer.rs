@@ -17,7 +17,7 @@ use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use serde::Serialize;
 
-use crate::cli::{
+use crate::{
     failure::{ClosedPipe, CommandError, Result},
     fit::{GAP, fitted},
     progress::{Plan, Progress},

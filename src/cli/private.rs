@@ -3,10 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::{
-    cli::variable,
-    sandbox::{self, Origin, SandboxOptions, Trust},
-};
+use crate::variable;
+use agent_sandbox::{self as sandbox, Origin, SandboxOptions, Trust};
 
 /// What this user made, which runs in the process by the rule of trust.
 pub fn trust_of_user() -> Trust {

@@ -12,7 +12,7 @@ pub(super) mod sources;
 
 use clap::Subcommand;
 
-use crate::cli::{Context, Exit, failure::Result};
+use crate::{Context, Exit, failure::Result};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -10,7 +10,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::printer::{Level, Printer, count, plain};
+use crate::printer::{Level, Printer, count, plain};
 
 /// Least time between two lines of progress.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);

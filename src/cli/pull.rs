@@ -7,14 +7,12 @@ use anyhow::{Context as _, anyhow};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
-use crate::{
-    cli::{Context, Exit, data, dataset::Input, failure::Result, printer::count},
-    dataset::{
-        ImportOptions,
-        hub::{Hub, RemoteFile},
-        sample::SampleKind,
-        stark,
-    },
+use crate::{Context, Exit, data, dataset::Input, failure::Result, printer::count};
+use agent_dataset::{
+    ImportOptions,
+    hub::{Hub, RemoteFile},
+    sample::SampleKind,
+    stark,
 };
 
 const REPOSITORY: &str = "snap-stanford/stark";

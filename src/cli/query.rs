@@ -2,6 +2,7 @@
 
 pub(super) mod batch;
 
+use crate::choice::choice;
 use std::{
     path::{Path, PathBuf},
     time::Instant,
@@ -12,19 +13,19 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, BundleError},
-    cli::{
-        Context, Exit, dataset,
-        failure::{CommandError, Explain, Result},
-        hits::{self, Ending, MAX_K},
-        llm::{self, LlmArgs},
-        printer::{plain, table, wrapped},
-        systems::{Effort, Resources, SandboxArgs, open_bundle, read_bundle},
-    },
-    index::IndexedBase,
-    infer::{self, AnswerRecord, WayRecord},
-    retrieve::{Answer, Detail, StandIn, checked},
+    Context, Exit, dataset,
+    failure::{CommandError, Explain, Result},
+    hits::{self, Ending, MAX_K},
+    llm::{self, LlmArgs},
+    printer::{plain, table, wrapped},
+    systems::{Effort, Resources, SandboxArgs, open_bundle, read_bundle},
 };
+use agent_index::IndexedBase;
+use agent_infer::{
+    self as infer, AnswerRecord, WayRecord,
+    bundle::{Bundle, BundleError},
+};
+use agent_retrieve::{Answer, Detail, StandIn, checked};
 
 /// Answers that are explained.
 const MAX_EXPLAINED: usize = 5;
@@ -83,7 +84,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// How far a bundle leans on a language model
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = choice::<Effort>(), default_value = "0")]
     effort: Effort,
     #[command(flatten)]
     llm: LlmArgs,

@@ -20,19 +20,17 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use crate::{
-    cli::{
-        Context, Exit, dataset,
-        eval::write,
-        failure::Result,
-        llm, named, opener,
-        program::sources::Sources,
-        report::page::Template,
-        systems::{Resources, SandboxArgs},
-    },
-    dataset::{DatasetError, Split, load_split},
-    optimize::journal::Journal,
-    train::Record,
+    Context, Exit, dataset,
+    eval::write,
+    failure::Result,
+    llm, named, opener,
+    program::sources::Sources,
+    report::page::Template,
+    systems::{Resources, SandboxArgs},
 };
+use agent_dataset::{DatasetError, Split, load_split};
+use agent_optimize::journal::Journal;
+use agent_train::Record;
 
 /// File in the run's directory when no other is named.
 const DEFAULT_FILE: &str = "report.html";

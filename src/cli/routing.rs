@@ -3,16 +3,14 @@
 
 use rayon::prelude::*;
 
-use crate::{
-    bundle::{Bundle, router::features},
-    dataset::LabelledQuery,
-    eval::{Calibration, calibration},
-    index::IndexedBase,
-    optimize::{
-        journal::{Journal, JournalError, StepRecord},
-        trial::{TRIAL, Trial},
-    },
+use agent_dataset::LabelledQuery;
+use agent_index::IndexedBase;
+use agent_infer::bundle::{Bundle, router::features};
+use agent_optimize::{
+    journal::{Journal, JournalError, StepRecord},
+    trial::{TRIAL, Trial},
 };
+use agent_retrieve::eval::{Calibration, calibration};
 
 /// The pool whose trials are read.
 const VALIDATION: &str = "validation";

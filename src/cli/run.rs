@@ -9,7 +9,7 @@ mod show;
 
 use clap::Subcommand;
 
-use crate::cli::{Context, Exit, failure::Result};
+use crate::{Context, Exit, failure::Result};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

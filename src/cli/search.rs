@@ -1,20 +1,18 @@
 //! `agent search`: ranks the nodes of a dataset for a text.
 
 use crate::{
-    cli::{
-        Context, Exit, dataset,
-        failure::Result,
-        hits::{self, MAX_K},
-        llm::{self, LlmArgs},
-        named,
-        query::warn_unassisted,
-        systems::{Effort, Resources, SandboxArgs, open_system},
-    },
-    index::IndexedBase,
-    infer,
-    retrieve::{Answer, Detail, checked},
-    systems,
+    Context, Exit, dataset,
+    failure::Result,
+    hits::{self, MAX_K},
+    llm::{self, LlmArgs},
+    named,
+    query::warn_unassisted,
+    systems::{Effort, Resources, SandboxArgs, open_system},
 };
+use agent_index::IndexedBase;
+use agent_infer as infer;
+use agent_retrieve::{Answer, Detail, checked};
+use agent_systems as systems;
 
 /// Rank the nodes of a dataset for a text
 ///

@@ -1,5 +1,6 @@
 //! `agent serve`: answers over HTTP until it is told to end.
 
+use crate::choice::choice;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -9,21 +10,20 @@ use std::{
 use anyhow::anyhow;
 
 use crate::{
-    bundle::Bundle,
-    cli::{
-        Context, Exit, dataset,
-        failure::{CommandError, Explain, Result},
-        llm::{self, LlmArgs},
-        named,
-        printer::counted,
-        systems::{Effort, SandboxArgs, all_threads, read_bundle},
-    },
-    llm::ledger::Spent,
-    serve::{
-        self, Helper, Hosts, Keys, LONGEST_TIME, Listening, Opening, Options, ServeError, Served,
-    },
-    systems::SystemError,
+    Context, Exit, dataset,
+    failure::{CommandError, Explain, Result},
+    llm::{self, LlmArgs},
+    named,
+    printer::counted,
+    systems::{Effort, SandboxArgs, all_threads, read_bundle},
 };
+use agent_infer::bundle::Bundle;
+use agent_llm::ledger::Spent;
+use agent_serve::{
+    self as serve, Helper, Hosts, Keys, LONGEST_TIME, Listening, Opening, Options, ServeError,
+    Served,
+};
+use agent_systems::SystemError;
 
 /// Answer questions over HTTP
 ///
@@ -65,7 +65,7 @@ pub(super) struct ServedArgs {
     /// It is asked within the time of a request, for as many at a time as the settings say
     /// (at_a_time under [llm.limits]). Where it does not reply in time, or the budget is spent, the
     /// bundle answers alone, and the answer says why.
-    #[arg(long, value_enum, default_value_t, help_heading = "Language model")]
+    #[arg(long, value_parser = choice::<Effort>(), default_value = "0", help_heading = "Language model")]
     effort: Effort,
     #[command(flatten)]
     llm: LlmArgs,

@@ -14,22 +14,20 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    ask::synthesize::{Questions, synthesize as synthesize_tables},
-    cli::{
-        Context, Exit, dataset,
-        failure::{CommandError, Explain, Result},
-        llm::{self, LlmArgs},
-        printer::count,
-        progress::Plan,
-    },
-    dataset::{Base, DatasetError, Resolved, has_own_labels, label},
-    files,
-    index::IndexedBase,
-    kb::Kb,
-    synth::{
-        self, BENCHMARK, Estimate, Ids, Options, Quality, Requester, Stopped, SynthError,
-        Synthesis, Template, Watch, read_templates,
-    },
+    Context, Exit, dataset,
+    failure::{CommandError, Explain, Result},
+    llm::{self, LlmArgs},
+    printer::count,
+    progress::Plan,
+};
+use agent_ask::synthesize::{Questions, synthesize as synthesize_tables};
+use agent_dataset::{Base, DatasetError, Resolved, has_own_labels, label};
+use agent_ground::files;
+use agent_index::IndexedBase;
+use agent_kb::Kb;
+use agent_synth::{
+    self as synth, BENCHMARK, Estimate, Ids, Options, Quality, Requester, Stopped, SynthError,
+    Synthesis, Template, Watch, read_templates,
 };
 
 /// Questions when no number is given.

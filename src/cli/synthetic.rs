@@ -1,7 +1,7 @@
 //! What is said beside every figure on questions that were made from a base, not labelled by
 //! somebody. Must not know what is measured.
 
-use crate::dataset::{LabelledQuery, is_synthetic};
+use agent_dataset::{LabelledQuery, is_synthetic};
 
 /// Says it of the questions.
 pub(super) const TOLD: &str =

@@ -3,29 +3,27 @@
 
 mod list;
 
+use crate::choice::{Choice, Choices};
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
 
-use clap::{ValueEnum, builder::PossibleValue};
+use clap::ValueEnum;
 
 pub(super) use self::list::{Args, run};
-pub(super) use crate::infer::STAND_IN;
-pub(super) use crate::systems::{
+use crate::{Context, failure::Result, llm::Opened, named, printer::Printer};
+use agent_index::IndexedBase;
+pub(super) use agent_infer::STAND_IN;
+use agent_infer::{Runtime, bundle::Bundle};
+use agent_retrieve::Retriever;
+use agent_sandbox::{Origin, Place, SandboxOptions, Trust};
+use agent_systems::{self as systems, Opener, SystemError};
+pub(super) use agent_systems::{
     bundle::{Effort, OpenedBundle},
     program::read as read_program,
 };
-use crate::{
-    bundle::Bundle,
-    cli::{Context, failure::Result, llm::Opened, named, printer::Printer},
-    index::IndexedBase,
-    infer::Runtime,
-    retrieve::Retriever,
-    sandbox::{Origin, Place, SandboxOptions, Trust},
-    systems::{self, Opener, SystemError},
-    tools::Assistant,
-};
+use agent_tools::Assistant;
 
 /// Where programs in Rhai run, as an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -103,13 +101,12 @@ impl Resources {
     }
 }
 
-impl ValueEnum for Effort {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::None, Self::Reads, Self::Judges]
-    }
+impl Choices for Effort {
+    const ALL: &'static [Choice<Self>] =
+        &[Choice(Self::None), Choice(Self::Reads), Choice(Self::Judges)];
 
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, help) = match self {
+    fn described(self) -> (&'static str, &'static str) {
+        match self {
             Self::None => ("0", "Not at all, but for programs that ask one"),
             Self::Reads => {
                 ("1", "It reads the query: category, linked entities, wanted type, constraints")
@@ -118,8 +115,7 @@ impl ValueEnum for Effort {
                 "2",
                 "It also judges the first 20 answers, or the first 50 if none of them is good",
             ),
-        };
-        Some(PossibleValue::new(name).help(help))
+        }
     }
 }
 

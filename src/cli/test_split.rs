@@ -1,11 +1,9 @@
 //! The one way of commands to the answers of the test split: every opening is counted in the home
 //! directory, and told beside the figures that came of it. Must not know what is measured.
 
-use crate::{
-    cli::{Context, failure::Result, printer},
-    dataset::{
-        Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
-    },
+use crate::{Context, failure::Result, printer};
+use agent_dataset::{
+    Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
 };
 
 /// How much of the test split is opened; either counts as an opening of it.

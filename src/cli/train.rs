@@ -4,6 +4,7 @@
 mod dense;
 mod graph;
 
+use crate::choice::{Choice, Choices, choice};
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
@@ -11,22 +12,20 @@ use std::{
 };
 
 use anyhow::anyhow;
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit, dataset,
-        failure::{Explain, Result},
-        named,
-        printer::table,
-    },
-    dataset::{LabelledQuery, Split, load_split},
-    index::IndexedBase,
-    train::{
-        Look, Progress as InEpochs, Record, Source, Task, TrainError,
-        mfar::{self, Conditioning, Described, Progress, Scorers, Settings, Validated, Variant},
-    },
+    Context, Exit, dataset,
+    failure::{Explain, Result},
+    named,
+    printer::table,
+};
+use agent_dataset::{LabelledQuery, Split, load_split};
+use agent_index::IndexedBase;
+use agent_train::{
+    Look, Progress as InEpochs, Record, Source, Task, TrainError,
+    mfar::{self, Conditioning, Described, Progress, Scorers, Settings, Validated, Variant},
 };
 
 /// Steps between two lines that say how far the weights are.
@@ -34,8 +33,7 @@ const TELL_EVERY: usize = 50;
 /// Time between two lines that tell loss and rate within an epoch.
 const BETWEEN_LOSSES: Duration = Duration::from_secs(30);
 /// The parts of the work, with about what share of its time each takes.
-const STAGES: crate::cli::progress::Plan =
-    &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
+const STAGES: crate::progress::Plan = &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -155,7 +153,7 @@ impl CommonArgs {
 }
 
 /// The parts of training in batches, with about what share of its time each takes.
-const EPOCHS: crate::cli::progress::Plan =
+const EPOCHS: crate::progress::Plan =
     &[("preparing", 1.0), ("learning", 10.0), ("completing", 1.0)];
 
 /// Trains in batches, telling how far that is.
@@ -225,10 +223,10 @@ pub(super) struct MfarArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// What is weighed: fields alone, or the whole document with the names of neighbours too
-    #[arg(long, value_enum, value_name = "VARIANT", default_value_t = Variant::OnePlusN)]
+    #[arg(long, value_name = "VARIANT", value_parser = choice::<Variant>(), default_value = "1+n")]
     variant: Variant,
     /// What the weights of a query depend on [default: what cross-validation finds best]
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", value_parser = choice::<Conditioning>())]
     conditioning: Option<Conditioning>,
     /// Seed of the folds of cross-validation
     #[arg(long, value_name = "S", default_value_t = Settings::default().seed)]
@@ -245,32 +243,31 @@ fn parse_steps(text: &str) -> std::result::Result<usize, String> {
     steps.ok_or_else(|| "give a number from 1 to 10000".to_owned())
 }
 
-impl ValueEnum for Variant {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Lexical, Self::OnePlusN]
-    }
+impl Choices for Variant {
+    const ALL: &'static [Choice<Self>] = &[Choice(Self::Lexical), Choice(Self::OnePlusN)];
 
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        Some(clap::builder::PossibleValue::new(self.name()).help(match self {
+    fn described(self) -> (&'static str, &'static str) {
+        let help = match self {
             Self::Lexical => "BM25 of every field",
             Self::OnePlusN => {
                 "BM25 of the document with the names of neighbours, and of every field"
             }
-        }))
+        };
+        (self.name(), help)
     }
 }
 
-impl ValueEnum for Conditioning {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
-    }
+impl Choices for Conditioning {
+    const ALL: &'static [Choice<Self>] =
+        &[Choice(Self::None), Choice(Self::Words), Choice(Self::Responses)];
 
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        Some(clap::builder::PossibleValue::new(self.name()).help(match self {
+    fn described(self) -> (&'static str, &'static str) {
+        let help = match self {
             Self::None => "Nothing: the same weights for all queries",
             Self::Words => "The words of the query",
             Self::Responses => "How well each field answers the query at best",
-        }))
+        };
+        (self.name(), help)
     }
 }
 

@@ -20,27 +20,26 @@ use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bundle::Bundle,
-    cli::{
-        Context, Exit,
-        dataset::{self, Dataset},
-        eval::{self, tag},
-        failure::{CommandError, Explain, Result},
-        hits::MAX_K,
-        named,
-        printer::count,
-        query::batch::MAX_LINE_BYTES,
-        systems::{SandboxArgs, read_bundle},
-        test_split,
-    },
-    dataset::{Base, LabelledQuery, Split},
+    Context, Exit,
+    dataset::{self, Dataset},
+    eval::{self, tag},
+    failure::{CommandError, Explain, Result},
+    hits::MAX_K,
+    named,
+    printer::count,
+    query::batch::MAX_LINE_BYTES,
+    systems::{SandboxArgs, read_bundle},
+    test_split,
+};
+use agent_dataset::{Base, LabelledQuery, Split};
+use agent_ground::{
     files,
-    index::{EmbedderChoice, VectorsOf},
-    infer::ParamValues,
-    kb::{Kb, NodeId},
-    systems::{self, Need},
     units::{MAX_UNITS, Units, UnitsError},
 };
+use agent_index::{EmbedderChoice, VectorsOf};
+use agent_infer::{ParamValues, bundle::Bundle};
+use agent_kb::{Kb, NodeId};
+use agent_systems::{self as systems, Need};
 
 pub(super) use self::pool::Pool;
 use self::pool::WorkArgs;

@@ -18,22 +18,20 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        Context,
-        failure::{CommandError, Explain, Result},
-        printer::count,
-    },
-    dataset::{
-        Base, DatasetError, LabelledQuery, Split, load_split, load_test,
-        stark::{
-            pickle::Value,
-            torch::{self, Tensor, TorchLimits},
-        },
-    },
-    files,
-    index::{Import, ImportBuilder, IndexError},
-    kb::Kb,
+    Context,
+    failure::{CommandError, Explain, Result},
+    printer::count,
 };
+use agent_dataset::{
+    Base, DatasetError, LabelledQuery, Split, load_split, load_test,
+    stark::{
+        pickle::Value,
+        torch::{self, Tensor, TorchLimits},
+    },
+};
+use agent_ground::files;
+use agent_index::{Import, ImportBuilder, IndexError};
+use agent_kb::Kb;
 
 const NODES: &str = "candidate_emb_dict.pt";
 const QUERIES: &str = "query_emb_dict.pt";

@@ -9,19 +9,17 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, BundleError, Member},
-    cli::{
-        Context, Exit,
-        dataset::{self, Dataset},
-        failure::Result,
-        named,
-        printer::{plain, table},
-        systems::SandboxArgs,
-    },
-    dataset::DatasetError,
-    index::IndexedBase,
-    kb,
+    Context, Exit,
+    dataset::{self, Dataset},
+    failure::Result,
+    named,
+    printer::{plain, table},
+    systems::SandboxArgs,
 };
+use agent_dataset::DatasetError;
+use agent_index::IndexedBase;
+use agent_infer::bundle::{Bundle, BundleError, Member};
+use agent_kb as kb;
 
 /// Characters of a detail that a table shows.
 const MAX_DETAIL: usize = 300;

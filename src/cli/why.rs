@@ -1,13 +1,11 @@
 //! Explanations as lines: the tree of a node, the calls that gave it, the features that moved it
 //! most. Must not know how they were found.
 
-use crate::{
-    answer::Explanation,
-    cli::printer::{plain, wrapped},
-    infer::HitRecord,
-    retrieve::{Call, Feature},
-    tools::registry,
-};
+use crate::printer::{plain, wrapped};
+use agent_infer::HitRecord;
+use agent_kb::answer::Explanation;
+use agent_retrieve::{Call, Feature};
+use agent_tools::registry;
 
 /// Characters of one name, value or call.
 const MAX_PART: usize = 120;
@@ -93,7 +91,7 @@ fn head(part: &Explanation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::Cell;
+    use agent_kb::answer::Cell;
 
     fn call(tool: &str, value: Cell) -> Call {
         let (category, arguments) = ("a".to_owned(), vec!["\"x\"".to_owned()]);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use crate::kb::{Direction, Kb, NodeId, RelationId};
+use agent_kb::{Direction, Kb, NodeId, RelationId};
 
 /// What changed from one version of a base to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

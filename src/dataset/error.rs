@@ -8,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{files, kb::KbError};
+use agent_ground::files;
+use agent_kb::KbError;
 
 /// Examples kept of each kind of problem.
 const EXAMPLES: usize = 5;
@@ -244,7 +245,7 @@ impl DatasetError {
 pub enum ProblemKind {
     /// Bytes that are not UTF-8.
     NotUtf8,
-    /// A line above [`crate::dataset::MAX_LINE_BYTES`].
+    /// A line above [`crate::MAX_LINE_BYTES`].
     LineTooLong,
     /// Not JSON, or not of the expected shape.
     BadJson,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::dataset::{
+use crate::{
     DatasetError,
     tables::{MAPPING_FILE, holds_data},
 };

@@ -26,11 +26,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::{
-    dataset::{DatasetError, queries::StoredQueries, stark::Origin},
-    files,
-    kb::{FileRecord, Manifest, is_set_aside, publish, recover, remove_set_aside, sync_dir},
-};
+use crate::{DatasetError, queries::StoredQueries, stark::Origin};
+use agent_ground::files;
+use agent_kb::{FileRecord, Manifest, is_set_aside, publish, recover, remove_set_aside, sync_dir};
 
 /// Longest base name in characters.
 pub const MAX_NAME_CHARS: usize = 64;
@@ -184,7 +182,7 @@ impl PartialEq for Held {
 impl Eq for Held {}
 
 impl Base {
-    /// The directory to give to [`crate::kb::Kb::open`].
+    /// The directory to give to [`agent_kb::Kb::open`].
     pub fn kb_dir(&self) -> PathBuf {
         self.path.join(KB_DIR)
     }
@@ -232,7 +230,7 @@ pub enum Resolved {
     NewDirectory {
         /// The directory.
         source: PathBuf,
-        /// The name for [`crate::dataset::import_neutral`].
+        /// The name for [`crate::import_neutral`].
         name: String,
     },
 }

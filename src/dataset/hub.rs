@@ -26,7 +26,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tokio::{runtime::Runtime, time};
 
-use crate::remote::{Ended, Retry, may_pass, told_wait};
+use agent_remote::{Ended, Retry, may_pass, told_wait};
 
 /// Largest file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 30;
@@ -201,7 +201,7 @@ impl Hub {
             message: "HF_TOKEN has characters that no token has".to_owned(),
         })?;
         token.iter_mut().for_each(|token| token.set_sensitive(true));
-        let client = crate::remote::http_client(|client| {
+        let client = agent_remote::http_client(|client| {
             client
                 .user_agent(concat!("agent/", env!("CARGO_PKG_VERSION")))
                 .redirect(redirect::Policy::none())

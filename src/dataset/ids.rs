@@ -9,10 +9,8 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use crate::{
-    dataset::{ProblemKind, error::Fault},
-    kb::{Kb, NodeId},
-};
+use crate::{ProblemKind, error::Fault};
+use agent_kb::{Kb, NodeId};
 
 /// Characters of a wrong id that are shown.
 const MAX_SHOWN: usize = 60;

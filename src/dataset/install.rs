@@ -7,16 +7,14 @@ use std::{
 };
 
 use crate::{
-    dataset::{
-        Base, Changes, DatasetError, Home, ProblemCount, Summary,
-        error::Problems,
-        home::Staging,
-        ids::AnswerIds,
-        queries::{QuerySources, StoredQueries, import_queries},
-        stark::Origin,
-    },
-    kb::{Kb, KbError, KbMeta, KbWriter},
+    Base, Changes, DatasetError, Home, ProblemCount, Summary,
+    error::Problems,
+    home::Staging,
+    ids::AnswerIds,
+    queries::{QuerySources, StoredQueries, import_queries},
+    stark::Origin,
 };
+use agent_kb::{Kb, KbError, KbMeta, KbWriter};
 
 /// What an import does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,15 +10,13 @@
 use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
 
 use crate::{
-    dataset::{
-        Base, DatasetError, Home, LabelledQuery,
-        error::Problems,
-        ids::AnswerIds,
-        install::Watch,
-        queries::{QUERIES_FILE, QuerySources, import_queries, stored_queries},
-    },
-    files,
+    Base, DatasetError, Home, LabelledQuery,
+    error::Problems,
+    ids::AnswerIds,
+    install::Watch,
+    queries::{QUERIES_FILE, QuerySources, import_queries, stored_queries},
 };
+use agent_ground::files;
 
 /// The column that says where a question comes from.
 const SOURCE: &str = "source";

@@ -11,7 +11,8 @@ use std::{
     },
 };
 
-use crate::{dataset::DatasetError, files};
+use crate::DatasetError;
+use agent_ground::files;
 
 /// Longest line in bytes, unpacked; one line is held in memory.
 pub const MAX_LINE_BYTES: usize = 64 << 20;

@@ -21,18 +21,16 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value};
 
 use crate::{
-    dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
-        error::{Fault, Problems},
-        ids::{Ids, in_range},
-        install::{Install, Watch},
-        lines::{Line, Lines, MAX_LINE_BYTES},
-        neutral::node::{NodeKey, NodeLine, json_message},
-        render::{MAX_DOCUMENT_BYTES, Template, render_field, render_text},
-    },
-    files,
-    kb::{KbError, KbMeta, KbWriter, NodeId},
+    DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+    error::{Fault, Problems},
+    ids::{Ids, in_range},
+    install::{Install, Watch},
+    lines::{Line, Lines, MAX_LINE_BYTES},
+    neutral::node::{NodeKey, NodeLine, json_message},
+    render::{MAX_DOCUMENT_BYTES, Template, render_field, render_text},
 };
+use agent_ground::files;
+use agent_kb::{KbError, KbMeta, KbWriter, NodeId};
 
 /// First line of an edges file.
 pub const EDGES_HEADER: &str = "src_id\trelation\tdst_id";

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::dataset::{Base, DatasetError, Home, queries::TEST_FILES};
+use crate::{Base, DatasetError, Home, queries::TEST_FILES};
 
 /// Directory of the counts in the home directory.
 const DIRECTORY: &str = "openings";
@@ -103,7 +103,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::dataset::{
+    use crate::{
         ImportOptions, import_neutral,
         sample::{SampleKind, SampleOptions, generate},
     };

@@ -13,18 +13,15 @@ use std::{
 };
 
 use crate::{
-    answer::AnswerValue,
-    dataset::{
-        Base, DatasetError, Phase, ProblemKind,
-        error::{Fault, Problems},
-        ids::AnswerIds,
-        install::Watch,
-        lines::{Lines, MAX_LINE_BYTES},
-        neutral::text_of,
-    },
-    files,
-    kb::{FileRecord, Kb, NodeId, sync_dir},
+    Base, DatasetError, Phase, ProblemKind,
+    error::{Fault, Problems},
+    ids::AnswerIds,
+    install::Watch,
+    lines::{Lines, MAX_LINE_BYTES},
+    neutral::text_of,
 };
+use agent_ground::files;
+use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
 
 /// Longest query file in bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;

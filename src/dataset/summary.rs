@@ -5,10 +5,8 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::{
-    dataset::{Base, DatasetError, LabelledQuery, queries::all_queries},
-    kb::{Direction, Kb, NodeId, Tuple, TypeId},
-};
+use crate::{Base, DatasetError, LabelledQuery, queries::all_queries};
+use agent_kb::{Direction, Kb, NodeId, Tuple, TypeId};
 
 /// Examples of each kind of issue.
 const EXAMPLES: usize = 10;

@@ -7,15 +7,15 @@ use std::{
 use proptest::prelude::*;
 
 use crate::{
+    DatasetError, Home, ImportOptions, ImportReport, LabelledQuery, Phase, ProblemKind, Progress,
+    Resolved, Split, given, import_neutral,
+    lines::{Line, Lines},
+    load_split, load_test, load_values, render_field, render_text,
+};
+use agent_kb::{
+    Direction, Kb,
     answer::{AnswerValue, Cell},
-    dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, LabelledQuery, Phase, ProblemKind,
-        Progress, Resolved, Split, import_neutral,
-        lines::{Line, Lines},
-        load_split, load_test, load_values, render_field, render_text,
-    },
-    given,
-    kb::{Direction, Kb, verify},
+    verify,
 };
 
 fn import(source: &Path, home: &Home, lenient: bool) -> Result<ImportReport, DatasetError> {
@@ -43,7 +43,7 @@ fn real_bases_have_their_counts_and_open_quickly() {
         let opened = start.elapsed();
         verify(&report.base.kb_dir(), &mut |_| {}).unwrap();
         for relation in 0..kb.relations().len() {
-            let relation = crate::kb::RelationId(relation as u16);
+            let relation = agent_kb::RelationId(relation as u16);
             for node in (0..kb.n_nodes()).step_by(997) {
                 for other in kb.neighbors(node, relation, Direction::Out).iter() {
                     assert!(kb.neighbors(*other, relation, Direction::In).contains(&node));

@@ -23,15 +23,13 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
-        error::{Fault, Problems},
-        install::{Install, Watch},
-        lines::{Lines, MAX_LINE_BYTES},
-        neutral::{Content, Templates, label_fault, read_toml, text_of},
-    },
-    kb::{KbWriter, MAX_NODES},
+    DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+    error::{Fault, Problems},
+    install::{Install, Watch},
+    lines::{Lines, MAX_LINE_BYTES},
+    neutral::{Content, Templates, label_fault, read_toml, text_of},
 };
+use agent_kb::{KbWriter, MAX_NODES};
 
 /// Bytes of addresses and texts that are held.
 pub const MAX_HELD_BYTES: u64 = 4 << 30;
@@ -394,7 +392,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::kb::{Direction, Kb};
+    use agent_kb::{Direction, Kb};
 
     #[test]
     fn lines_are_read_or_refused_with_what_is_wrong() {

@@ -24,7 +24,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::embed::{EmbedError, Embedder, Matrix, Spent};
+use crate::{EmbedError, Embedder, Matrix, Spent};
 
 /// Longest file of one embedder's documents, in bytes.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;

@@ -15,8 +15,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 
-use crate::embed::matrix::{add_scaled, dot};
-use crate::embed::sparse::SparseMatrix;
+use crate::matrix::{add_scaled, dot};
+use crate::sparse::SparseMatrix;
 
 /// Vectors drawn beyond the rank asked for; Halko et al. advise 5 to 10, more is cheap and steadier here.
 const OVERSAMPLING: usize = 24;

@@ -58,11 +58,11 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use crate::embed::matrix::{Matrix, dot, normalise};
-use crate::embed::sparse::SparseMatrix;
-use crate::embed::tokens::{StemCache, for_each_word};
-use crate::embed::{EmbedError, Embedder, factor};
-use crate::files;
+use crate::matrix::{Matrix, dot, normalise};
+use crate::sparse::SparseMatrix;
+use crate::tokens::{StemCache, for_each_word};
+use crate::{EmbedError, Embedder, factor};
+use agent_ground::files;
 
 /// Documents that training reads at most; more are sampled, evenly over the base.
 pub const MAX_TRAINING_DOCUMENTS: usize = 100_000;

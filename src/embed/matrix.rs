@@ -3,7 +3,7 @@
 //! It must not know what the numbers mean. The dot product is always summed in the same order (sixteen
 //! interleaved partial sums, then a fixed tree), so a score does not depend on threads or batching.
 
-use crate::embed::EmbedError;
+use crate::EmbedError;
 
 /// Interleaved partial sums of a dot product: wide enough to fill two AVX2 or four SSE registers.
 const LANES: usize = 16;
@@ -182,7 +182,7 @@ pub fn normalise(vector: &mut [f32]) -> f32 {
 }
 
 /// Adds `factor * row` to `target`, element by element; of the shorter length when they differ.
-pub(crate) fn add_scaled(target: &mut [f32], factor: f32, row: &[f32]) {
+pub fn add_scaled(target: &mut [f32], factor: f32, row: &[f32]) {
     for (sum, value) in target.iter_mut().zip(row) {
         *sum += factor * value;
     }

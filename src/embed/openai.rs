@@ -18,10 +18,8 @@ use async_openai::types::embeddings::{
     CreateEmbeddingRequest, CreateEmbeddingResponse, EmbeddingInput,
 };
 
-use crate::{
-    embed::{EmbedError, Embedder, Matrix, Spent, matrix::normalise},
-    remote::{Account, Limits, Service},
-};
+use crate::{EmbedError, Embedder, Matrix, Spent, matrix::normalise};
+use agent_remote::{Account, Limits, Service};
 
 /// Texts of one request.
 pub const MAX_BATCH_TEXTS: usize = 256;
@@ -270,10 +268,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::remote::{
-        RemoteError,
-        scripted::{Scripted, reply},
-    };
+    use crate::scripted::{Scripted, reply};
+    use agent_remote::RemoteError;
 
     fn quick() -> Limits {
         Limits {

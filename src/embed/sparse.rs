@@ -72,11 +72,7 @@ impl SparseMatrix {
         product.par_chunks_mut(width).enumerate().for_each(|(row, sums)| {
             for entry in self.starts[row]..self.starts[row + 1] {
                 let start = self.columns[entry] as usize * width;
-                crate::embed::matrix::add_scaled(
-                    sums,
-                    self.values[entry],
-                    &dense[start..start + width],
-                );
+                crate::matrix::add_scaled(sums, self.values[entry], &dense[start..start + width]);
             }
         });
         product

@@ -20,7 +20,7 @@ use std::{
 use memmap2::Mmap;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use crate::embed::{EmbedError, Embedder, Matrix};
+use crate::{EmbedError, Embedder, Matrix};
 
 /// Most queries of a table.
 pub const MAX_QUERIES: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Splits a text into lower-case word stems: the words of [`crate::words`], function words dropped,
+//! Splits a text into lower-case word stems: the words of [`agent_ground::words`], function words dropped,
 //! English stems. Text without spaces between words (Chinese, Japanese, Thai) is not segmented.
 //!
 //! | limit | value | reason |
@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use crate::words::{Stems, is_stop_word, name_words};
+use agent_ground::words::{Stems, is_stop_word, name_words};
 
 /// Longest word read, in characters.
 pub(crate) const MAX_WORD_CHARS: usize = 40;

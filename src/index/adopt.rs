@@ -3,7 +3,7 @@
 
 use std::{fs, io, path::Path};
 
-use crate::index::{
+use crate::{
     IndexError,
     layout::{Staging, VECTORS, WORDS},
 };

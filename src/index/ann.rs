@@ -20,15 +20,13 @@ use safetensors::Dtype;
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Array, Arrays},
-        build::Watch,
-        parts::Materials,
-        vectors::{VectorError, VectorIndex},
-    },
-    kb::{NodeId, best},
+    IndexError,
+    arrays::{Array, Arrays},
+    build::Watch,
+    parts::Materials,
+    vectors::{VectorError, VectorIndex},
 };
+use agent_kb::{NodeId, best};
 
 /// Nodes of one graph at most: bounds the memory and time of one thread.
 const SHARD_NODES: usize = 1 << 17;

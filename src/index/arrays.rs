@@ -18,7 +18,7 @@ use safetensors::{
     tensor::{Metadata, TensorInfo, TensorView},
 };
 
-use crate::index::IndexError;
+use crate::IndexError;
 
 /// Name of the checksum in a sealed file.
 const SEAL: &str = "seal";

@@ -7,24 +7,22 @@ use std::{
 };
 
 use crate::{
-    embed::{EmbedError, Embedder},
-    index::{
-        Access, EmbedderChoice, IndexError, Part,
-        embedder::{IndexEmbedder, open_own},
-        entities::EntityIndex,
-        layout::{
-            NAMES, NAMES_TERMS, Seal, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
-            fingerprint, part_path,
-        },
-        parts,
-        query::QueryIndex,
-        terms::TermIndex,
-        text::TextIndex,
-        vectors::VectorIndex,
+    Access, EmbedderChoice, IndexError, Part,
+    embedder::{IndexEmbedder, open_own},
+    entities::EntityIndex,
+    layout::{
+        NAMES, NAMES_TERMS, Seal, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
+        fingerprint, part_path,
     },
-    kb::{Kb, NodeId, TypeId},
-    words::Stems,
+    parts,
+    query::QueryIndex,
+    terms::TermIndex,
+    text::TextIndex,
+    vectors::VectorIndex,
 };
+use agent_embed::{EmbedError, Embedder};
+use agent_ground::words::Stems;
+use agent_kb::{Kb, NodeId, TypeId};
 
 /// Embeddings of texts that are kept; at this number all are dropped.
 const MAX_KEPT_VECTORS: usize = 4_096;

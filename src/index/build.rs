@@ -17,16 +17,14 @@ pub use vectors::{cut, embed};
 pub use words::{WordSource, read_words};
 
 use crate::{
-    embed::Embedder,
-    index::{
-        Access, EmbedderChoice, Import, IndexError, Part,
-        embedder::IndexEmbedder,
-        layout::{Staging, VECTORS, VectorsOf, VectorsRecord, part_path, remove_leftovers},
-        parts::{self, Materials},
-        vectors::VectorIndex,
-    },
-    kb::Kb,
+    Access, EmbedderChoice, Import, IndexError, Part,
+    embedder::IndexEmbedder,
+    layout::{Staging, VECTORS, VectorsOf, VectorsRecord, part_path, remove_leftovers},
+    parts::{self, Materials},
+    vectors::VectorIndex,
 };
+use agent_embed::Embedder;
+use agent_kb::Kb;
 
 /// How far building is: units done of all, by stage. Stages run side by side.
 #[derive(Clone, Copy, Debug)]

@@ -11,15 +11,13 @@ use std::path::Path;
 use safetensors::Dtype;
 
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Array, Arrays},
-        build::Watch,
-        parts::Materials,
-        vectors::{Precision, VectorIndex, VectorWriter},
-    },
-    kb::NodeId,
+    IndexError,
+    arrays::{Array, Arrays},
+    build::Watch,
+    parts::Materials,
+    vectors::{Precision, VectorIndex, VectorWriter},
 };
+use agent_kb::NodeId;
 
 /// Longest chunk, characters; STaRK's multi-vector baseline cuts at as many.
 pub const CHUNK_CHARS: usize = 256;

@@ -16,16 +16,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    embed::{
-        BertEncoder, CachedEmbedder, EmbedError, Embedder, LsaEmbedder, Matrix, OpenAiEmbedder,
-        QueryTable, Spent,
-    },
-    index::{
-        IndexError,
-        layout::{MODEL, QUERIES, VECTORS, VectorsRecord},
-    },
-    remote::{Account, Limits},
+    IndexError,
+    layout::{MODEL, QUERIES, VECTORS, VectorsRecord},
 };
+use agent_embed::{
+    BertEncoder, CachedEmbedder, EmbedError, Embedder, LsaEmbedder, Matrix, OpenAiEmbedder,
+    QueryTable, Spent,
+};
+use agent_remote::{Account, Limits};
 
 /// An embedder by its name on the command line; records keep it in that form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

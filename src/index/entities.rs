@@ -37,20 +37,18 @@ use std::{
     },
 };
 
-pub use crate::index::entities::{build::build, spelled::Spelled};
+pub use crate::entities::{build::build, spelled::Spelled};
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Array, Arrays, Strings},
-        entities::{
-            bits::Bits,
-            forms::{Key, KeyPlaces},
-            query::{Linked, TYPO_STRENGTH, Word},
-        },
+    IndexError,
+    arrays::{Array, Arrays, Strings},
+    entities::{
+        bits::Bits,
+        forms::{Key, KeyPlaces},
+        query::{Linked, TYPO_STRENGTH, Word},
     },
-    kb::{Combine, Kb, NodeId, Scores, TypeId, best, best_first},
-    words::{Stems, is_question_word, name_words},
 };
+use agent_ground::words::{Stems, is_question_word, name_words};
+use agent_kb::{Combine, Kb, NodeId, Scores, TypeId, best, best_first};
 
 /// Words of a name that are looked up in order; longer names are found by their parts.
 const MAX_EXACT_WORDS: usize = 32;

@@ -5,10 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    index::{IndexedBase, chunks::chunk_text},
-    kb::NodeId,
-};
+use crate::{IndexedBase, chunks::chunk_text};
+use agent_kb::NodeId;
 
 /// Characters of a text that are searched for what concerns the question.
 const MAX_SEARCHED_CHARS: usize = 200_000;
@@ -16,18 +14,13 @@ const MAX_SEARCHED_CHARS: usize = 200_000;
 const CHUNK_CHARS: usize = 400;
 
 /// The document of a node without its relations, within some characters, as [`relevant`] cuts it.
-pub(crate) fn text_about(
-    base: &IndexedBase,
-    node: NodeId,
-    wanted: &str,
-    max_chars: usize,
-) -> String {
+pub fn text_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usize) -> String {
     relevant(base, base.kb.text(node), wanted, max_chars)
 }
 
 /// A text within some characters: all of it, or its start and the chunks that share the rarest
 /// words with the wanted ones, in the order of the text.
-pub(crate) fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> String {
+pub fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> String {
     if text.chars().count() <= max_chars {
         return text.trim().to_owned();
     }
@@ -64,6 +57,6 @@ pub(crate) fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: 
 }
 
 /// The first characters of a text.
-pub(crate) fn head(text: &str, n_chars: usize) -> &str {
+pub fn head(text: &str, n_chars: usize) -> &str {
     text.char_indices().nth(n_chars).map_or(text, |(at, _)| &text[..at])
 }

@@ -3,7 +3,7 @@
 //!
 //! Fields are the name, the type where there are several, every field of the details, and for each
 //! relation and direction the names of the neighbours (mFAR: Li et al. 2024, section 3). Each is one
-//! file of [`postings`](crate::index::postings) over stems, whose places are those of the field's
+//! file of [`postings`](crate::postings) over stems, whose places are those of the field's
 //! nodes; the file `fields` has for all of them:
 //!
 //! | array | holds |
@@ -23,16 +23,14 @@ use std::{
 use safetensors::Dtype;
 
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Array, Arrays, Strings},
-        bm25::Bm25,
-        build::Watch,
-        postings::{Postings, PostingsBuilder, settle},
-    },
-    kb::{Direction, FileRecord, Kb, NodeId, RelationId},
-    words::Analysis,
+    IndexError,
+    arrays::{Array, Arrays, Strings},
+    bm25::Bm25,
+    build::Watch,
+    postings::{Postings, PostingsBuilder, settle},
 };
+use agent_ground::words::Analysis;
+use agent_kb::{Direction, FileRecord, Kb, NodeId, RelationId};
 
 /// Neighbours of one relation and direction whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
@@ -323,10 +321,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::{
-        index::postings,
-        kb::{KbMeta, KbWriter},
-    };
+    use crate::postings;
+    use agent_kb::{KbMeta, KbWriter};
 
     /// Things with a colour or not, and places near them.
     fn base(dir: &Path) -> Kb {

@@ -10,11 +10,9 @@ use std::{
     path::Path,
 };
 
-use crate::{
-    embed::table::QueryTableBuilder,
-    index::{IndexError, vectors::MAX_DIM},
-    kb::{Kb, NodeId},
-};
+use crate::{IndexError, vectors::MAX_DIM};
+use agent_embed::table::QueryTableBuilder;
+use agent_kb::{Kb, NodeId};
 
 /// Collects vectors of nodes and queries; nodes lie in a temporary file.
 pub struct ImportBuilder<'a> {

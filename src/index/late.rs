@@ -21,19 +21,17 @@ use rayon::prelude::*;
 use safetensors::Dtype;
 
 use crate::{
-    embed::{
-        Matrix,
-        matrix::{dot, normalise},
-    },
-    index::{
-        IndexError,
-        arrays::{Array, Arrays},
-        build::Watch,
-        late::codec::{Codec, code_bytes, learn},
-        parts::Materials,
-    },
-    kb::{NodeId, best},
+    IndexError,
+    arrays::{Array, Arrays},
+    build::Watch,
+    late::codec::{Codec, code_bytes, learn},
+    parts::Materials,
 };
+use agent_embed::{
+    Matrix,
+    matrix::{dot, normalise},
+};
+use agent_kb::{NodeId, best};
 
 /// Tokens of one document that are stored.
 pub const MAX_TOKENS: usize = 256;

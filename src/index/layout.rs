@@ -21,12 +21,10 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tempfile::TempDir;
 
-use crate::{
-    embed::Embedder,
-    files,
-    index::{EmbedderChoice, IndexError},
-    kb::{FileRecord, publish},
-};
+use crate::{EmbedderChoice, IndexError};
+use agent_embed::Embedder;
+use agent_ground::files;
+use agent_kb::{FileRecord, publish};
 
 pub(super) const WORDS: &str = "words";
 pub(super) const TEXT: &str = "text";

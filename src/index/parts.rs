@@ -4,20 +4,18 @@
 use std::path::Path;
 
 use crate::{
-    embed::Embedder,
-    index::{
-        IndexError, Part,
-        ann::{self, AnnIndex},
-        build::{Version, Watch},
-        chunks::{self, ChunkIndex},
-        fields::{self, FieldIndex},
-        late::{self, LateIndex},
-        layout::part_path,
-        query::{self, QueryIndex},
-        vectors::VectorIndex,
-    },
-    kb::Kb,
+    IndexError, Part,
+    ann::{self, AnnIndex},
+    build::{Version, Watch},
+    chunks::{self, ChunkIndex},
+    fields::{self, FieldIndex},
+    late::{self, LateIndex},
+    layout::part_path,
+    query::{self, QueryIndex},
+    vectors::VectorIndex,
 };
+use agent_embed::Embedder;
+use agent_kb::Kb;
 
 /// What optional parts are made from.
 pub(super) struct Materials<'a> {

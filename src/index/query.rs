@@ -10,7 +10,7 @@
 //!
 //! Queries are read by tantivy's grammar, and what names fields, typos and prefixes mean is decided
 //! here. Scores are tantivy's BM25, whose lengths are kept in a byte; the baselines of
-//! [`text`](crate::index::text) are exact.
+//! [`text`](crate::text) are exact.
 //!
 //! Must not know: who asks, which answers are right.
 
@@ -47,14 +47,12 @@ pub use self::parse::QueryError;
 pub(super) use self::update::{Before, update};
 use self::{directory::ReadOnly, parse::Parser, update::Slots};
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Array, Arrays, Strings},
-        build::Watch,
-    },
-    kb::{Direction, FileRecord, Kb, NodeId, RelationId, TypeId},
-    words::name_words,
+    IndexError,
+    arrays::{Array, Arrays, Strings},
+    build::Watch,
 };
+use agent_ground::words::name_words;
+use agent_kb::{Direction, FileRecord, Kb, NodeId, RelationId, TypeId};
 
 /// Names the numbers in the schema; another name since those with the sign of a currency are among
 /// them, so that an index without them is refused.

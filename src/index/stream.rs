@@ -10,7 +10,7 @@ use std::{
 
 use bytemuck::Pod;
 
-use crate::index::{IndexError, arrays::Strings};
+use crate::{IndexError, arrays::Strings};
 
 /// Words, in their order.
 pub(super) struct Words {

@@ -17,15 +17,13 @@ use rustc_hash::FxHashMap;
 use safetensors::Dtype;
 
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Array, Arrays, Strings},
-        bm25::{Bm25, idf},
-        stream::{self, failed, wrong},
-    },
-    kb::NodeId,
-    words::{Stems, is_question_word, name_words},
+    IndexError,
+    arrays::{Array, Arrays, Strings},
+    bm25::{Bm25, idf},
+    stream::{self, failed, wrong},
 };
+use agent_ground::words::{Stems, is_question_word, name_words};
+use agent_kb::NodeId;
 
 /// Bits of an entry that hold the count.
 const COUNT_BITS: u32 = 8;
@@ -384,7 +382,8 @@ impl TermIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{index::postings, words::Analysis};
+    use crate::postings;
+    use agent_ground::words::Analysis;
 
     fn index(texts: &[&str]) -> TermIndex {
         let dir = tempfile::tempdir().unwrap();

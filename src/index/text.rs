@@ -1,7 +1,7 @@
 //! Text search over all nodes: given words, the best nodes by BM25.
 //!
 //! Indexed per node: its document, its document with the names of its neighbours, and each of its
-//! fields; each is one file of [`postings`](crate::index::postings). The file `nodes` has the array
+//! fields; each is one file of [`postings`](crate::postings). The file `nodes` has the array
 //! `types` `[n]` and the number of `fields` `[1]`.
 //!
 //! Must not know: how postings are kept, how a document was made.
@@ -16,15 +16,13 @@ use std::{
 use safetensors::Dtype;
 
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Array, Arrays},
-        bm25::Bm25,
-        postings::{Collection, Postings, PostingsBuilder, is_much, make_room, settle},
-    },
-    kb::{FieldId, NodeId, TypeId},
-    words::Analysis,
+    IndexError,
+    arrays::{Array, Arrays},
+    bm25::Bm25,
+    postings::{Collection, Postings, PostingsBuilder, is_much, make_room, settle},
 };
+use agent_ground::words::Analysis;
+use agent_kb::{FieldId, NodeId, TypeId};
 
 const NODES: &str = "nodes";
 /// Sets of types whose nodes are kept as masks; at this number all are dropped.

@@ -48,12 +48,12 @@ use self::device::OnDevice;
 use self::kernels::BLOCK;
 use self::quantized::{Block, Space, block_bytes};
 pub use self::write::VectorWriter;
-use crate::{
-    embed::matrix::{Matrix, dot, dot_le},
-    files,
+use agent_embed::{
     gpu::GpuError,
-    kb::NodeId,
+    matrix::{Matrix, dot, dot_le},
 };
+use agent_ground::files;
+use agent_kb::NodeId;
 
 /// Length of the part of the file before the rows, in bytes; a multiple of 64 keeps rows aligned.
 pub const HEADER_BYTES: usize = 2048;

@@ -6,15 +6,12 @@
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Instant};
 
-use crate::{
-    bundle::understood::understand,
-    index::IndexedBase,
-    infer::meanwhile,
-    kb::{NodeId, PathBounds, shortest_paths},
-    retrieve::{
-        Answer, Baseline, Detail, RetrieveError, Retriever, StandIn, System, Understood, checked,
-    },
-    words::{is_question_word, name_words},
+use crate::{bundle::understood::understand, meanwhile};
+use agent_ground::words::{is_question_word, name_words};
+use agent_index::IndexedBase;
+use agent_kb::{NodeId, PathBounds, shortest_paths};
+use agent_retrieve::{
+    Answer, Baseline, Detail, RetrieveError, Retriever, StandIn, System, Understood, checked,
 };
 
 /// Answers where a program of the system that was asked fails.

@@ -13,19 +13,19 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::{
-    answer::Explanation,
+use crate::Asks;
+use agent_index::IndexedBase;
+use agent_kb::{Scores, TypeId, answer::Explanation};
+use agent_llm::{LlmError, RoleSpec};
+use agent_retrieve::{
+    Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Why, checked,
     expand::{
         ANALYZE, Expansion, Failed, Filter, GENERATE, KEYWORDS, Method, NO_GRAPH, PARSE, REFINE,
         Sources, Writer, one_line,
     },
-    index::IndexedBase,
-    infer::Asks,
-    kb::{Scores, TypeId},
-    llm::{LlmError, RoleSpec},
-    retrieve::{Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Why, checked, place_of},
-    tools::{Assistant, AssistantError, schema_text},
+    place_of,
 };
+use agent_tools::{Assistant, AssistantError, schema_text};
 
 /// Writes texts that queries are expanded by.
 pub const EXPAND_ROLE: RoleSpec = RoleSpec {

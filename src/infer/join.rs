@@ -17,11 +17,11 @@ use crate::{
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
         router::Features,
     },
-    index::{IndexError, IndexedBase},
-    infer::tail,
-    kb::{Combine, Scores},
-    retrieve::{Ranking, RetrieveError},
+    tail,
 };
+use agent_index::{IndexError, IndexedBase};
+use agent_kb::{Combine, Scores};
+use agent_retrieve::{Ranking, RetrieveError};
 
 /// Probability below which a category is not asked. On the training and validation queries of three
 /// bases the mean reciprocal rank is as with 0.01 up to here; from 0.05 on biomed loses recall.

@@ -13,16 +13,14 @@ use rustc_hash::FxHashSet;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    index::{IndexedBase, TextPart},
-    infer::{
-        Asks, ROUTER_ROLE,
-        shown::{Entity, Linked},
-    },
-    kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId, best},
-    llm::LlmError,
-    retrieve::{Miss, Ranking, RetrieveError},
-    tools::{Assistant, AssistantError},
+    Asks, ROUTER_ROLE,
+    shown::{Entity, Linked},
 };
+use agent_index::{IndexedBase, TextPart};
+use agent_kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId, best};
+use agent_llm::LlmError;
+use agent_retrieve::{Miss, Ranking, RetrieveError};
+use agent_tools::{Assistant, AssistantError};
 
 /// The prompt.
 const PROMPT: &str = "router/read";
@@ -305,7 +303,7 @@ fn reached(base: &IndexedBase, from: NodeId, way: &[RelationId]) -> Scores {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::testing::example_base;
+    use agent_testing::example_base;
 
     fn reading(reply: Json) -> ReadQuery {
         let base = example_base();

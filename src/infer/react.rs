@@ -14,18 +14,19 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value as Json, json};
 
-use crate::{
+use crate::{Asks, shown::Linked};
+use agent_index::{IndexedBase, Part};
+use agent_kb::{
+    Kb, NodeId,
     answer::{Cell, Explanation},
-    index::{IndexedBase, Part},
-    infer::{Asks, shown::Linked},
-    kb::{Kb, NodeId},
-    llm::{LlmError, Message, Request, RoleSpec},
-    prompts::PromptError,
-    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, place_of, shortlist},
-    tools::{
-        Assistant, Kind, NodeFlow, Session, Told, ToolCache, ToolError, ToolHost, ToolSpec, Value,
-        registry, schema_text, source::literal, toolkit_text,
-    },
+};
+use agent_llm::{LlmError, Message, Request, RoleSpec, prompts::PromptError};
+use agent_retrieve::{
+    Answer, Detail, Ranking, RetrieveError, Retriever, checked, place_of, shortlist,
+};
+use agent_tools::{
+    Assistant, Kind, NodeFlow, Session, Told, ToolCache, ToolError, ToolHost, ToolSpec, Value,
+    registry, schema_text, source::literal, toolkit_text,
 };
 
 /// Calls tools step by step to answer one query.

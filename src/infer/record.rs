@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{
+use agent_kb::{
+    Direction, Kb, NodeId, Path,
     answer::{AnswerValue, Explanation},
-    kb::{Direction, Kb, NodeId, Path},
-    retrieve::{Answer, Call, End, Feature, Miss, StandIn, Understood, Way, Why},
 };
+use agent_retrieve::{Answer, Call, End, Feature, Miss, StandIn, Understood, Way, Why};
 
 /// An answer as JSON.
 #[derive(Clone, Debug, Serialize)]

@@ -14,15 +14,17 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use crate::{
+use crate::{Asks, shown::Linked};
+use agent_index::IndexedBase;
+use agent_kb::{
+    NodeId,
     answer::{AnswerValue, Cell, Explanation},
-    index::IndexedBase,
-    infer::{Asks, shown::Linked},
-    kb::NodeId,
-    llm::{LlmError, RoleSpec},
-    retrieve::{Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Why, checked, place_of},
-    tools::{Assistant, AssistantError, unit_score},
 };
+use agent_llm::{LlmError, RoleSpec};
+use agent_retrieve::{
+    Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Why, checked, place_of,
+};
+use agent_tools::{Assistant, AssistantError, unit_score};
 
 /// Scores candidates of a ranking.
 pub const RERANK_ROLE: RoleSpec = RoleSpec {

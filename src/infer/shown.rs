@@ -8,10 +8,8 @@ use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 
-use crate::{
-    index::{IndexedBase, excerpt::text_about},
-    kb::{Direction, NodeId, RelationId, best},
-};
+use agent_index::{IndexedBase, excerpt::text_about};
+use agent_kb::{Direction, NodeId, RelationId, best};
 
 /// Linked entities that are shown, and how many of one type.
 const MAX_ENTITIES: usize = 6;
@@ -297,7 +295,7 @@ impl<'a> Linked<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{expand::testing::base_of, tools::testing::example_base};
+    use agent_testing::{base_of, example_base};
 
     #[test]
     fn relations_have_directions_and_lead_to_what_the_query_names() {

@@ -11,11 +11,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{
-    index::{IndexError, IndexedBase},
-    kb::{NodeId, best},
-    retrieve::Ranking,
-};
+use agent_index::{IndexError, IndexedBase};
+use agent_kb::{NodeId, best};
+use agent_retrieve::Ranking;
 
 /// Ranks of a joined answer that stay as they are.
 pub(super) const HEAD: usize = 20;
@@ -72,7 +70,7 @@ fn reordered(rankings: &[(f32, &Ranking)], joined: &Ranking) -> Ranking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::testing::example_base;
+    use agent_testing::example_base;
 
     fn down(nodes: impl Iterator<Item = NodeId>) -> Ranking {
         (1u32..).zip(nodes).map(|(rank, node)| (node, 1.0 / rank as f32)).collect()

@@ -10,32 +10,24 @@ use std::{
 use serde_json::{Value as Json, json};
 
 use crate::{
+    self as infer, AnswerRecord, BundleRetriever, ParamValues, ProgramRetriever, React, Rerank,
+    Runtime,
     bundle::{
         Bundle, Category, Dataset, FORMAT, Fusion, Member, Provenance, Validation, router::Router,
     },
-    dataset::{
-        Home, ImportOptions, LabelledQuery, Split, import_neutral, load_split,
-        sample::{SampleKind, SampleOptions, generate},
-    },
-    index::{IndexedBase, build},
-    infer::{
-        self, AnswerRecord, BundleRetriever, ParamValues, ProgramRetriever, React, Rerank, Runtime,
-    },
-    kb::{Kb, NodeId},
-    llm::{
-        Finish, LlmError, Request, Role,
-        ledger::Ceilings,
-        scripted::{Heard, llm, llm_within, question, said},
-    },
-    program::Program,
-    remote::RemoteError,
-    retrieve::{Answer, Baseline, Detail, Miss, RetrieveError, Retriever, System},
-    sandbox::{FailureKind, Workers},
-    tools::{
-        ToolCache, Trace,
-        testing::{assistant, blocks, example_base},
-    },
 };
+use agent_dataset::{
+    Home, ImportOptions, LabelledQuery, Split, import_neutral, load_split,
+    sample::{SampleKind, SampleOptions, generate},
+};
+use agent_index::{IndexedBase, build};
+use agent_kb::{Kb, NodeId};
+use agent_llm::{Finish, LlmError, Request, Role, ledger::Ceilings};
+use agent_remote::RemoteError;
+use agent_retrieve::{Answer, Baseline, Detail, Miss, RetrieveError, Retriever, System};
+use agent_sandbox::{FailureKind, Workers, program::Program};
+use agent_testing::{Heard, assistant, blocks, example_base, llm, llm_within, question, said};
+use agent_tools::{ToolCache, Trace};
 
 type Said = Result<(String, Finish), LlmError>;
 

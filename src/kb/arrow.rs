@@ -19,7 +19,7 @@ use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use memmap2::Mmap;
 
-use crate::kb::{FileRecord, KbError};
+use crate::{FileRecord, KbError};
 
 /// A batch is written when it holds this many bytes of text. With one line of input at most
 /// 64 MiB a batch stays far below the 2 GiB that its 32-bit offsets address.

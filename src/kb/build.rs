@@ -14,16 +14,14 @@ use std::{
 };
 
 use crate::{
-    kb::{
-        KbError, MAX_EDGES, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId,
-        arrow::{HashingFile, TableWriter},
-        manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
-        open::{FIELDS_FILE, GRAPH_FILE, KEYS_FILE, MAGIC, NODES_FILE, SECTION_ALIGN, SectionKind},
-        publish::sync_dir,
-        rows::Adjacency,
-    },
-    words::is_control,
+    KbError, MAX_EDGES, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId,
+    arrow::{HashingFile, TableWriter},
+    manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
+    open::{FIELDS_FILE, GRAPH_FILE, KEYS_FILE, MAGIC, NODES_FILE, SECTION_ALIGN, SectionKind},
+    publish::sync_dir,
+    rows::Adjacency,
 };
+use agent_ground::words::is_control;
 
 /// What people read about a base, and which nodes may be answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, ops::Deref, ops::Range};
 
-use crate::kb::NodeId;
+use crate::NodeId;
 
 /// Neighbors of one node: sorted ascending, distinct. Derefs to `[NodeId]`.
 ///

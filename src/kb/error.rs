@@ -103,7 +103,8 @@ pub enum KbError {
     BigEndian,
 }
 
-use crate::{files, kb::NodeId};
+use crate::NodeId;
+use agent_ground::files;
 
 impl KbError {
     /// Wraps an I/O error with what was attempted and where.

@@ -18,7 +18,7 @@ use petgraph::{
     },
 };
 
-use crate::kb::{Direction, Kb, NodeId, RelationId, csr::NeighborsIter};
+use crate::{Direction, Kb, NodeId, RelationId, csr::NeighborsIter};
 
 /// A directed graph over all relations of a base, or over one.
 ///

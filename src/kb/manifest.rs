@@ -10,7 +10,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{files, kb::KbError};
+use crate::KbError;
+use agent_ground::files;
 
 /// The only format that is written and read.
 pub(super) const FORMAT_VERSION: u64 = 1;

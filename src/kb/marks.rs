@@ -5,7 +5,7 @@
 //! was marked is found and cleared through the upper level, so a small union over a large base
 //! costs what it holds and one bit for 4,096 nodes.
 
-use crate::kb::NodeId;
+use crate::NodeId;
 
 /// Marked nodes below a fixed number. Memory: a bit a node.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use crate::kb::{Direction, Kb, MetapathStep, NodeId, RelationId, TypeId, metapath_in_words};
+use crate::{Direction, Kb, MetapathStep, NodeId, RelationId, TypeId, metapath_in_words};
 
 /// What metapaths are followed over.
 pub trait Links {

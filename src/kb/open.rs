@@ -18,7 +18,7 @@ use std::{
 
 use memmap2::Mmap;
 
-use crate::kb::{
+use crate::{
     Direction, FieldId, KbError, Manifest, Neighbors, NodeId, RelationId, Tuple, TypeId,
     arrow::Table,
     csr::{Rows, as_u16, as_u32, as_u64},

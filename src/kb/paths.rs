@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use petgraph::visit::{EdgeRef, IntoEdgesDirected, VisitMap, Visitable};
 
-use crate::kb::{Direction, Kb, KbGraph, NodeId, RelationId, TypeId};
+use crate::{Direction, Kb, KbGraph, NodeId, RelationId, TypeId};
 
 /// One edge of a path and where it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::kb::KbError;
+use crate::KbError;
 
 /// Renames `finished` to `target`, replacing a directory of that name.
 ///
@@ -39,12 +39,12 @@ pub fn publish(finished: &Path, target: &Path) -> Result<(), KbError> {
 }
 
 /// Whether a [`publish`] to `target` is under way or was interrupted.
-pub(crate) fn is_set_aside(target: &Path) -> bool {
+pub fn is_set_aside(target: &Path) -> bool {
     !target.exists() && aside(target).exists()
 }
 
 /// Puts back what an interrupted [`publish`] set aside, if `target` does not exist.
-pub(crate) fn recover(target: &Path) -> Result<(), KbError> {
+pub fn recover(target: &Path) -> Result<(), KbError> {
     if is_set_aside(target) {
         fs::rename(aside(target), target).map_err(KbError::io("put back", target))?;
     }
@@ -52,7 +52,7 @@ pub(crate) fn recover(target: &Path) -> Result<(), KbError> {
 }
 
 /// Removes what an interrupted [`publish`] to `target` set aside.
-pub(crate) fn remove_set_aside(target: &Path) -> Result<(), KbError> {
+pub fn remove_set_aside(target: &Path) -> Result<(), KbError> {
     remove_if_present(&aside(target))
 }
 

@@ -5,7 +5,7 @@
 //! source leaves every row sorted. What is kept is linear in pairs: where few nodes of the span have
 //! a row, these are listed.
 
-use crate::kb::NodeId;
+use crate::NodeId;
 
 /// Nodes of the span for each with a row, from which on the latter are listed.
 const SPARSE: usize = 16;

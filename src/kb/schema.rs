@@ -7,7 +7,7 @@ use petgraph::{
     graph::{DiGraph, NodeIndex},
 };
 
-use crate::kb::{Direction, Kb, TypeId, metapath::Step};
+use crate::{Direction, Kb, TypeId, metapath::Step};
 
 /// What stands in the unrolled schema: a type, or a step, at a distance from the beginning. With
 /// distances, a metapath there and back is a simple path; with steps as nodes of their own, parallel

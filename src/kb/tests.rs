@@ -10,7 +10,7 @@ use std::{
 use petgraph::visit::{Bfs, EdgeCount, IntoEdgeReferences, Reversed};
 use proptest::prelude::*;
 
-use crate::kb::{
+use crate::{
     Direction, FieldId, Hop, Kb, KbError, KbGraph, KbMeta, KbWriter, MetapathStep, NodeId,
     Path as Way, PathBounds, RelationId, Tuple, TypeId, paths_along, shortest_paths, verify,
 };

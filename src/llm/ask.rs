@@ -13,12 +13,9 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    llm::{
-        Exchange, LlmError, Message, Model, Reply, ReplyStore, Request, Role, Schema,
-        ledger::Ledger,
-    },
-    remote::Limits,
+    Exchange, LlmError, Message, Model, Reply, ReplyStore, Request, Role, Schema, ledger::Ledger,
 };
+use agent_remote::Limits;
 
 /// Requests of one list that are asked at a time; the model bounds what is sent at a time.
 const AT_A_TIME: usize = 8;

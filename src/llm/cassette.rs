@@ -30,10 +30,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    files,
-    llm::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role},
-};
+use crate::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role};
+use agent_ground::files;
 
 /// Largest cassette, bytes. It is held in memory.
 pub const CASSETTE_BYTES: u64 = 256 << 20;
@@ -142,7 +140,7 @@ pub fn excerpt(request: &Request) -> String {
 
 /// Records replies. Only listens: it never answers, so that what is asked anew is recorded anew.
 ///
-/// In the list of an [`Llm`](crate::llm::Llm)'s stores it belongs behind the run's own and before
+/// In the list of an [`Llm`](crate::Llm)'s stores it belongs behind the run's own and before
 /// the shared cache, so that it also hears of replies that come from the cache.
 #[derive(Debug)]
 pub struct Recorder {

@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::llm::{LlmError, Request, Role, Usage};
+use crate::{LlmError, Request, Role, Usage};
 
 /// Bytes of a token, about; fewer than English has, so that estimates are rather too high.
 const BYTES_PER_TOKEN: u64 = 3;
@@ -291,7 +291,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::llm::Message;
+    use crate::Message;
 
     fn request(model: &str, max_tokens: u32) -> Request {
         Request {

@@ -29,12 +29,10 @@ use serde_json::{Map, Value};
 use tracing::{Span, field, info_span, warn};
 
 use crate::{
-    llm::{
-        Finish, LlmError, Message, Model, Reply, Request, Schema, Speaker, Usage,
-        ledger::estimated_tokens, openai::reply::Unusable,
-    },
-    remote::{Limits, RemoteError, Service},
+    Finish, LlmError, Message, Model, Reply, Request, Schema, Speaker, Usage,
+    ledger::estimated_tokens, openai::reply::Unusable,
 };
+use agent_remote::{Limits, RemoteError, Service};
 
 /// Where a conversation is posted, below the base address.
 const PATH: &str = "/chat/completions";

@@ -11,7 +11,7 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::llm::{Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage};
+use crate::{Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage};
 
 /// Bytes of a reason that is told to a model.
 const MAX_REASON_BYTES: usize = 500;

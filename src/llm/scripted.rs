@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Map;
 
-use crate::llm::{
+use agent_llm::{
     Exchange, Finish, Llm, LlmError, Model, Reply, ReplyStore, Request, Role, RoleSettings, Usage,
     ledger::{Ceilings, Ledger, tokens},
 };
@@ -27,37 +27,37 @@ const ROLES: [&str; 11] = [
     "answer",
 ];
 /// The name of the scripted model.
-pub(crate) const MODEL: &str = "scripted";
+pub const MODEL: &str = "scripted";
 
 /// Answers by a function of the request; notes what it was asked.
-pub(crate) struct Scripted<F> {
+pub struct Scripted<F> {
     answer: F,
     asked: Arc<Mutex<Vec<Request>>>,
 }
 
 /// What a scripted model was asked, in the order of arrival.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<Request>>>);
+pub struct Heard(Arc<Mutex<Vec<Request>>>);
 
 impl Heard {
     /// The requests so far.
-    pub(crate) fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<Request> {
         self.0.lock().unwrap().clone()
     }
 
     /// How many requests came so far.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 }
 
 /// The last message of a request.
-pub(crate) fn question(request: &Request) -> &str {
+pub fn question(request: &Request) -> &str {
     request.messages.last().map_or("", |message| &message.text)
 }
 
 /// The blocks of data of a question whose names begin so, such as `thing`: name and text.
-pub(crate) fn blocks(question: &str, name: &str) -> Vec<(String, String)> {
+pub fn blocks(question: &str, name: &str) -> Vec<(String, String)> {
     let mark = format!("<data name=\"{name}");
     let mut blocks = Vec::new();
     for part in question.split(&mark).skip(1) {
@@ -82,7 +82,7 @@ where
 
 /// Keeps replies in memory.
 #[derive(Default)]
-pub(crate) struct MemoryStore(Mutex<HashMap<String, Exchange>>);
+pub struct MemoryStore(Mutex<HashMap<String, Exchange>>);
 
 impl ReplyStore for MemoryStore {
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
@@ -97,7 +97,7 @@ impl ReplyStore for MemoryStore {
 
 /// A model that answers by a function of the request, with a store in memory and no ceilings, and
 /// what it was asked.
-pub(crate) fn llm<F>(answer: F) -> (Arc<Llm>, Heard)
+pub fn llm<F>(answer: F) -> (Arc<Llm>, Heard)
 where
     F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync + 'static,
 {
@@ -105,7 +105,7 @@ where
 }
 
 /// The same with ceilings and stores.
-pub(crate) fn llm_within<F>(
+pub fn llm_within<F>(
     answer: F,
     ceilings: Ceilings,
     stores: Vec<Arc<dyn ReplyStore>>,
@@ -128,6 +128,6 @@ where
 }
 
 /// A whole reply.
-pub(crate) fn said(text: impl Into<String>) -> Result<(String, Finish), LlmError> {
+pub fn said(text: impl Into<String>) -> Result<(String, Finish), LlmError> {
     Ok((text.into(), Finish::Stop))
 }

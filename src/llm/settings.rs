@@ -16,14 +16,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    llm::{
-        Role, RoleSettings, RoleSpec,
-        ledger::Price,
-        openai::{Form, JsonForm, TokenLimit},
-        settings::check::Lines,
-    },
-    remote::Limits,
+    Role, RoleSettings, RoleSpec,
+    ledger::Price,
+    openai::{Form, JsonForm, TokenLimit},
+    settings::check::Lines,
 };
+use agent_remote::Limits;
 
 /// Longest file, bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;

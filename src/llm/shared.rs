@@ -33,10 +33,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    files,
-    llm::{Exchange, LlmError, ReplyStore, Role, replies::is_usable},
-};
+use crate::{Exchange, LlmError, ReplyStore, Role, replies::is_usable};
+use agent_ground::files;
 
 /// Most that all files take, bytes.
 pub const MAX_BYTES: u64 = 2 << 30;

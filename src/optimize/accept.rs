@@ -7,16 +7,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    eval::statistics::randomization_p,
-    infer::ParamValues,
-    optimize::{
-        Event, OptimizeError, Run,
-        category_programs::CategoryProgram,
-        e_value::{EValue, Levels},
-        trial::Origin,
-        wording::{self, Wording},
-    },
+    Event, OptimizeError, Run,
+    category_programs::CategoryProgram,
+    e_value::{EValue, Levels},
+    trial::Origin,
+    wording::{self, Wording},
 };
+use agent_infer::ParamValues;
+use agent_retrieve::eval::statistics::randomization_p;
 
 /// Sum of reciprocal ranks that a change must gain on the training queries of its category, both
 /// wordings alike ([`wording::gain`]): as much as getting one query right.

@@ -6,7 +6,7 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::optimize::category_programs::CategoryProgram;
+use crate::category_programs::CategoryProgram;
 
 /// Programs of an archive at most; beyond, the one with the least sum is dropped.
 const MAX_PROGRAMS: usize = 256;

@@ -9,12 +9,10 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use crate::{
-    expand::Method,
-    optimize::leak::literals,
-    program::Program,
-    tools::{FEEDBACK, registry},
-};
+use crate::leak::literals;
+use agent_retrieve::expand::Method;
+use agent_sandbox::program::Program;
+use agent_tools::{FEEDBACK, registry};
 
 /// Requests that one run of a program may make while the loop goes on; a bundle may make more.
 pub const REQUESTS_PER_RUN: u64 = 4;

@@ -8,7 +8,7 @@
 //!
 //! Must not know: programs, queries, how changes are made.
 
-use crate::optimize::mutate::Operator;
+use crate::mutate::Operator;
 
 /// Most that one turn can earn: a right answer, as much as keeps a change.
 const MAX_REWARD: f64 = 1.0;

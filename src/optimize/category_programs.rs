@@ -2,11 +2,9 @@
 //!
 //! Must not know: who proposes programs, how they run.
 
-use crate::{
-    infer::ParamValues,
-    optimize::{discover, plan::Plan},
-    program::Program,
-};
+use crate::{discover, plan::Plan};
+use agent_infer::ParamValues;
+use agent_sandbox::program::Program;
 
 /// Categories at most.
 pub(super) const MAX_CATEGORIES: usize = 12;

@@ -11,13 +11,13 @@
 
 use rayon::prelude::*;
 
-use crate::{
-    bundle::cutoff::{Cutoff, Expected, MOST, Place, SIGNS, places},
+use agent_infer::bundle::cutoff::{Cutoff, Expected, MOST, Place, SIGNS, places};
+use agent_kb::NodeId;
+use agent_retrieve::{
+    Ranking,
     eval::{SetMetrics, sets::f1_by_end},
-    kb::NodeId,
-    retrieve::Ranking,
-    train::Adam,
 };
+use agent_train::Adam;
 
 /// Queries with an answer in their ranking that must be there; from fewer nothing is learnt.
 const MIN_QUERIES: usize = 10;

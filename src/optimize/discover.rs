@@ -11,12 +11,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    kb::TypeId,
-    optimize::{
-        mine::{LinkSource, Mined, Reached, Step},
-        plan::{Branch, LinkedBy, Plan},
-    },
+    mine::{LinkSource, Mined, Reached, Step},
+    plan::{Branch, LinkedBy, Plan},
 };
+use agent_kb::TypeId;
 
 /// Share of a query's answers that both metapaths of a pair must reach.
 const MIN_PAIR_SHARE: f32 = 0.1;
@@ -155,7 +153,7 @@ pub struct Bound {
 }
 
 /// The bound of a plan on queries, each given by its position and the number of its answers that
-/// mining looked at ([`n_looked_at`](crate::optimize::mine::n_looked_at)). A metapath that was
+/// mining looked at ([`n_looked_at`](crate::mine::n_looked_at)). A metapath that was
 /// mined from too few queries reaches nothing; 0 without queries.
 pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) -> Bound {
     let goes = |branch: &Branch, metapath: &Metapath| {
@@ -220,10 +218,8 @@ pub fn cover(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kb::{Direction, RelationId},
-        optimize::mine::Pattern,
-    };
+    use crate::mine::Pattern;
+    use agent_kb::{Direction, RelationId};
 
     /// Brands lead to products by relation 0; answers of queries as bits.
     fn mined(source: LinkSource, reached: &[(usize, Reached)]) -> Mined {

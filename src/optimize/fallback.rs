@@ -5,17 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
+use agent_index::IndexedBase;
+use agent_infer::{
+    ParamValues,
     bundle::{
         Bundle, Category, CategoryScore, FORMAT_OF_ONE, Fusion, Provenance, Validation,
         cutoff::Cutoff, router::Router,
     },
-    index::IndexedBase,
-    infer::ParamValues,
-    program::Program,
-    retrieve::System,
-    tools::source::literals,
 };
+use agent_retrieve::System;
+use agent_sandbox::program::Program;
+use agent_tools::source::literals;
 
 /// Who proposed the program.
 pub const PROPOSED_BY: &str = "baseline";

@@ -15,15 +15,15 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    dataset::LabelledQuery,
+    Event, OptimizeError, Run,
+    category_programs::CategoryProgram,
+    trial::{mean, reciprocal_rank},
+};
+use agent_dataset::LabelledQuery;
+use agent_infer::Runtime;
+use agent_retrieve::{
+    Baseline, Ranking, RetrieveError, Retriever, System,
     eval::{Interval, statistics::bootstrap_interval},
-    infer::Runtime,
-    optimize::{
-        Event, OptimizeError, Run,
-        category_programs::CategoryProgram,
-        trial::{mean, reciprocal_rank},
-    },
-    retrieve::{Baseline, Ranking, RetrieveError, Retriever, System},
 };
 
 /// Queries on which programs are compared with baselines, at most; evenly spread over those there

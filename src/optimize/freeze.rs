@@ -8,6 +8,20 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use crate::{
+    OptimizeError, Run,
+    ablation::Ablation,
+    actor::Actor,
+    asks::asks,
+    category_programs::{CategoryProgram, needed},
+    cutoff::{self, FOLDS},
+    fallback, reading, reranker, route,
+    sequential_test::Challenge,
+    trial::{Origin, Pool, Ranked, mean, reciprocal_rank},
+    verdict::{Standing, Verdict},
+};
+use agent_dataset::{LabelledQuery, is_synthetic};
+use agent_infer::{
+    Joining, Part, asked,
     bundle::{
         Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, Fusion, HeldOut, Member,
         Provenance, Validation,
@@ -16,24 +30,10 @@ use crate::{
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
         router::{Features, Router, features},
     },
-    dataset::{LabelledQuery, is_synthetic},
-    eval::statistics::bootstrap_interval,
-    infer::{Joining, Part, asked, chosen_categories, join, routes},
-    kb::NodeId,
-    optimize::{
-        OptimizeError, Run,
-        ablation::Ablation,
-        actor::Actor,
-        asks::asks,
-        category_programs::{CategoryProgram, needed},
-        cutoff::{self, FOLDS},
-        fallback, reading, reranker, route,
-        sequential_test::Challenge,
-        trial::{Origin, Pool, Ranked, mean, reciprocal_rank},
-        verdict::{Standing, Verdict},
-    },
-    retrieve::{Baseline, Ranking, Retriever, System},
+    chosen_categories, join, routes,
 };
+use agent_kb::NodeId;
+use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
 
 /// L2 penalties that are tried, by cross-validation on training queries.
 const RIDGES: [f64; 3] = [1e-3, 2e-3, 4e-3];

@@ -6,7 +6,8 @@
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{dataset::LabelledQuery, optimize::wording::Wording};
+use crate::wording::Wording;
+use agent_dataset::LabelledQuery;
 
 /// Queries of a gate at most.
 pub(super) const GATE: usize = 25;

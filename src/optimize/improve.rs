@@ -22,25 +22,22 @@ use serde::{Deserialize, Serialize};
 use tracing::debug_span;
 
 use crate::{
-    bundle::SEARCH,
-    infer::ParamValues,
-    optimize::{
-        Ablation, Event, OptimizeError, Run, Stop,
-        accept::{MIN_GAIN, key_of},
-        actor::{Actor, LLM, headed},
-        archive::{Archive, Archived, drawn},
-        asks::asks,
-        bandit::Bandit,
-        category_programs::{CategoryProgram, GOOD, assign, lacking},
-        discover::Metapath,
-        gate::gate,
-        mutate::{Material, Operator, children, in_order},
-        plan::Plan,
-        trial::{Origin, mean},
-        wording::{self, Wording},
-    },
-    program::Program,
+    Ablation, Event, OptimizeError, Run, Stop,
+    accept::{MIN_GAIN, key_of},
+    actor::{Actor, LLM, headed},
+    archive::{Archive, Archived, drawn},
+    asks::asks,
+    bandit::Bandit,
+    category_programs::{CategoryProgram, GOOD, assign, lacking},
+    discover::Metapath,
+    gate::gate,
+    mutate::{Material, Operator, children, in_order},
+    plan::Plan,
+    trial::{Origin, mean},
+    wording::{self, Wording},
 };
+use agent_infer::{ParamValues, bundle::SEARCH};
+use agent_sandbox::program::Program;
 
 /// Kind of the journal's steps that say which program was changed; the number of the step of
 /// improvement begins their key.

@@ -14,7 +14,7 @@ use std::{
     fmt,
 };
 
-use crate::words::{is_question_word, name_words};
+use agent_ground::words::{is_question_word, name_words};
 
 /// Letters of the shortest word that can be a leak.
 const MIN_LETTERS: usize = 4;

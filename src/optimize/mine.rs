@@ -17,11 +17,9 @@ use std::{
 
 use rayon::prelude::*;
 
-use crate::{
-    dataset::LabelledQuery,
-    index::{IndexError, IndexedBase, TextPart},
-    kb::{Direction, NodeId, RelationId, TypeId},
-};
+use agent_dataset::LabelledQuery;
+use agent_index::{IndexError, IndexedBase, TextPart};
+use agent_kb::{Direction, NodeId, RelationId, TypeId};
 
 /// Nodes linked of each type, strongest first, that are tried as linked entities.
 const LINKED_ENTITIES: usize = 4;

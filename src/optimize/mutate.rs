@@ -5,7 +5,7 @@
 //!
 //! Must not know: how programs do, who chooses between operators.
 
-use crate::optimize::{
+use crate::{
     discover::Metapath,
     plan::{Branch, LinkedBy, Plan},
 };
@@ -228,7 +228,7 @@ fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kb::TypeId;
+    use agent_kb::TypeId;
 
     fn branch(start: u16) -> Branch {
         let start = TypeId(start);

@@ -11,14 +11,12 @@ use std::{
     fmt::Write,
 };
 
-use crate::{
-    index::IndexedBase,
-    kb::{Direction, TypeId},
-    optimize::mine::{LinkSource, Pattern, Step},
-    program::Program,
-    tools::source::{comment, literal, literals},
-    words::fold,
-};
+use crate::mine::{LinkSource, Pattern, Step};
+use agent_ground::words::fold;
+use agent_index::IndexedBase;
+use agent_kb::{Direction, TypeId};
+use agent_sandbox::program::Program;
+use agent_tools::source::{comment, literal, literals};
 
 /// Nodes that a program ranks by text.
 const POOL: usize = 1_000;
@@ -405,11 +403,9 @@ mod tests {
     use std::{fs, sync::atomic::AtomicBool};
 
     use super::*;
-    use crate::{
-        index,
-        kb::{Kb, KbMeta, KbWriter, Manifest, RelationId},
-        sandbox::{Code, Limits, RhaiSandbox, Sandbox, Workers},
-    };
+    use agent_index as index;
+    use agent_kb::{Kb, KbMeta, KbWriter, Manifest, RelationId};
+    use agent_sandbox::{Code, Limits, RhaiSandbox, Sandbox, Workers};
 
     /// A base with types `a`, `b` and `c` and the relation `r`, whose names are then changed to
     /// what no import takes, as in a base of somebody else's. Names must come in this order.

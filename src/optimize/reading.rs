@@ -15,15 +15,12 @@ use std::{
 
 use rayon::prelude::*;
 
-use crate::{
-    bundle::reading::{
-        Metapath, Phrasing, Phrasings, Question, answers, metapath_in_words, metapaths_from,
-        reached,
-    },
-    dataset::LabelledQuery,
-    index::{IndexError, IndexedBase},
-    kb::NodeId,
+use agent_dataset::LabelledQuery;
+use agent_index::{IndexError, IndexedBase};
+use agent_infer::bundle::reading::{
+    Metapath, Phrasing, Phrasings, Question, answers, metapath_in_words, metapaths_from, reached,
 };
+use agent_kb::NodeId;
 
 /// Questions that must have a reading for it to be learnt.
 const MIN_QUESTIONS: u32 = 2;

@@ -26,18 +26,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    bundle::Bundle,
-    llm::{
-        Exchange, Role,
-        ledger::{Ceilings, Ledger, Price, Spent},
-    },
-    optimize::{
-        BUNDLE_FILE, Decision,
-        journal::{self, DATABASE_FILE, Journal, JournalError, StepRecord},
-        record::timing::{TIMES_FILE, Timing},
-        roles::place,
-        trial::{TRIAL, Trial},
-    },
+    BUNDLE_FILE, Decision,
+    journal::{self, DATABASE_FILE, Journal, JournalError, StepRecord},
+    record::timing::{TIMES_FILE, Timing},
+    roles::place,
+    trial::{TRIAL, Trial},
+};
+use agent_infer::bundle::Bundle;
+use agent_llm::{
+    Exchange, Role,
+    ledger::{Ceilings, Ledger, Price, Spent},
 };
 
 /// The kind of steps that hold tests of changes.
@@ -169,7 +167,7 @@ impl Record {
         let mut exchanges = journal.replies()?.exchanges()?;
         exchanges.sort_by_key(|(_, exchange)| place(&exchange.request.role));
         let finished = steps.iter().any(|step| step.kind == BUNDLE);
-        let category = |program: &crate::program::Program| {
+        let category = |program: &agent_sandbox::program::Program| {
             (program.id().to_owned(), program.category().unwrap_or_default().to_owned())
         };
         Ok(Record {
@@ -258,7 +256,7 @@ impl Record {
         if self.state == State::Finished
             && let Ok(bundle) = Bundle::read(&self.dir.join(BUNDLE_FILE))
         {
-            let standing = |category: &crate::bundle::Category| Standing {
+            let standing = |category: &agent_infer::bundle::Category| Standing {
                 category: category.name.clone(),
                 program: category.program.id().to_owned(),
                 n: category.validation.as_ref().map_or(0, |score| score.n),

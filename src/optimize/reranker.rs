@@ -11,11 +11,9 @@
 
 use rayon::prelude::*;
 
-use crate::{
-    bundle::reranker::{FEATURES, NodeFeatures, Reranker},
-    kb::NodeId,
-    train::Adam,
-};
+use agent_infer::bundle::reranker::{FEATURES, NodeFeatures, Reranker};
+use agent_kb::NodeId;
+use agent_train::Adam;
 
 /// Steps of ascent.
 const STEPS: usize = 300;

@@ -1,15 +1,12 @@
 //! Which parts of the program ask a language model: the one table of what each declares beside its
 //! own code. A new one is added here, and nowhere else. Must not know how models are asked.
 
-use crate::{
-    ask::ASK_ROLE,
-    infer::{EXPAND_ROLE, REACT_ROLE, RERANK_ROLE, ROUTER_ROLE},
-    llm::{Role, RoleSpec},
-    optimize::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE},
-    rag::ANSWER_ROLE,
-    synth::SYNTHESIZE_ROLE,
-    tools::TOOLS_ROLE,
-};
+use crate::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE};
+use agent_ask::ASK_ROLE;
+use agent_infer::{EXPAND_ROLE, REACT_ROLE, RERANK_ROLE, ROUTER_ROLE, rag::ANSWER_ROLE};
+use agent_llm::{Role, RoleSpec};
+use agent_synth::SYNTHESIZE_ROLE;
+use agent_tools::TOOLS_ROLE;
 
 /// All roles, in the order of tables.
 pub const ROLES: [RoleSpec; 11] = [
@@ -37,7 +34,7 @@ mod tests {
     use std::{collections::BTreeSet, fs};
 
     use super::*;
-    use crate::prompts::Prompts;
+    use agent_llm::prompts::Prompts;
 
     #[test]
     fn every_role_has_a_name_of_its_own_and_every_prompt_a_role() {
@@ -54,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_table_of_the_manual_says_what_is_declared() {
-        let path = format!("{}/docs/llm.md", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/../../docs/llm.md", env!("CARGO_MANIFEST_DIR"));
         let manual = fs::read_to_string(path).unwrap();
         let rows: Vec<&str> = manual.lines().filter(|line| line.starts_with("| `")).collect();
         for spec in &ROLES {

@@ -8,10 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    bundle::router::{Features, Router},
-    train::Adam,
-};
+use agent_infer::bundle::router::{Features, Router};
+use agent_train::Adam;
 
 /// Added to every worth, so that a query no program answers does not rule.
 const FLOOR: f64 = 0.02;

@@ -2,22 +2,19 @@
 //! change them. Needs no language model.
 
 use crate::{
-    bundle::SEARCH,
-    infer::ParamValues,
-    optimize::{
-        Ablation, Event, OptimizeError, Run,
-        archive::{Archive, Archived},
-        category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, assign, needed},
-        discover,
-        improve::Begun,
-        mine,
-        plan::{self, Plan},
-        trial::{self, Origin},
-        tune,
-        user::make_names_differ,
-    },
-    program::Program,
+    Ablation, Event, OptimizeError, Run,
+    archive::{Archive, Archived},
+    category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, assign, needed},
+    discover,
+    improve::Begun,
+    mine,
+    plan::{self, Plan},
+    trial::{self, Origin},
+    tune,
+    user::make_names_differ,
 };
+use agent_infer::{ParamValues, bundle::SEARCH};
+use agent_sandbox::program::Program;
 
 /// Plans that are run after mining.
 const SHORTLISTED: usize = 60;

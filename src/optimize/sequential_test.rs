@@ -17,14 +17,12 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    bundle::{CategoryProof, Proof},
-    optimize::{
-        Event, OptimizeError, Run,
-        category_programs::CategoryProgram,
-        e_value::{ERROR_RATE, EValue, Levels, each_alone},
-        trial::Origin,
-    },
+    Event, OptimizeError, Run,
+    category_programs::CategoryProgram,
+    e_value::{ERROR_RATE, EValue, Levels, each_alone},
+    trial::Origin,
 };
+use agent_infer::bundle::{CategoryProof, Proof};
 
 /// Queries of the first batch of a sequential test; each further batch doubles what was tested.
 const FIRST_BATCH: usize = 4;

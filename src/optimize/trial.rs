@@ -13,16 +13,15 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tracing::debug_span;
 
-use crate::{
-    dataset::LabelledQuery,
+use crate::{OptimizeError, asks::asks, journal::Journal};
+use agent_dataset::LabelledQuery;
+use agent_infer::{ParamValues, Runtime};
+use agent_kb::NodeId;
+use agent_retrieve::{
+    Ranking,
     eval::{AnswerRanks, Candidates, ScoreRule},
-    infer::{ParamValues, Runtime},
-    kb::NodeId,
-    optimize::{OptimizeError, asks::asks, journal::Journal},
-    program::Program,
-    retrieve::Ranking,
-    sandbox::{Compiled, Failure},
 };
+use agent_sandbox::{Compiled, Failure, program::Program};
 
 /// The kind of the journal's steps.
 pub const TRIAL: &str = "trial";

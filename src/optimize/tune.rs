@@ -9,14 +9,11 @@
 //! measured against this one and lost by it (`docs/optimizer.md`).
 
 use crate::{
-    infer::ParamValues,
-    optimize::{
-        OptimizeError,
-        trial::{Pool, Trials, program_failed, reciprocal_ranks},
-    },
-    program::Program,
-    sandbox::{Compiled, Param},
+    OptimizeError,
+    trial::{Pool, Trials, program_failed, reciprocal_ranks},
 };
+use agent_infer::ParamValues;
+use agent_sandbox::{Compiled, Param, program::Program};
 
 /// Passes over all parameters.
 const PASSES: usize = 2;

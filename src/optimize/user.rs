@@ -9,17 +9,15 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    infer::ParamValues,
-    optimize::{
-        Event, OptimizeError, Run,
-        asks::asks,
-        category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, needed},
-        discover::{self, Worth},
-        journal::{Journal, JournalError},
-        trial::Origin,
-    },
-    program::Program,
+    Event, OptimizeError, Run,
+    asks::asks,
+    category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, needed},
+    discover::{self, Worth},
+    journal::{Journal, JournalError},
+    trial::Origin,
 };
+use agent_infer::ParamValues;
+use agent_sandbox::program::Program;
 
 /// Programs that a user may bring to one run.
 pub const MAX_USER_PROGRAMS: usize = 32;
@@ -192,11 +190,9 @@ mod tests {
     use tempfile::TempDir;
 
     use super::{UserProgram, digest, keep, kept, make_names_differ};
-    use crate::{
-        infer::ParamValues,
-        optimize::{category_programs::CategoryProgram, journal::Journal},
-        program::Program,
-    };
+    use crate::{category_programs::CategoryProgram, journal::Journal};
+    use agent_infer::ParamValues;
+    use agent_sandbox::program::Program;
 
     fn program(file: &str, source: &str) -> UserProgram {
         UserProgram { file: file.to_owned(), program: Program::new(source) }

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{
-    eval::{
-        Interval,
-        statistics::{StatisticsError, bootstrap_interval, holm, randomization_p},
-    },
-    optimize::trial::mean,
+use crate::trial::mean;
+use agent_retrieve::eval::{
+    Interval,
+    statistics::{StatisticsError, bootstrap_interval, holm, randomization_p},
 };
 
 /// The p below which a difference is no chance.

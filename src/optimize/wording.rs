@@ -7,7 +7,8 @@
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use crate::{optimize::trial::mean, words::quoted};
+use crate::trial::mean;
+use agent_ground::words::quoted;
 
 /// Queries of a wording below which it has no voice of its own: one right answer would decide.
 const MIN_STRATUM: usize = 8;

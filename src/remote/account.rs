@@ -7,7 +7,7 @@ use reqwest::{
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 
-use crate::remote::RemoteError;
+use crate::RemoteError;
 
 /// Further headers, and further query parameters, of an account at most.
 const MAX_EXTRAS: usize = 64;

@@ -9,7 +9,7 @@ use reqwest::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::remote::{RemoteError, failure, innermost, requester::Requester};
+use crate::{RemoteError, failure, innermost, requester::Requester};
 
 /// Bytes read of a reply that says what went wrong.
 const MAX_ERROR_BYTES: usize = 64 << 10;

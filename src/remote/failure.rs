@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use crate::remote::{Account, RemoteError, attempt::Attempt, retry::may_pass};
+use crate::{Account, RemoteError, attempt::Attempt, retry::may_pass};
 
 /// Characters of a service's message that are shown.
 const MAX_MESSAGE_CHARS: usize = 300;
@@ -175,7 +175,7 @@ pub(super) fn key_remedy(status: &u16) -> &'static str {
 
 /// The wait that a service names: a number of milliseconds or seconds, or a date. What is negative
 /// or past is no wait; what is too long for a clock is the longest there is.
-pub(crate) fn told_wait(headers: &HeaderMap) -> Option<Duration> {
+pub fn told_wait(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.trim().to_owned());
     let number = |name: &str| text(name)?.parse::<f64>().ok().filter(|number| !number.is_nan());
     let seconds =

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tracing::{Instrument, debug_span, field};
 
-use crate::remote::{
+use crate::{
     Limits, RemoteError, account,
     attempt::Attempt,
     circuit_breaker::{CircuitBreaker, Probe},

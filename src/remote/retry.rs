@@ -11,7 +11,7 @@ use std::{
 
 /// Attempts of one request.
 #[derive(Debug)]
-pub(crate) struct Retry {
+pub struct Retry {
     /// Attempts, the first one included.
     most: u32,
     /// Longest wait.
@@ -24,7 +24,7 @@ pub(crate) struct Retry {
 
 /// Why no attempt follows.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// All were made.
     Attempts,
     /// The service asks to wait this long, which is too long.
@@ -34,22 +34,22 @@ pub(crate) enum Ended {
 impl Retry {
     /// At most `most` attempts, the first one included, with waits below `first`, twice that, and so
     /// on, and no bound above `longest`.
-    pub(crate) fn new(most: u32, first: Duration, longest: Duration) -> Self {
+    pub fn new(most: u32, first: Duration, longest: Duration) -> Self {
         Self { most, longest, first, bound: first, made: 0 }
     }
 
     /// Counts an attempt that is made.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.made = self.made.saturating_add(1);
     }
 
     /// Attempts made since it began, or since something came.
-    pub(crate) fn made(&self) -> u32 {
+    pub fn made(&self) -> u32 {
         self.made
     }
 
     /// Begins anew: the last attempt, although it failed, brought something.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         (self.made, self.bound) = (0, self.first);
     }
 
@@ -57,7 +57,7 @@ impl Retry {
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) fn wait(&mut self, told: Option<Duration>) -> Result<Duration, Ended> {
+    pub fn wait(&mut self, told: Option<Duration>) -> Result<Duration, Ended> {
         if let Some(told) = told.filter(|told| *told > self.longest) {
             return Err(Ended::Told(told));
         }
@@ -71,7 +71,7 @@ impl Retry {
 }
 
 /// Whether a reply of this status may be another one later: capacity and time, no mistake.
-pub(crate) fn may_pass(status: u16) -> bool {
+pub fn may_pass(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500..)
 }
 

@@ -16,7 +16,7 @@ const HANG: Duration = Duration::from_secs(5);
 
 /// A step of what a service does on a connection.
 #[derive(Clone)]
-pub(crate) enum Act {
+pub enum Act {
     /// Sends bytes.
     Send(Vec<u8>),
     /// Sends bytes one by one, with a pause before each.
@@ -33,7 +33,7 @@ pub(crate) enum Act {
 }
 
 /// A running service; its threads end with the process.
-pub(crate) struct Scripted {
+pub struct Scripted {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
     written: Arc<AtomicUsize>,
@@ -43,20 +43,18 @@ type Answer = dyn FnMut(&str) -> Option<Vec<Act>> + Send;
 
 impl Scripted {
     /// Answers each request with the next bytes; with nothing, and no end, where they are empty.
-    pub(crate) fn new(script: Vec<Vec<u8>>) -> Scripted {
+    pub fn new(script: Vec<Vec<u8>>) -> Scripted {
         let mut script = script.into_iter();
         Scripted::answering(move |_| script.next())
     }
 
     /// Answers each request with its body.
-    pub(crate) fn echo() -> Scripted {
+    pub fn echo() -> Scripted {
         Scripted::answering(|body| Some(reply(200, body)))
     }
 
     /// Answers each request with what a function says of its body, until that is nothing.
-    pub(crate) fn answering(
-        mut answer: impl FnMut(&str) -> Option<Vec<u8>> + Send + 'static,
-    ) -> Scripted {
+    pub fn answering(mut answer: impl FnMut(&str) -> Option<Vec<u8>> + Send + 'static) -> Scripted {
         Scripted::start(false, move |body| match answer(body)? {
             bytes if bytes.is_empty() => Some(vec![Act::Pause(None)]),
             bytes => Some(vec![Act::Send(bytes)]),
@@ -64,14 +62,14 @@ impl Scripted {
     }
 
     /// Acts on each request as the next list says; closes connections when lists or script end.
-    pub(crate) fn acting(script: Vec<Vec<Act>>) -> Scripted {
+    pub fn acting(script: Vec<Vec<Act>>) -> Scripted {
         let resets = script.iter().any(|acts| matches!(acts.first(), Some(Act::Reset)));
         let mut script = script.into_iter();
         Scripted::start(resets, move |_| script.next())
     }
 
     /// Acts on each request as a function says of its body, until that is nothing.
-    pub(crate) fn doing(answer: impl FnMut(&str) -> Option<Vec<Act>> + Send + 'static) -> Scripted {
+    pub fn doing(answer: impl FnMut(&str) -> Option<Vec<Act>> + Send + 'static) -> Scripted {
         Scripted::start(false, answer)
     }
 
@@ -95,23 +93,23 @@ impl Scripted {
         Scripted { address, requests, written }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// The requests so far, each with head and body.
-    pub(crate) fn requests(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
 
     /// Bytes of repeated pieces that were taken off its hands.
-    pub(crate) fn written(&self) -> usize {
+    pub fn written(&self) -> usize {
         self.written.load(Ordering::Relaxed)
     }
 }
 
 /// A port of the loopback where nobody listens.
-pub(crate) fn refused_url() -> String {
+pub fn refused_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
@@ -168,12 +166,12 @@ fn act(mut stream: &TcpStream, acts: &[Act], written: &AtomicUsize) -> bool {
 }
 
 /// A whole reply.
-pub(crate) fn reply(status: u16, body: &str) -> Vec<u8> {
+pub fn reply(status: u16, body: &str) -> Vec<u8> {
     reply_with(status, &[], body)
 }
 
 /// A whole reply with further headers.
-pub(crate) fn reply_with(status: u16, headers: &[&str], body: &str) -> Vec<u8> {
+pub fn reply_with(status: u16, headers: &[&str], body: &str) -> Vec<u8> {
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = body.len();
     format!(

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    answer::Explanation,
-    index::{IndexError, IndexedBase, Part, ann::AnnIndex},
-    retrieve::{
-        Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, checked,
-        place, place_of,
-    },
+    Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, checked, place,
+    place_of,
 };
+use agent_index::{IndexError, IndexedBase, Part, ann::AnnIndex};
+use agent_kb::answer::Explanation;
 
 /// What it is called.
 const NAME: &str = "dense:ann";

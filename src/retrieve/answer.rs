@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{
+use crate::Ranking;
+use agent_kb::{
+    NodeId, Path, RelationId, TypeId,
     answer::{AnswerValue, Cell, Explanation},
-    kb::{NodeId, Path, RelationId, TypeId},
-    retrieve::Ranking,
 };
 
 /// How much is told of an answer. What is not asked for costs nothing.

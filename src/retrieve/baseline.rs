@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
+    Answer, Detail, Ranking, RetrieveError, Retriever, checked, place, place_of, snippet::snippet,
+};
+use agent_index::{IndexedBase, TextPart, terms::TermIndex};
+use agent_kb::{
+    Combine, NodeId, Scores, TypeId,
     answer::{Cell, Explanation},
-    index::{IndexedBase, TextPart, terms::TermIndex},
-    kb::{Combine, NodeId, Scores, TypeId},
-    retrieve::{
-        Answer, Detail, Ranking, RetrieveError, Retriever, checked, place, place_of,
-        snippet::snippet,
-    },
 };
 
 /// Rank constant of reciprocal rank fusion (Cormack, Clarke & Büttcher 2009).

@@ -2,12 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use crate::{
-    answer::{Cell, Explanation},
-    index::IndexedBase,
-    retrieve::{Answer, Detail, RetrieveError, Retriever, checked, place_of},
-    train::{TrainError, graph::GraphNetwork},
-};
+use crate::{Answer, Detail, RetrieveError, Retriever, checked, place_of};
+use agent_index::IndexedBase;
+use agent_kb::answer::{Cell, Explanation};
+use agent_train::{TrainError, graph::GraphNetwork};
 
 /// What it is called.
 const NAME: &str = "graph";

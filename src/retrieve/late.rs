@@ -3,16 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::{
-    answer::Explanation,
-    embed::Matrix,
-    index::{
-        IndexError, IndexedBase, Part,
-        late::{LateIndex, Pair},
-    },
-    kb::NodeId,
-    retrieve::{Answer, Detail, RetrieveError, Retriever, checked, place_of, shortlist},
+use crate::{Answer, Detail, RetrieveError, Retriever, checked, place_of, shortlist};
+use agent_embed::Matrix;
+use agent_index::{
+    IndexError, IndexedBase, Part,
+    late::{LateIndex, Pair},
 };
+use agent_kb::{NodeId, answer::Explanation};
 
 /// What it is called.
 const NAME: &str = "late";

@@ -2,15 +2,15 @@
 
 use std::{path::Path, sync::Arc};
 
-use crate::{
+use crate::{Answer, Detail, RetrieveError, Retriever, checked, place_of};
+use agent_index::IndexedBase;
+use agent_kb::{
+    NodeId,
     answer::{Cell, Explanation},
-    index::IndexedBase,
-    kb::NodeId,
-    retrieve::{Answer, Detail, RetrieveError, Retriever, checked, place_of},
-    train::{
-        TrainError,
-        mfar::{self, Found, Mask, Scorers},
-    },
+};
+use agent_train::{
+    TrainError,
+    mfar::{self, Found, Mask, Scorers},
 };
 
 /// What it is called.

@@ -5,15 +5,12 @@
 
 use std::sync::Arc;
 
-use crate::{
-    answer::Explanation,
-    index::{
-        IndexError, IndexedBase, Part,
-        chunks::{ChunkIndex, chunks_of},
-    },
-    kb::{NodeId, best},
-    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, excerpt, place_of},
+use crate::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, excerpt, place_of};
+use agent_index::{
+    IndexError, IndexedBase, Part,
+    chunks::{ChunkIndex, chunks_of},
 };
+use agent_kb::{NodeId, answer::Explanation, best};
 
 /// Chunks whose nodes are candidates, at least, and for each node asked for.
 const CHUNKS: usize = 1_000;

@@ -3,12 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{
-    answer::Explanation,
-    index::IndexedBase,
-    kb::NodeId,
-    words::{Stems, name_words},
-};
+use agent_ground::words::{Stems, name_words};
+use agent_index::IndexedBase;
+use agent_kb::{NodeId, answer::Explanation};
 
 /// Words of a field that are looked at.
 const MAX_WORDS: usize = 4_096;

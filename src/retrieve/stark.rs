@@ -6,13 +6,11 @@
 use std::sync::Arc;
 
 use crate::{
-    answer::Explanation,
-    index::{Collection, IndexedBase, TextPart, bm25::Bm25},
-    retrieve::{
-        Answer, Detail, RetrieveError, Retriever, baseline::shared_stems, checked, place_of,
-        snippet::snippet,
-    },
+    Answer, Detail, RetrieveError, Retriever, baseline::shared_stems, checked, place_of,
+    snippet::snippet,
 };
+use agent_index::{Collection, IndexedBase, TextPart, bm25::Bm25};
+use agent_kb::answer::Explanation;
 
 /// What it is called.
 const NAME: &str = "bm25:stark";

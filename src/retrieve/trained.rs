@@ -4,17 +4,14 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    answer::Explanation,
-    index::{IndexedBase, TextPart},
-    kb::Scores,
-    retrieve::{
-        Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, checked,
-        place, place_of,
-    },
-    train::{
-        TrainError,
-        dense::{Encoder, fused},
-    },
+    Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, checked, place,
+    place_of,
+};
+use agent_index::{IndexedBase, TextPart};
+use agent_kb::{Scores, answer::Explanation};
+use agent_train::{
+    TrainError,
+    dense::{Encoder, fused},
 };
 
 /// Nodes of each list that are fused, whatever is asked for: a score depends on the best alone, and a

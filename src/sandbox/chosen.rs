@@ -4,12 +4,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    sandbox::{
-        Code, Compiled, Failure, Input, Limits, Param, Ran, RhaiSandbox, Sandbox, WasmSandbox,
-        Workers, wasm,
-    },
-    tools::ToolHost,
+    Code, Compiled, Failure, Input, Limits, Param, Ran, RhaiSandbox, Sandbox, WasmSandbox, Workers,
+    wasm,
 };
+use agent_tools::ToolHost;
 
 /// Where programs in Rhai run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,4 +3,4 @@
 
 pub(super) use std::time::Instant;
 
-pub(super) use crate::clock::Timer;
+pub(super) use agent_ground::clock::Timer;

@@ -27,20 +27,18 @@ use std::{
 use rhai::{AST, Dynamic, Engine, Map};
 
 use crate::{
-    kb::NodeId,
-    sandbox::{
-        Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran,
-        Sandbox, Workers, check_source,
-        given::Given,
-        guard::guarded,
-        lost_job,
-        rhai::engine::{PARAMS, Parsed, RETRIEVE},
-        run_on,
-        verdict::{Bound, bind_params, read_params, read_ranking},
-        workers,
-    },
-    tools::{ToolHost, ToolSpec, registry},
+    Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran, Sandbox,
+    Workers, check_source,
+    given::Given,
+    guard::guarded,
+    lost_job,
+    rhai::engine::{PARAMS, Parsed, RETRIEVE},
+    run_on,
+    verdict::{Bound, bind_params, read_params, read_ranking},
+    workers,
 };
+use agent_kb::NodeId;
+use agent_tools::{ToolHost, ToolSpec, registry};
 
 /// What programs may leave behind in this process, all together, bytes: beyond it none runs here any
 /// more. Calls that run at that moment may add what they leave.

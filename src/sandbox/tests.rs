@@ -10,12 +10,10 @@ use std::{
 };
 
 use crate::{
-    kb::{Combine, NodeId, NodeSet, Scores},
-    sandbox::{
-        Code, Compiled, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
-    },
-    tools::{ArgSpec, Args, Kind, NodeFlow, ToolError, ToolHost, ToolSpec, Value},
+    Code, Compiled, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
 };
+use agent_kb::{Combine, NodeId, NodeSet, Scores};
+use agent_tools::{ArgSpec, Args, Kind, NodeFlow, ToolError, ToolHost, ToolSpec, Value};
 
 const N_NODES: usize = 10_000;
 /// A deadline may be passed by one step of the engine.
@@ -155,7 +153,7 @@ fn run_with(
     };
     // The deadline is processor time, and this is the time by the wall of the call itself: waiting
     // for a worker that another test has is not counted.
-    let most = (limits.deadline + LATE) * crate::clock::WALL_PER_WORK;
+    let most = (limits.deadline + LATE) * agent_ground::clock::WALL_PER_WORK;
     assert!(usage.ms <= most.as_secs_f64() * 1e3, "took {} ms", usage.ms);
     assert!(usage.peak_bytes <= limits.memory_bytes + OVER, "held {} bytes", usage.peak_bytes);
     result
@@ -701,7 +699,7 @@ fn hostile_sources_parse_within_the_deadline() {
         let result = sandbox().compile(Code::Rhai(source), &limits);
         let took = start.elapsed();
         let shown: String = source.chars().take(20).collect();
-        let most = (limits.parse_deadline + LATE * 2) * crate::clock::WALL_PER_WORK;
+        let most = (limits.parse_deadline + LATE * 2) * agent_ground::clock::WALL_PER_WORK;
         assert!(took < most, "{took:?} for {shown}");
         if let Err(failure) = result {
             assert!(failure.message.len() <= limits.message_bytes);

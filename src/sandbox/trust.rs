@@ -13,7 +13,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use crate::sandbox::{Place, private::PrivateDir};
+use crate::{Place, private::PrivateDir};
 
 /// Runs and bundles that are remembered; the oldest notes go first.
 const MAX_NOTES: usize = 20_000;
@@ -110,7 +110,7 @@ mod tests {
     use std::fs;
 
     use super::{Origin, Trust};
-    use crate::sandbox::Place;
+    use crate::Place;
 
     #[test]
     fn what_was_made_here_is_trusted_and_nothing_else() {

@@ -4,10 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    kb::{NodeId, best},
-    sandbox::{Failure, FailureKind, Limits, Param, given::Given},
-};
+use crate::{Failure, FailureKind, Limits, Param, given::Given};
+use agent_kb::{NodeId, best};
 
 /// Longest parameter name, bytes.
 const PARAM_NAME_BYTES: usize = 64;

@@ -27,21 +27,19 @@ use std::{
 use wasmtime::{ExternType, InstancePre, ValType};
 
 use crate::{
-    sandbox::{
-        Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran,
-        Sandbox, Usage, Workers, check_source,
-        given::Given,
-        lost_job, push_clean, run_on,
-        verdict::{Bound, bind_params, read_params, read_ranking},
-        wasm::{
-            cache::{CodeCache, CodeOf},
-            call::{Call, Started},
-            guest::{RhaiGuest, RhaiProgram},
-            wire::{Reader, write, write_ids, write_list, write_text},
-        },
+    Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran, Sandbox,
+    Usage, Workers, check_source,
+    given::Given,
+    lost_job, push_clean, run_on,
+    verdict::{Bound, bind_params, read_params, read_ranking},
+    wasm::{
+        cache::{CodeCache, CodeOf},
+        call::{Call, Started},
+        guest::{RhaiGuest, RhaiProgram},
+        wire::{Reader, write, write_ids, write_list, write_text},
     },
-    tools::{ToolHost, ToolSpec, Value, registry},
 };
+use agent_tools::{ToolHost, ToolSpec, Value, registry};
 
 pub use interface::interface_page;
 

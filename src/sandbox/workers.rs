@@ -3,7 +3,7 @@
 //! Dropping a long chain of program values recurses once per link, and an overflow ends the
 //! process. A chain cannot have more links than a program has operations, and a link takes at most
 //! some 220 bytes of stack, so [`STACK_BYTES`] goes with
-//! [`Limits::operations`](crate::sandbox::Limits): change one and measure the other.
+//! [`Limits::operations`](crate::Limits): change one and measure the other.
 //!
 //! Each worker is the one thread of a rayon pool of its own, so that parallel work inside a job runs
 //! on the worker itself, one piece after the other. In the pool of the process every thread may be
@@ -28,7 +28,7 @@ use std::{
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::clock::Timer;
+use agent_ground::clock::Timer;
 
 /// Stack of a worker, bytes. Virtual: only touched pages cost memory.
 pub const STACK_BYTES: usize = 256 << 20;
@@ -228,7 +228,7 @@ impl Workers {
     /// `waiting` more. A worker whose job does not end is replaced, and ends when the job does. A
     /// job of a worker runs at once on it, within the bounds of the worker's own.
     ///
-    /// [`WALL_PER_WORK`]: crate::clock::WALL_PER_WORK
+    /// [`WALL_PER_WORK`]: agent_ground::clock::WALL_PER_WORK
     ///
     /// # Errors
     /// [`JobLost`].

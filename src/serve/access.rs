@@ -14,7 +14,7 @@ use rand::{TryRng as _, rngs::SysRng};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-use crate::files;
+use agent_ground::files;
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 24;

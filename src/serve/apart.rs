@@ -11,7 +11,7 @@ use tokio::{
     time::{timeout, timeout_at},
 };
 
-use crate::serve::queue::Refused;
+use crate::queue::Refused;
 
 /// Time that new work waits for a place.
 const WAIT: Duration = Duration::from_secs(2);

@@ -8,17 +8,15 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    ask::{AskError, AskRecord},
-    infer::{self, HitRecord},
-    retrieve::{Answer, Detail, Miss, Retriever, checked},
-    serve::{
-        Server,
-        engine::{Active, Opened},
-        reply::{ApiError, Common, OfBody, OfWork},
-        routes::{Body, deadline, in_json, json, opened},
-        splits::page,
-    },
+    Server,
+    engine::{Active, Opened},
+    reply::{ApiError, Common, OfBody, OfWork},
+    routes::{Body, deadline, in_json, json, opened},
+    splits::page,
 };
+use agent_ask::{AskError, AskRecord};
+use agent_infer::{self as infer, HitRecord};
+use agent_retrieve::{Answer, Detail, Miss, Retriever, checked};
 
 /// Rows of a reply at most, and where a request does not say.
 const MAX_ROWS: usize = 1_000;

@@ -8,12 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    llm::LlmError,
-    retrieve::{Answer, Miss, RetrieveError, Retriever},
-    serve::{Server, engine::Active, queue::Refused, reply::ApiError},
-    systems::bundle::Effort,
-};
+use crate::{Server, engine::Active, queue::Refused, reply::ApiError};
+use agent_llm::LlmError;
+use agent_retrieve::{Answer, Miss, RetrieveError, Retriever};
+use agent_systems::bundle::Effort;
 
 /// Time that a question keeps for an answer without the model; at most half of what it has.
 const KEPT: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use axum::{
 use futures_util::{Stream, StreamExt as _, stream};
 use serde_json::{Map, Value};
 
-use crate::serve::{
+use crate::{
     Server,
     reply::{ApiError, Common, QueryRequest, patiently},
     routes::answered,

@@ -11,16 +11,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    dataset::LabelledQuery,
-    kb::Kb,
-    retrieve::{Ranking, Retriever},
-    serve::{
-        Server,
-        reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, first_right},
-        routes::{Body, deadline, in_json, json, opened, system},
-        splits::{page, split},
-    },
+    Server,
+    reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, first_right},
+    routes::{Body, deadline, in_json, json, opened, system},
+    splits::{page, split},
 };
+use agent_dataset::LabelledQuery;
+use agent_kb::Kb;
+use agent_retrieve::{Ranking, Retriever};
 
 /// Questions of one reply at most, and where a request does not say.
 const MAX_LIMIT: usize = 50;

@@ -14,18 +14,16 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    bundle::Category,
-    dataset::{Summary, nodes_of_id},
-    kb::{Kb, NodeId},
-    serve::{
-        LONGEST_TIME, Server,
-        nodes::{Field, OfBase, bad_query},
-        reply::{ApiError, Common, OfPath, OfWork},
-        routes::{no_bundle, opened},
-        splits::page,
-    },
-    systems::{Need, SYSTEMS, SystemSpec},
+    LONGEST_TIME, Server,
+    nodes::{Field, OfBase, bad_query},
+    reply::{ApiError, Common, OfPath, OfWork},
+    routes::{no_bundle, opened},
+    splits::page,
 };
+use agent_dataset::{Summary, nodes_of_id};
+use agent_infer::bundle::Category;
+use agent_kb::{Kb, NodeId};
+use agent_systems::{Need, SYSTEMS, SystemSpec};
 
 /// Nodes of one reply where a request does not say, and at most.
 const LIMIT: usize = 50;

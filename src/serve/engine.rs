@@ -11,20 +11,19 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{
-    ask::Analyst,
+use agent_ask::Analyst;
+use agent_dataset::{Base, DatasetError, Home, LabelledQuery, Split, Summary, load_split};
+use agent_index::{Access, IndexError, IndexedBase};
+use agent_infer::{
+    Runtime,
     bundle::{Bundle, Category},
-    dataset::{Base, DatasetError, Home, LabelledQuery, Split, Summary, load_split},
-    index::{Access, IndexError, IndexedBase},
-    infer::Runtime,
-    kb::Kb,
-    optimize::journal::PREFIX_DIGITS,
-    program::Program,
-    retrieve::Retriever,
-    sandbox::{Origin, Place, SandboxOptions, Workers},
-    systems::{self, Need, Opener, SYSTEMS, SystemError, bundle::Effort},
-    tools::{Assistant, ToolCache},
 };
+use agent_kb::Kb;
+use agent_optimize::journal::PREFIX_DIGITS;
+use agent_retrieve::Retriever;
+use agent_sandbox::{Origin, Place, SandboxOptions, Workers, program::Program};
+use agent_systems::{self as systems, Need, Opener, SYSTEMS, SystemError, bundle::Effort};
+use agent_tools::{Assistant, ToolCache};
 
 /// Systems of a base that are kept open.
 const MAX_OPEN: usize = 32;

@@ -25,18 +25,16 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use utoipa::IntoParams;
 
 use crate::{
-    optimize::{
-        journal::{self, DATABASE_FILE, Journal},
-        record::line::Lines,
-    },
-    serve::{
-        Server,
-        nodes::bad_query,
-        queue::Refused,
-        reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
-        routes::deadline,
-        runs::{RunNow, bad_id, directory, now},
-    },
+    Server,
+    nodes::bad_query,
+    queue::Refused,
+    reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
+    routes::deadline,
+    runs::{RunNow, bad_id, directory, now},
+};
+use agent_optimize::{
+    journal::{self, DATABASE_FILE, Journal},
+    record::line::Lines,
 };
 
 /// Who may follow runs at a time.

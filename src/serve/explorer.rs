@@ -14,7 +14,7 @@ use axum::{
 };
 use files::FILES;
 
-use crate::serve::{Server, reply::ApiError};
+use crate::{Server, reply::ApiError};
 
 /// Where the page is found: all state of a view is in the query of its address.
 const VIEWS: [&str; 7] = ["/", "/ask", "/node", "/data", "/compare", "/run", "/playground"];

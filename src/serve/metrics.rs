@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::retrieve::Miss;
+use agent_retrieve::Miss;
 
 /// What a request is counted by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -15,13 +15,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    kb::{Direction, Kb, NodeId},
-    serve::{
-        Server,
-        engine::Opened,
-        reply::{ApiError, Common, OfPath},
-    },
+    Server,
+    engine::Opened,
+    reply::{ApiError, Common, OfPath},
 };
+use agent_kb::{Direction, Kb, NodeId};
 
 /// Neighbours of one reply at most.
 const MAX_LIMIT: usize = 1_000;
@@ -255,9 +253,9 @@ pub(super) fn told_neighbors(
 /// The relations and directions that are asked for, in stored order, out before in.
 fn stretches(
     kb: &Kb,
-    relation: Option<crate::kb::RelationId>,
+    relation: Option<agent_kb::RelationId>,
     direction: Option<Direction>,
-) -> impl Iterator<Item = (crate::kb::RelationId, Direction)> + '_ {
+) -> impl Iterator<Item = (agent_kb::RelationId, Direction)> + '_ {
     let ids = kb.relations().iter().filter_map(|name| kb.relation_id(name));
     ids.filter(move |id| relation.is_none_or(|only| only == *id)).flat_map(move |id| {
         [Direction::Out, Direction::In]

@@ -13,21 +13,18 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    dataset::LabelledQuery,
-    infer::{self, HitRecord, ParamValues, Runtime},
-    kb::{Kb, NodeId},
-    program::Program,
-    retrieve::{Answer, Call, RetrieveError, Why, checked, place_of},
-    sandbox::{Compiled, Failure, Outcome, Param, Usage},
-    serve::{
-        Server,
-        engine::Opened,
-        reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, default_k, first_right},
-        routes::{Body, checked_k, deadline, in_json, json, opened},
-        splits::{page, split},
-    },
-    tools::{ToolCall, Trace, registry},
+    Server,
+    engine::Opened,
+    reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, default_k, first_right},
+    routes::{Body, checked_k, deadline, in_json, json, opened},
+    splits::{page, split},
 };
+use agent_dataset::LabelledQuery;
+use agent_infer::{self as infer, HitRecord, ParamValues, Runtime};
+use agent_kb::{Kb, NodeId};
+use agent_retrieve::{Answer, Call, RetrieveError, Why, checked, place_of};
+use agent_sandbox::{Compiled, Failure, Outcome, Param, Usage, program::Program};
+use agent_tools::{ToolCall, Trace, registry};
 
 /// Queries of a sample at most, and where a request does not say.
 const MAX_SAMPLE: usize = 20;
@@ -454,7 +451,7 @@ struct Argument {
     Common,
 ))]
 pub(super) async fn tools() -> Json<Tools> {
-    let tool = |spec: &crate::tools::ToolSpec| Tool {
+    let tool = |spec: &agent_tools::ToolSpec| Tool {
         name: spec.name,
         group: spec.group,
         operator: spec.is_operator(),

@@ -11,12 +11,10 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::{
-    eval::{AnswerRanks, Candidates, ScoreRule},
-    infer::{HitRecord, WayRecord},
-    kb::{Kb, NodeId},
-    serve::queue::Refused,
-};
+use crate::queue::Refused;
+use agent_infer::{HitRecord, WayRecord};
+use agent_kb::{Kb, NodeId};
+use agent_retrieve::eval::{AnswerRanks, Candidates, ScoreRule};
 
 /// Pause before work that was refused is tried again.
 const PAUSE: Duration = Duration::from_millis(250);

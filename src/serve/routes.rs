@@ -23,26 +23,23 @@ use tokio::time::timeout_at;
 use utoipa::{OpenApi, ToSchema};
 
 use crate::{
-    bundle::BundleError,
-    dataset::DatasetError,
-    infer::{self, AnswerRecord},
-    retrieve::{Answer, Detail as Told, RetrieveError, Retriever},
-    serve::{
-        LONGEST_TIME, Server,
-        access::{Scope, bearer},
-        asked, batch, compare, describe,
-        engine::{AboutBase, AboutBundle, NotExchanged, Opened, Served, offered},
-        events, explorer,
-        mcp::Assistants,
-        nodes, programs,
-        reply::{
-            ApiError, Common, Detail, ErrorBody, OfBody, OfWork, QueryRequest, SearchReply,
-            SearchRequest,
-        },
-        runs, splits, stores,
+    LONGEST_TIME, Server,
+    access::{Scope, bearer},
+    asked, batch, compare, describe,
+    engine::{AboutBase, AboutBundle, NotExchanged, Opened, Served, offered},
+    events, explorer,
+    mcp::Assistants,
+    nodes, programs,
+    reply::{
+        ApiError, Common, Detail, ErrorBody, OfBody, OfWork, QueryRequest, SearchReply,
+        SearchRequest,
     },
-    systems::SystemError,
+    runs, splits, stores,
 };
+use agent_dataset::DatasetError;
+use agent_infer::{self as infer, AnswerRecord, bundle::BundleError};
+use agent_retrieve::{Answer, Detail as Told, RetrieveError, Retriever};
+use agent_systems::SystemError;
 
 /// Longest body of a request, bytes; a batch is read as it comes.
 const MAX_BODY: usize = 256 << 10;
@@ -586,7 +583,7 @@ async fn live() -> &'static str {
 ))]
 async fn ready(State(server): State<Arc<Server>>) -> Result<&'static str, ApiError> {
     match *server.ending.borrow() {
-        true => Err(crate::serve::queue::Refused::Draining.into()),
+        true => Err(crate::queue::Refused::Draining.into()),
         false => Ok("ok\n"),
     }
 }

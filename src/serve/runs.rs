@@ -23,24 +23,22 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    infer::ParamValues,
-    optimize::{
-        BUNDLE_FILE, Decision,
-        journal::{DATABASE_FILE, JournalError},
-        record::{
-            OfRole, Record, RoleCost, Standing, State as RunState, body,
-            programs::{Entry, Score, Sources, variant},
-            timing::{Summary, Timing},
-        },
-        trial::{TRIAL, Trial},
+    Server,
+    nodes::bad_query,
+    reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
+    routes::deadline,
+    splits::page,
+};
+use agent_infer::ParamValues;
+use agent_optimize::{
+    BUNDLE_FILE, Decision,
+    journal::{DATABASE_FILE, JournalError},
+    record::{
+        OfRole, Record, RoleCost, Standing, State as RunState, body,
+        programs::{Entry, Score, Sources, variant},
+        timing::{Summary, Timing},
     },
-    serve::{
-        Server,
-        nodes::bad_query,
-        reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
-        routes::deadline,
-        splits::page,
-    },
+    trial::{TRIAL, Trial},
 };
 
 /// Runs of one reply at most, and where a request does not say.

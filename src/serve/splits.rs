@@ -17,15 +17,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    dataset::{DatasetError, LabelledQuery, Split},
-    kb::{Kb, NodeId},
-    serve::{
-        Server,
-        nodes::{OfBase, bad_query},
-        reply::{ApiError, Common, NodeBrief, OfPath, OfWork},
-        routes::{deadline, opened},
-    },
+    Server,
+    nodes::{OfBase, bad_query},
+    reply::{ApiError, Common, NodeBrief, OfPath, OfWork},
+    routes::{deadline, opened},
 };
+use agent_dataset::{DatasetError, LabelledQuery, Split};
+use agent_kb::{Kb, NodeId};
 
 /// Questions of one reply at most, and where a request does not say.
 const MAX_LIMIT: usize = 200;

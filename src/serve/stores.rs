@@ -12,14 +12,12 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    infer,
-    retrieve::{Answer, Detail, Retriever},
-    serve::{
-        Server,
-        reply::{ApiError, Common, OfBody, OfWork},
-        routes::{Body, deadline},
-    },
+    Server,
+    reply::{ApiError, Common, OfBody, OfWork},
+    routes::{Body, deadline},
 };
+use agent_infer as infer;
+use agent_retrieve::{Answer, Detail, Retriever};
 
 /// A search in the form of OpenAI's vector stores.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    dataset::sample::random::Stream,
-    index::IndexedBase,
-    kb::{Kb, NodeId},
-    llm::{Llm, LlmError, Message, Request, RoleSpec, Schema},
+    Dropped, MAX_ANSWERS, Property, Question, Stopped, SynthError, Watch,
+    construct::{Grounding, Maker},
+    quality::GOLD_FAILED,
+    template::Template,
+    wording::{self, Kind, Style},
+};
+use agent_dataset::sample::random::Stream;
+use agent_index::IndexedBase;
+use agent_kb::{Kb, NodeId};
+use agent_llm::{
+    Llm, LlmError, Message, Request, RoleSpec, Schema,
     prompts::{PromptError, Prompts},
-    synth::{
-        Dropped, MAX_ANSWERS, Property, Question, Stopped, SynthError, Watch,
-        construct::{Grounding, Maker},
-        quality::GOLD_FAILED,
-        template::Template,
-        wording::{self, Kind, Style},
-    },
 };
 
 /// Makes synthetic questions.

@@ -7,18 +7,16 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
-    dataset::sample::random::Stream,
-    index::IndexedBase,
-    kb::{NodeId, metapath::Step},
-    synth::{
-        MAX_ANSWERS, Question, Stopped, SynthError, Watch,
-        discover::{slots_of, starts},
-        mention::{Mentions, folded},
-        properties::Properties,
-        template::Template,
-        wording::{self, Kind},
-    },
+    MAX_ANSWERS, Question, Stopped, SynthError, Watch,
+    discover::{slots_of, starts},
+    mention::{Mentions, folded},
+    properties::Properties,
+    template::Template,
+    wording::{self, Kind},
 };
+use agent_dataset::sample::random::Stream;
+use agent_index::IndexedBase;
+use agent_kb::{NodeId, metapath::Step};
 
 /// Nodes a grounding leads to at most; a question about more would hardly need its relation.
 pub(super) const MAX_CANDIDATES: usize = 2_000;
@@ -194,7 +192,7 @@ impl<'a> Maker<'a> {
 }
 
 /// The template of a question by words alone.
-pub(super) fn textual(target: crate::kb::TypeId) -> Template {
+pub(super) fn textual(target: agent_kb::TypeId) -> Template {
     Template {
         id: String::new(),
         target,

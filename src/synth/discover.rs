@@ -17,14 +17,12 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use rayon::prelude::*;
 
-use crate::{
-    dataset::sample::random::Stream,
-    kb::{
-        Direction, Kb, NodeId, RelationId, Tuple, TypeId,
-        metapath::{Branch, Links, Step, ends, has_end, wander},
-        schema::{self, Schema},
-    },
-    synth::template::{MAX_EDGES, Template},
+use crate::template::{MAX_EDGES, Template};
+use agent_dataset::sample::random::Stream;
+use agent_kb::{
+    Direction, Kb, NodeId, RelationId, Tuple, TypeId,
+    metapath::{Branch, Links, Step, ends, has_end, wander},
+    schema::{self, Schema},
 };
 
 /// Groundings with answers that a template must have, about: a tenth of the nodes within these.
@@ -174,7 +172,7 @@ fn measured(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Path> {
 /// The ends of the median grounding of a metapath; none where too few groundings have ends.
 fn median_of_path(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     let starts = starts(kb, steps.first()?);
-    let mut stream = Stream::new(seed, &crate::kb::metapath::in_words(kb, steps), 0);
+    let mut stream = Stream::new(seed, &agent_kb::metapath::in_words(kb, steps), 0);
     let is_return = steps.first()?.from == steps.last()?.to;
     let mut sizes = Vec::new();
     for _ in 0..SAMPLED {

@@ -5,12 +5,10 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    dataset::sample::random::Stream,
-    index::IndexedBase,
-    kb::{NodeId, TypeId},
-    words::{is_question_word, name_words},
-};
+use agent_dataset::sample::random::Stream;
+use agent_ground::words::{is_question_word, name_words};
+use agent_index::IndexedBase;
+use agent_kb::{NodeId, TypeId};
 
 /// Words from which a name is long: nobody writes it out.
 const LONG: usize = 6;

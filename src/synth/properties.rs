@@ -10,12 +10,10 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    dataset::sample::random::Stream,
-    index::IndexedBase,
-    kb::{NodeId, TypeId},
-    words::{is_question_word, name_words},
-};
+use agent_dataset::sample::random::Stream;
+use agent_ground::words::{is_question_word, name_words};
+use agent_index::IndexedBase;
+use agent_kb::{NodeId, TypeId};
 
 /// Nodes of the type that hold a word at least.
 const MIN_SHARING: usize = 5;

@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{
-    synth::{Dropped, Question},
-    words::name_words,
-};
+use crate::{Dropped, Question};
+use agent_ground::words::name_words;
 
 /// Why a question whose gold answer fails the filter of a model is dropped; counts for the gold
 /// pass rate.

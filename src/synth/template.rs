@@ -21,7 +21,7 @@
 
 use serde::Deserialize;
 
-use crate::kb::{
+use agent_kb::{
     Direction, Kb, NodeId, TypeId,
     metapath::{self, Branch, Step, in_words},
 };

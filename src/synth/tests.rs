@@ -16,21 +16,15 @@ use super::{
     mention::folded,
     *,
 };
-use crate::{
-    dataset::{
-        DatasetError, Home, ImportOptions, Split, has_own_labels, import_neutral, is_synthetic,
-        label, load_split,
-        sample::{SampleKind, SampleOptions, generate, random::Stream},
-    },
-    index::build,
-    kb::{Direction, Kb, metapath::Step},
-    llm::{
-        LlmError, Request,
-        ledger::Ceilings,
-        scripted::{MemoryStore, llm, llm_within, question, said},
-    },
-    prompts::Prompts,
+use crate::scripted::{MemoryStore, llm, llm_within, question, said};
+use agent_dataset::{
+    DatasetError, Home, ImportOptions, Split, has_own_labels, import_neutral, is_synthetic, label,
+    load_split,
+    sample::{SampleKind, SampleOptions, generate, random::Stream},
 };
+use agent_index::build;
+use agent_kb::{Direction, Kb, metapath::Step};
+use agent_llm::{LlmError, Request, ledger::Ceilings, prompts::Prompts};
 
 /// A sample without questions, installed, with the directory of its files.
 struct Sample {
@@ -310,7 +304,7 @@ fn reply(request: &Request) -> String {
 
 fn requester<F>(answer: F) -> Requester
 where
-    F: Fn(&Request) -> Result<(String, crate::llm::Finish), LlmError> + Send + Sync + 'static,
+    F: Fn(&Request) -> Result<(String, agent_llm::Finish), LlmError> + Send + Sync + 'static,
 {
     Requester::new(llm(answer).0, Arc::new(Prompts::built_in().unwrap()))
 }
@@ -374,7 +368,7 @@ fn na_disagreement_and_malformed_replies_are_no_answers() {
 fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
     let (_, base) = indexed();
     let ceilings = Ceilings { usd: None, tokens: Some(60_000) };
-    let stores = || vec![Arc::new(MemoryStore::default()) as Arc<dyn crate::llm::ReplyStore>];
+    let stores = || vec![Arc::new(MemoryStore::default()) as Arc<dyn agent_llm::ReplyStore>];
     let prompts = Arc::new(Prompts::built_in().unwrap());
     let (model, _) = llm_within(|request| said(reply(request)), ceilings, stores());
     let made = made(base, 1, Some(&Requester::new(model, prompts.clone())), 200);

@@ -8,11 +8,9 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    dataset::sample::random::Stream,
-    kb::{Direction, Kb, TypeId, metapath::Step},
-    synth::template::Template,
-};
+use crate::template::Template;
+use agent_dataset::sample::random::Stream;
+use agent_kb::{Direction, Kb, TypeId, metapath::Step};
 
 /// Share of questions, in per cent, that use the wording of their template, if it has one.
 const OWN_WORDING: usize = 50;

@@ -9,11 +9,9 @@ use std::{
     path::Path,
 };
 
-use crate::{
-    dataset::{SYNTHETIC, id_list, id_of},
-    kb::{Kb, NodeId},
-    synth::{Question, SynthError},
-};
+use crate::{Question, SynthError};
+use agent_dataset::{SYNTHETIC, id_list, id_of};
+use agent_kb::{Kb, NodeId};
 
 /// The columns, the first three those of every query file.
 const COLUMNS: [&str; 12] = [

@@ -1,11 +1,9 @@
 //! `answer[=check][:SYSTEM]`: a language model writes an answer from the first nodes of another
 //! system, and the nodes that it cites are the ranking.
 
-use crate::{
-    rag::Cited,
-    retrieve::Retriever,
-    systems::{Need, Opener, SystemError, SystemSpec},
-};
+use crate::{Need, Opener, SystemError, SystemSpec};
+use agent_infer::rag::Cited;
+use agent_retrieve::Retriever;
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "answer",

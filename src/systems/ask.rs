@@ -1,10 +1,8 @@
 //! `ask`: answers questions over many nodes with numbers, names, tables and tests.
 
-use crate::{
-    ask::{Analyst, AskError, Helps},
-    retrieve::{Answer, Detail, RetrieveError, Retriever},
-    systems::{SystemSpec, bundle::Effort},
-};
+use crate::{SystemSpec, bundle::Effort};
+use agent_ask::{Analyst, AskError, Helps};
+use agent_retrieve::{Answer, Detail, RetrieveError, Retriever};
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "ask",

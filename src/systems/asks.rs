@@ -2,17 +2,17 @@
 //! request costs.
 
 use crate::{
-    ask::ASK_ASKS,
-    infer::{Asks, REACT_ASKS, READ_ASKS, RERANK_ASKS, expand_asks},
-    rag::{CHECK_ASKS, WRITE_ASKS},
-    retrieve::System,
-    systems::{
-        SystemError, answer, ask, bundle,
-        bundle::Effort,
-        expand::{StandsOn, stands_on},
-        find, prf, react, rerank,
-    },
+    SystemError, answer, ask,
+    bundle::{self, Effort},
+    expand::{StandsOn, stands_on},
+    find, prf, react, rerank,
 };
+use agent_ask::ASK_ASKS;
+use agent_infer::{
+    Asks, REACT_ASKS, READ_ASKS, RERANK_ASKS, expand_asks,
+    rag::{CHECK_ASKS, WRITE_ASKS},
+};
+use agent_retrieve::System;
 
 /// What the system of a name asks for one query. What programs ask by themselves is not counted.
 ///

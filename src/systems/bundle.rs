@@ -3,13 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::{
-    bundle::Bundle,
-    infer::{BundleRetriever, Rerank},
-    retrieve::Retriever,
-    sandbox::Origin,
-    systems::{Need, Opener, SystemError, SystemSpec, file_of},
-};
+use crate::{Need, Opener, SystemError, SystemSpec, file_of};
+use agent_infer::{BundleRetriever, Rerank, bundle::Bundle};
+use agent_retrieve::Retriever;
+use agent_sandbox::Origin;
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "bundle",

@@ -1,10 +1,8 @@
 //! `dense`, `dense:ann` and `dense:trained:FILE`: nodes whose embedding is near to that of the query.
 
-use crate::{
-    index::Part,
-    retrieve::{Ann, System, Trained},
-    systems::{Need, SystemSpec, file_of, lexical::baseline},
-};
+use crate::{Need, SystemSpec, file_of, lexical::baseline};
+use agent_index::Part;
+use agent_retrieve::{Ann, System, Trained};
 
 pub(super) const EXACT: SystemSpec = SystemSpec {
     name: "dense",

@@ -1,11 +1,11 @@
 //! `expand:METHOD[=..][:SYSTEM]`: another system is asked the query with texts that would answer it;
 //! and `kar:graph`, which reads the graph without a language model.
 
-use crate::{
+use crate::{Need, Opener, SystemError, SystemSpec};
+use agent_infer::Expander;
+use agent_retrieve::{
+    Retriever,
     expand::{Boost, Filter, GraphBoost, Method, NO_GRAPH, TEXTS},
-    infer::Expander,
-    retrieve::Retriever,
-    systems::{Need, Opener, SystemError, SystemSpec},
 };
 
 pub(super) const PRF: SystemSpec = SystemSpec {

@@ -1,9 +1,7 @@
 //! `graph:FILE`: a network over the graph around the query, by a model that `agent train` made.
 
-use crate::{
-    retrieve::Graph,
-    systems::{Need, SystemSpec, file_of},
-};
+use crate::{Need, SystemSpec, file_of};
+use agent_retrieve::Graph;
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "graph",

@@ -1,11 +1,9 @@
 //! `hybrid`, `hybrid:weighted[=A]` and `hybrid:trained:FILE[:weight=A]`: words and embeddings in one
 //! ranking.
 
-use crate::{
-    index::EmbedderChoice,
-    retrieve::{Retriever, System, Trained},
-    systems::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline},
-};
+use crate::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline};
+use agent_index::EmbedderChoice;
+use agent_retrieve::{Retriever, System, Trained};
 
 /// Weight of `dense` unless the name says otherwise, in hundredths: with the built-in embedder, and with
 /// any other. Chosen on training and validation queries: docs/experiments/2026-11-22-encoders.md.

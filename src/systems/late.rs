@@ -1,10 +1,8 @@
 //! `late`: late interaction over tokens.
 
-use crate::{
-    index::Part,
-    retrieve::Late,
-    systems::{Need, SystemSpec},
-};
+use crate::{Need, SystemSpec};
+use agent_index::Part;
+use agent_retrieve::Late;
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "late",

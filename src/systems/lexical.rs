@@ -1,9 +1,7 @@
 //! `bm25`, `bm25:stark` and `bm25+names`: nodes that have the words of the query.
 
-use crate::{
-    retrieve::{Baseline, Retriever, Stark, System},
-    systems::{Opener, SystemError, SystemSpec},
-};
+use crate::{Opener, SystemError, SystemSpec};
+use agent_retrieve::{Baseline, Retriever, Stark, System};
 
 pub(super) const BM25: SystemSpec = SystemSpec {
     name: "bm25",

@@ -1,10 +1,8 @@
 //! `mfar:FILE[:mask=FIELDS]`: fields weighed as the query asks, by a model that `agent train` made.
 
-use crate::{
-    index::Part,
-    retrieve::Mfar,
-    systems::{Need, SystemSpec, file_of},
-};
+use crate::{Need, SystemSpec, file_of};
+use agent_index::Part;
+use agent_retrieve::Mfar;
 
 /// Stands between the model and the fields that get no weight.
 const MASK: &str = ":mask=";

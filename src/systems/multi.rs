@@ -1,10 +1,8 @@
 //! `multi`, `multi:mean` and `multi:top3`: embeddings of the chunks of documents, pooled.
 
-use crate::{
-    index::Part,
-    retrieve::{Multi, Pooling, Retriever},
-    systems::{Need, Opener, SystemError, SystemSpec},
-};
+use crate::{Need, Opener, SystemError, SystemSpec};
+use agent_index::Part;
+use agent_retrieve::{Multi, Pooling, Retriever};
 
 pub(super) const MAX: SystemSpec = SystemSpec {
     name: "multi",

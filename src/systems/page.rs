@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::systems::{Need, SYSTEMS};
+use crate::{Need, SYSTEMS};
 
 /// What stands above the table.
 const HEAD: &str = "# Systems

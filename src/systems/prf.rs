@@ -16,15 +16,12 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    answer::Explanation,
-    index::IndexedBase,
-    kb::{Combine, Scores},
-    retrieve::{
-        Answer, Baseline, Detail, RetrieveError, Retriever, System, checked, place, place_of,
-    },
-    systems::{Opener, SystemError, SystemSpec},
-    words::{Analysis, for_each_reference_word},
+use crate::{Opener, SystemError, SystemSpec};
+use agent_ground::words::{Analysis, for_each_reference_word};
+use agent_index::IndexedBase;
+use agent_kb::{Combine, Scores, answer::Explanation};
+use agent_retrieve::{
+    Answer, Baseline, Detail, RetrieveError, Retriever, System, checked, place, place_of,
 };
 
 pub(super) const SPEC: SystemSpec = SystemSpec {

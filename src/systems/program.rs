@@ -2,14 +2,11 @@
 
 use std::{io, path::Path};
 
-use crate::{
-    files,
-    infer::{ParamValues, ProgramRetriever},
-    program::Program,
-    retrieve::Retriever,
-    sandbox::{Limits, Origin},
-    systems::{Need, Opener, SystemError, SystemSpec, file_of},
-};
+use crate::{Need, Opener, SystemError, SystemSpec, file_of};
+use agent_ground::files;
+use agent_infer::{ParamValues, ProgramRetriever};
+use agent_retrieve::Retriever;
+use agent_sandbox::{Limits, Origin, program::Program};
 
 /// Ends the name of a file that holds a module.
 const WASM_SUFFIX: &str = "wasm";

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{
-    infer::React,
-    systems::{CACHE_BYTES, Need, SystemSpec},
-    tools::ToolCache,
-};
+use crate::{CACHE_BYTES, Need, SystemSpec};
+use agent_infer::React;
+use agent_tools::ToolCache;
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "react",

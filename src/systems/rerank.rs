@@ -1,10 +1,8 @@
 //! `rerank[:SYSTEM]`: a language model scores the first answers of another system.
 
-use crate::{
-    infer::Rerank,
-    retrieve::{Retriever, System},
-    systems::{Need, Opener, SystemError, SystemSpec},
-};
+use crate::{Need, Opener, SystemError, SystemSpec};
+use agent_infer::Rerank;
+use agent_retrieve::{Retriever, System};
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "rerank",

@@ -12,11 +12,12 @@ use std::{
     io::BufReader,
 };
 
-use crate::{
+use crate::{Need, Opener, SystemError, SystemSpec, file_of};
+use agent_ground::files;
+use agent_retrieve::{
+    Answer, Detail, Ranking, RetrieveError, Retriever,
     eval::trec::{self, DocIds},
-    files,
-    retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, place_of},
-    systems::{Need, Opener, SystemError, SystemSpec, file_of},
+    place_of,
 };
 
 pub(super) const SPEC: SystemSpec = SystemSpec {

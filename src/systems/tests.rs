@@ -9,25 +9,18 @@ use std::{
 
 use serde_json::{Map, json};
 
-use crate::{
-    expand::testing::{QUERY, echo, planted},
-    index::IndexedBase,
-    infer::EXPAND_ROLE,
-    llm::{
-        Llm, Model, RoleSettings,
-        cassette::{Cassette, Recorder},
-        ledger::{Ceilings, Ledger},
-        scripted::{MODEL, llm, llm_within},
-    },
-    rag::ANSWER_ROLE,
-    retrieve::{Detail, Retriever},
-    sandbox::SandboxOptions,
-    systems::{Effort, Need, Opener, SYSTEMS, SystemError, asks, find, open},
-    tools::{
-        Assistant,
-        testing::{assistant, example_base},
-    },
+use crate::{Effort, Need, Opener, SYSTEMS, SystemError, asks, find, open};
+use agent_index::IndexedBase;
+use agent_infer::{EXPAND_ROLE, rag::ANSWER_ROLE};
+use agent_llm::{
+    Llm, Model, RoleSettings,
+    cassette::{Cassette, Recorder},
+    ledger::{Ceilings, Ledger},
 };
+use agent_retrieve::{Detail, Retriever};
+use agent_sandbox::SandboxOptions;
+use agent_testing::{MODEL, QUERY, assistant, echo, example_base, llm, llm_within, planted};
+use agent_tools::Assistant;
 
 /// Opens a system over the example base, without a language model.
 fn opened(name: &str) -> Result<Box<dyn Retriever>, SystemError> {
@@ -169,7 +162,7 @@ fn what_was_recorded_gives_the_same_bytes_again() {
         };
         ASKING.iter().map(answer).collect::<Vec<_>>().join("\n")
     };
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(CASSETTE);
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(CASSETTE);
     let dir = tempfile::tempdir().unwrap();
     let recorded = dir.path().join("recorded.jsonl");
     let recorder = Arc::new(Recorder::open(&recorded).unwrap());
@@ -194,6 +187,6 @@ fn what_was_recorded_gives_the_same_bytes_again() {
         let (ledger, stop) = (Ledger::new([].into(), Ceilings::default()), Arc::default());
         let llm = Llm::new(model, HashMap::from(roles), Vec::new(), ledger, stop);
         assert_eq!(told(&assistant(Arc::new(llm))), live);
-        assert_eq!(cassette.unused(), Vec::<&crate::llm::cassette::Recorded>::new());
+        assert_eq!(cassette.unused(), Vec::<&agent_llm::cassette::Recorded>::new());
     }
 }

@@ -10,10 +10,9 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{
-    llm::{LlmError, RoleSpec, ledger::estimated_tokens, replies::Asked},
-    prompts::PromptError,
-    tools::{Assistant, AssistantError, Meter, ToolError},
+use crate::{Assistant, AssistantError, Meter, ToolError};
+use agent_llm::{
+    LlmError, RoleSpec, ledger::estimated_tokens, prompts::PromptError, replies::Asked,
 };
 
 /// Answers the tools of a program that ask a model.
@@ -156,10 +155,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        llm::scripted::{llm, said},
-        tools::testing::assistant,
-    };
+    use crate::testing::assistant;
+    use agent_testing::{llm, said};
 
     #[test]
     fn waiting_has_an_end_and_adds_up() {
@@ -175,7 +172,7 @@ mod tests {
         let (asked, unparsed) = requester.take_notes();
         assert_eq!((asked.requests, unparsed), (1, 0));
         assert_eq!(requester.take_notes().0.requests, 0);
-        let (limits, patience) = (crate::remote::Limits::default(), requester.patience());
+        let (limits, patience) = (agent_remote::Limits::default(), requester.patience());
         assert_eq!(patience, limits.attempt + limits.total);
         requester.waited = limits.attempt;
         let refused = ask(&mut requester);

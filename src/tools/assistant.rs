@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{
-    llm::{
-        Llm, LlmError, Message, Reply, Request, Role, Schema,
-        replies::{Answer, Asked},
-    },
+use agent_llm::{
+    Llm, LlmError, Message, Reply, Request, Role, Schema,
     prompts::{PromptError, Prompts},
+    replies::{Answer, Asked},
 };
 
 /// Why there is no answer.
@@ -176,15 +174,14 @@ fn each<T>(
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::{
-        llm::{
-            LlmError, Schema, Speaker,
-            replies::json_of,
-            scripted::{llm, question, said},
-        },
+    use crate::testing::assistant;
+    use crate::{AssistantError, TOOLS_ROLE};
+    use agent_llm::{
+        LlmError, Schema, Speaker,
         prompts::{Output, PromptError, Prompts},
-        tools::{AssistantError, TOOLS_ROLE, testing::assistant},
+        replies::json_of,
     };
+    use agent_testing::{llm, question, said};
 
     fn class_of(text: &str) -> Value {
         json!({"text": text, "classes": [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}]})
@@ -235,7 +232,7 @@ mod tests {
     fn schemas_of_all_prompts_are_known() {
         let prompts = Prompts::built_in().unwrap();
         let template = |name: &str| {
-            let path = format!("{}/agent-prompts/{name}.md", env!("CARGO_MANIFEST_DIR"));
+            let path = format!("{}/../../agent-prompts/{name}.md", env!("CARGO_MANIFEST_DIR"));
             std::fs::read_to_string(path).unwrap()
         };
         for name in prompts.names() {

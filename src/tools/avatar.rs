@@ -10,15 +10,13 @@ use std::{
 };
 
 use crate::{
-    embed::matrix::dot,
-    index::IndexedBase,
-    kb::{Direction, NodeId, NodeSet, RelationId, best},
-    tools::{
-        ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
-        text::{cosines, internal},
-    },
-    words::fold,
+    ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
+    text::{cosines, internal},
 };
+use agent_embed::matrix::dot;
+use agent_ground::words::fold;
+use agent_index::IndexedBase;
+use agent_kb::{Direction, NodeId, NodeSet, RelationId, best};
 
 /// Characters of a document or relation text that a tool returns; the rest is cut with a marker.
 const MAX_TEXT_CHARS: usize = 20_000;

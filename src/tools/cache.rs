@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use crate::tools::{ArgSpec, Kind, Value, Work};
+use crate::{ArgSpec, Kind, Value, Work};
 
 const SHARDS: usize = 16;
 
@@ -150,7 +150,7 @@ fn size(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kb::{NodeSet, Scores};
+    use agent_kb::{NodeSet, Scores};
 
     #[test]
     fn scores_are_known_by_their_nodes_where_a_tool_takes_nodes_and_only_there() {

@@ -5,11 +5,9 @@
 //!
 //! Must not know: what is done with words and nodes.
 
-use crate::{
-    kb::{NodeId, TypeId},
-    tools::{ToolCtx, ToolError},
-    words::{MAX_WORD_LETTERS, name_words},
-};
+use crate::{ToolCtx, ToolError};
+use agent_ground::words::{MAX_WORD_LETTERS, name_words};
+use agent_kb::{NodeId, TypeId};
 
 /// Charged for a word that is searched or linked, whatever its frequency.
 const WORD: usize = 1_000;
@@ -98,7 +96,8 @@ pub(super) fn for_each<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::{Session, ToolHost, Value, registry, testing::example_base};
+    use crate::{Session, ToolHost, Value, registry};
+    use agent_testing::example_base;
 
     #[test]
     fn a_search_by_vectors_is_charged_the_rows_of_its_types() {

@@ -3,10 +3,8 @@
 //!
 //! Must not know: what the tools do.
 
-use crate::{
-    kb::{FieldId, Kb, Tuple},
-    tools::source::literal,
-};
+use crate::source::literal;
+use agent_kb::{FieldId, Kb, Tuple};
 
 /// Nodes whose fields are looked at.
 const LOOKED_AT: usize = 200;

@@ -1,22 +1,23 @@
 //! `expand`: a program's query with texts that would answer it, by each of the methods of
-//! [`crate::expand`], within what one program call may ask and touch.
+//! [`agent_retrieve::expand`], within what one program call may ask and touch.
 //!
 //! Must not know: what the program does with the expanded query.
 
 use serde_json::Value as Json;
 
 use crate::{
+    ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, asking::ROUNDS, cost,
+    schema_text, text::internal, toolkit::LOOKED_AT,
+};
+use agent_kb::{Scores, TypeId};
+use agent_retrieve::{
+    Ranking, RetrieveError, System, checked,
     expand::{Expansion, Failed, Method, Sources, TEXTS, Writer},
-    kb::{Scores, TypeId},
-    retrieve::{Ranking, RetrieveError, System, checked, rank},
-    tools::{
-        ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, asking::ROUNDS, cost,
-        schema_text, text::internal, toolkit::LOOKED_AT,
-    },
+    rank,
 };
 
 /// Feedback from the first documents, which asks no model.
-pub(crate) const FEEDBACK: &str = "prf";
+pub const FEEDBACK: &str = "prf";
 
 pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
     name: "expand",
@@ -130,15 +131,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        expand::testing::{QUERY, echo, planted},
-        kb::NodeId,
-        llm::{
-            LlmError,
-            scripted::{llm, said},
-        },
-        tools::{Session, ToolCache, ToolHost, Trace, registry, testing::assistant},
-    };
+    use crate::testing::assistant;
+    use crate::{Session, ToolCache, ToolHost, Trace, registry};
+    use agent_kb::NodeId;
+    use agent_llm::LlmError;
+    use agent_testing::{QUERY, echo, llm, planted, said};
 
     fn call(session: &mut Session, query: &str, how: &str) -> Result<Value, ToolError> {
         let tool = registry().iter().position(|spec| spec.name == "expand").unwrap();
@@ -173,7 +170,7 @@ mod tests {
     #[test]
     fn by_kar_the_text_says_what_the_graph_alone_tells() {
         let base = planted();
-        let answer: NodeId = crate::expand::testing::answer();
+        let answer: NodeId = agent_testing::answer();
         let (model, _) = llm(echo);
         let mut session = Session::new(base.clone(), None).with_assistant(assistant(model));
         let name = base.kb.name(answer);

@@ -3,12 +3,10 @@
 use std::{cell::RefCell, sync::Arc};
 
 use crate::{
-    index::IndexedBase,
-    kb::{Direction, NodeId, NodeSet, Path, PathBounds, RelationId, Scores, shortest_paths},
-    tools::{
-        ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
-    },
+    ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
 };
+use agent_index::IndexedBase;
+use agent_kb::{Direction, NodeId, NodeSet, Path, PathBounds, RelationId, Scores, shortest_paths};
 
 /// What steps cost.
 const FOLLOWED: &str = "1 per edge followed and per node started from";
@@ -369,16 +367,14 @@ mod tests {
     use std::{fs, path::Path, sync::atomic::AtomicBool};
 
     use super::*;
-    use crate::{
-        dataset::{Home, ImportOptions, import_neutral},
-        index::build,
-        kb::Kb,
-        tools::{Session, TOOLKIT, ToolHost, registry},
-    };
+    use crate::{Session, TOOLKIT, ToolHost, registry};
+    use agent_dataset::{Home, ImportOptions, import_neutral};
+    use agent_index::build;
+    use agent_kb::Kb;
 
     #[test]
     fn paths_say_how_nodes_are_linked_and_metapath_takes_their_steps() {
-        let base = crate::tools::testing::example_base();
+        let base = agent_testing::example_base();
         let tool = |name| registry().iter().position(|spec| spec.name == name).unwrap();
         let set = |nodes: Vec<NodeId>| Value::nodes(NodeSet::new(nodes));
         let mut session = Session::new(base.clone(), None);
@@ -422,8 +418,10 @@ mod tests {
     fn a_damaged_graph_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let (home, stop) = (Home::new(dir.path()), AtomicBool::new(false));
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("toolkits").join(TOOLKIT).join("base");
+        let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .join("toolkits")
+            .join(TOOLKIT)
+            .join("base");
         let options = ImportOptions::default();
         let report =
             import_neutral(&source, &home, "example", &options, &mut |_| {}, &stop).unwrap();

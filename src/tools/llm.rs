@@ -15,18 +15,16 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    index::{
-        IndexedBase,
-        excerpt::{head, relevant},
-    },
-    kb::NodeId,
-    tools::{
-        ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value,
-        asking::ROUNDS,
-        avatar::{charge_relations, relations_in_words},
-        lookup,
-    },
+    ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value,
+    asking::ROUNDS,
+    avatar::{charge_relations, relations_in_words},
+    lookup,
 };
+use agent_index::{
+    IndexedBase,
+    excerpt::{head, relevant},
+};
+use agent_kb::NodeId;
 
 /// Nodes of one request.
 const NODES_A_REQUEST: usize = 10;
@@ -440,7 +438,7 @@ fn score(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 }
 
 /// A score in 0..=1, also as text; none for any other number.
-pub(crate) fn unit_score(value: &Json) -> Option<f64> {
+pub fn unit_score(value: &Json) -> Option<f64> {
     let score = match value {
         Json::Number(number) => number.as_f64()?,
         Json::String(text) => text.trim().parse().ok()?,

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    index::IndexedBase,
-    kb::{Direction, FieldId, NodeId, NodeSet, RelationId, TypeId},
-    tools::ToolError,
-};
+use crate::ToolError;
+use agent_index::IndexedBase;
+use agent_kb::{Direction, FieldId, NodeId, NodeSet, RelationId, TypeId};
 
 /// Names listed in a message at most.
 const MAX_LISTED: usize = 12;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::tools::registry;
+use crate::registry;
 
 /// Arguments of tools that are relations, or steps along them.
 const ARGUMENTS: [&str; 3] = ["relation", "relations", "steps"];

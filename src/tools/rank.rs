@@ -1,10 +1,8 @@
 //! Tools over scores: algebra, filters, fusion.
 
-use crate::{
-    index::query::number,
-    kb::{Combine, NodeSet, Scores},
-    tools::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
-};
+use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup};
+use agent_index::query::number;
+use agent_kb::{Combine, NodeSet, Scores};
 
 /// Lists fused in one call.
 const MAX_FUSED: usize = 16;

@@ -12,16 +12,13 @@ use std::{
 use tracing::{Span, trace_span};
 
 use crate::{
-    answer::Cell,
-    clock::Timer,
-    index::{IndexedBase, terms::QueryTerms},
-    kb::{Kb, NodeId},
-    llm::{LlmError, replies::Asked},
-    tools::{
-        ArgSpec, Args, Assistant, Kind, NodeFlow, Requester, ToolCache, ToolCtx, ToolError,
-        ToolHost, Value, registry, source::literal,
-    },
+    ArgSpec, Args, Assistant, Kind, NodeFlow, Requester, ToolCache, ToolCtx, ToolError, ToolHost,
+    Value, registry, source::literal,
 };
+use agent_ground::clock::Timer;
+use agent_index::{IndexedBase, terms::QueryTerms};
+use agent_kb::{Kb, NodeId, answer::Cell};
+use agent_llm::{LlmError, replies::Asked};
 
 /// Why no tool answers over a base whose graph names nodes that do not exist.
 const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";

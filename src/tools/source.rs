@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::words::is_control;
+use agent_ground::words::is_control;
 
 /// The text as a string literal of Rhai, quotes included. Only what the language or a reader would
 /// take for something else is escaped: quotes, backslashes and [control characters](is_control);

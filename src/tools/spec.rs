@@ -1,7 +1,7 @@
 //! What a tool is: the one description from which the program function, the text shown to a
 //! language model and the reference page are made.
 
-use crate::tools::{Args, Kind, ToolCtx, Value};
+use crate::{Args, Kind, ToolCtx, Value};
 
 /// One argument of a tool.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ pub enum Steps {
 ///   same inputs, same output, on any thread. No clock, no randomness, no files.
 /// - Node ids are in `0..n_nodes`; scores are finite `f32`, higher is better.
 /// - Work is charged to the meter before it is done, as `cost` says: one unit is about 50 ns. What
-///   may take over 50 ms looks at [`Meter::poll`](crate::tools::Meter::poll) on its way, and so does
+///   may take over 50 ms looks at [`Meter::poll`](crate::Meter::poll) on its way, and so does
 ///   every charge: a program ends by its deadline whatever its tools are asked.
 #[derive(Clone, Copy)]
 pub struct ToolSpec {
@@ -161,7 +161,7 @@ pub enum ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::registry;
+    use crate::registry;
 
     /// Whether the arguments and the result are such as the flow says that they are.
     fn fits(spec: &ToolSpec) -> bool {

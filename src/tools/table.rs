@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    kb::{Direction, FieldId, NodeId, NodeSet, RelationId, TypeId},
+use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, lookup};
+use agent_kb::{
+    Direction, FieldId, NodeId, NodeSet, RelationId, TypeId,
     table::{
         Cell, Column, ColumnSpec, read,
         statistics::{Moments, quantile},
     },
-    tools::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, lookup},
 };
 
 /// Nodes and columns of one table.
@@ -330,10 +330,8 @@ fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        expand::testing::base_of,
-        tools::{Session, ToolHost, registry, testing::example_base},
-    };
+    use crate::{Session, ToolHost, registry};
+    use agent_testing::{base_of, example_base};
 
     fn call(name: &str, args: Vec<Value>) -> Result<Value, ToolError> {
         let tool = registry().iter().position(|spec| spec.name == name).unwrap();

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{
-    index::{IndexError, TextPart, query::QueryError, terms::QueryTerms},
-    kb::{NodeId, Scores},
-    tools::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup},
-    words::{name_words, quoted},
-};
+use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup};
+use agent_ground::words::{name_words, quoted};
+use agent_index::{IndexError, TextPart, query::QueryError, terms::QueryTerms};
+use agent_kb::{NodeId, Scores};
 
 /// Nodes that one search returns at most.
 const MAX_FOUND: usize = 5_000;

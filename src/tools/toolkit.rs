@@ -10,11 +10,9 @@ use std::{cmp::Reverse, fmt::Write};
 use serde::Serialize;
 
 use crate::{
-    kb::{Kb, Tuple, TypeId},
-    tools::{
-        ToolSpec, examples::BaseNames, registry, session::MAX_TOUCHED, source::literal, text::FIND,
-    },
+    ToolSpec, examples::BaseNames, registry, session::MAX_TOUCHED, source::literal, text::FIND,
 };
+use agent_kb::{Kb, Tuple, TypeId};
 
 /// The toolkit's name, and its folder under `toolkits/`.
 pub const TOOLKIT: &str = "stark";

@@ -4,10 +4,8 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use crate::{
-    kb::{NodeId, NodeSet, Scores},
-    tools::ToolError,
-};
+use crate::ToolError;
+use agent_kb::{NodeId, NodeSet, Scores};
 
 /// A value given to or returned by a tool.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,21 +13,21 @@ const NEW_SQUARE: f64 = 0.001;
 const LEAST: f64 = 1e-9;
 
 /// What is remembered of earlier gradients, one number each for every weight.
-pub(crate) struct Adam {
+pub struct Adam {
     pub(super) rate: f64,
     pub(super) steps: i32,
-    pub(super) mean: Vec<f64>,
-    pub(super) square: Vec<f64>,
+    pub mean: Vec<f64>,
+    pub square: Vec<f64>,
 }
 
 impl Adam {
     /// Nothing is remembered yet of `n` weights; a step moves a weight by about `rate`.
-    pub(crate) fn new(n: usize, rate: f64) -> Self {
+    pub fn new(n: usize, rate: f64) -> Self {
         Self { rate, steps: 0, mean: vec![0.0; n], square: vec![0.0; n] }
     }
 
     /// Moves every weight up its gradient.
-    pub(crate) fn ascend(&mut self, weights: &mut [f64], gradient: &[f64]) {
+    pub fn ascend(&mut self, weights: &mut [f64], gradient: &[f64]) {
         self.steps += 1;
         let [bias_mean, bias_square] = biases(self.steps);
         for (at, part) in gradient.iter().enumerate() {

@@ -5,11 +5,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{
-    dataset::LabelledQuery,
-    index::IndexedBase,
-    train::{Look, Record, Source, TrainError, store::best_of},
-};
+use crate::{Look, Record, Source, TrainError, store::best_of};
+use agent_dataset::LabelledQuery;
+use agent_index::IndexedBase;
 
 /// What is learnt, from what, and where it goes; `S` says how.
 pub struct Task<'a, S> {

@@ -11,12 +11,10 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{
-    dataset::LabelledQuery,
-    files,
-    kb::publish,
-    train::{TrainError, digest},
-};
+use crate::{TrainError, digest};
+use agent_dataset::LabelledQuery;
+use agent_ground::files;
+use agent_kb::publish;
 
 const RECORD: &str = "record.json";
 /// What the names of models in the making begin with.

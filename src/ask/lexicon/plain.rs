@@ -1,7 +1,7 @@
 //! Words that say nothing by themselves, words that say the same, numbers in words: in English. Must not
 //! know: bases, tables, phrases.
 
-use crate::ask::lexicon::{CITED, PRICE, RATING};
+use crate::lexicon::{CITED, PRICE, RATING};
 
 /// Words that say nothing beside what stands around them; those of every question are
 /// known to `words::is_question_word`.
@@ -314,7 +314,7 @@ pub(crate) fn is_frequency(phrase: &str) -> bool {
 
 /// Whether a folded word says nothing of what is asked for.
 pub(crate) fn is_filler(word: &str) -> bool {
-    FILLERS.contains(&word) || crate::words::is_question_word(word)
+    FILLERS.contains(&word) || agent_ground::words::is_question_word(word)
 }
 
 /// Small numbers in words.

@@ -2,7 +2,7 @@
 //!
 //! Must not know: what the base holds.
 
-use crate::ask::{
+use crate::{
     lexicon::Cue,
     mentions::{Mention, Mentions, What},
 };

@@ -1,17 +1,15 @@
 //! Here is a question for what goes together: which two numbers, and which way?
 
 use crate::{
-    ask::{
-        AskError,
-        lexicon::Cue,
-        plan::Operation,
-        reading::{
-            Reading,
-            operation::{Parts, YES_NO},
-        },
+    AskError,
+    lexicon::Cue,
+    plan::Operation,
+    reading::{
+        Reading,
+        operation::{Parts, YES_NO},
     },
-    table::ColumnSpec,
 };
+use agent_kb::table::ColumnSpec;
 
 impl Reading<'_> {
     /// Whether two numbers of the rows go together.

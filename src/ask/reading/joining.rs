@@ -4,14 +4,12 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    ask::{
-        AskError,
-        lexicon::{Bound, Cue},
-        mentions::{Thing, What},
-        reading::Reading,
-    },
-    kb::NodeId,
+    AskError,
+    lexicon::{Bound, Cue},
+    mentions::{Thing, What},
+    reading::Reading,
 };
+use agent_kb::NodeId;
 
 /// Words between the ends of a range.
 const RANGES: [&str; 4] = ["to", "through", "until", "till"];

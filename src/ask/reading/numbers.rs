@@ -1,6 +1,6 @@
 //! Here are the numbers of a question: what does each bound, or of how many first ones is it said?
 
-use crate::ask::{
+use crate::{
     AskError,
     lexicon::{Bound, Cue},
     mentions::What,

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    ask::{
-        AskError,
-        kind::Kind,
-        lexicon::{Bound, Cue, Function},
-        mentions::{Thing, What},
-        plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
-        reading::{
-            Reading, Role,
-            numbers::{NumberUse, push_number},
-        },
+    AskError,
+    kind::Kind,
+    lexicon::{Bound, Cue, Function},
+    mentions::{Thing, What},
+    plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
+    reading::{
+        Reading, Role,
+        numbers::{NumberUse, push_number},
     },
-    index::IndexedBase,
-    kb::{FieldId, NodeId, RelationId, TypeId},
+};
+use agent_index::IndexedBase;
+use agent_kb::{
+    FieldId, NodeId, RelationId, TypeId,
     table::{ColumnKind, ColumnSpec, value::quantity},
 };
 

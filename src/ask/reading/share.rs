@@ -1,14 +1,11 @@
 //! Here is a question for a share: of what it says, what is the whole, and what the part?
 
 use crate::{
-    ask::{
-        AskError,
-        plan::{Condition, Operation, Test, reversed},
-        reading::{Reading, operation::Parts},
-    },
-    kb::TypeId,
-    table::ColumnSpec,
+    AskError,
+    plan::{Condition, Operation, Test, reversed},
+    reading::{Reading, operation::Parts},
 };
+use agent_kb::{TypeId, table::ColumnSpec};
 
 /// Verbs between the whole and the part: `what share of the whole is the part`.
 const VERBS: [&str; 19] = [

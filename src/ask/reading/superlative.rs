@@ -1,17 +1,14 @@
 //! Here is a question for the greatest or least: of what, by which number?
 
 use crate::{
-    ask::{
-        AskError,
-        lexicon::{Cue, Function},
-        mentions::What,
-        plan::{Measure, Operation},
-        reading::{Reading, operation::Parts},
-        schema::is_form,
-    },
-    kb::Direction,
-    table::ColumnSpec,
+    AskError,
+    lexicon::{Cue, Function},
+    mentions::What,
+    plan::{Measure, Operation},
+    reading::{Reading, operation::Parts},
+    schema::is_form,
 };
+use agent_kb::{Direction, table::ColumnSpec};
 
 /// Of what a superlative asks.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,18 +1,16 @@
 //! Here is a question that supposes something: which of its words say what, and what is it?
 
 use crate::{
-    ask::{
-        AskError,
-        lexicon::{Bound, Cue},
-        mentions::{Mention, Mentions, Thing, What},
-        plan::{Change, Test},
-        reading::{
-            Reading,
-            numbers::{NumberUse, push_number},
-        },
+    AskError,
+    lexicon::{Bound, Cue},
+    mentions::{Mention, Mentions, Thing, What},
+    plan::{Change, Test},
+    reading::{
+        Reading,
+        numbers::{NumberUse, push_number},
     },
-    table::ColumnSpec,
 };
+use agent_kb::table::ColumnSpec;
 
 /// Signs between the comma of a list and its names.
 const BESIDE_NAMES: [char; 6] = [' ', '"', '\u{201c}', '\u{201d}', '\u{ab}', '\u{bb}'];

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{
-    index::IndexedBase,
-    kb::{Direction, Kb, MetapathStep, TypeId},
+use agent_ground::words::name_words;
+use agent_index::IndexedBase;
+use agent_kb::{
+    Direction, Kb, MetapathStep, TypeId,
     table::{Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample},
-    words::name_words,
 };
 
 /// Fewest nodes of a type, and fewest of them that must have a number.

@@ -6,16 +6,14 @@ use anyhow::{Context as _, anyhow};
 use safetensors::{Dtype, SafeTensors};
 
 use crate::{
-    cli::{
-        Context,
-        bench::{K, WorkArgs, digest, measure},
-        dataset,
-        failure::Result,
-    },
-    embed::Matrix,
-    index::vectors::{Precision, VectorIndex, VectorWriter},
-    kb::NodeId,
+    Context,
+    bench::{K, WorkArgs, digest, measure},
+    dataset,
+    failure::Result,
 };
+use agent_embed::Matrix;
+use agent_index::vectors::{Precision, VectorIndex, VectorWriter};
+use agent_kb::NodeId;
 
 /// Queries drawn from the rows.
 const DRAWN: usize = 256;

@@ -4,15 +4,13 @@
 use std::hint::black_box;
 
 use crate::{
-    cli::{
-        Context,
-        bench::{Args, measure},
-        dataset,
-        failure::Result,
-    },
-    dataset::stark::Documents,
-    kb::{Kb, NodeId},
+    Context,
+    bench::{Args, measure},
+    dataset,
+    failure::Result,
 };
+use agent_dataset::stark::Documents;
+use agent_kb::{Kb, NodeId};
 
 /// Documents rendered in one pass, spread evenly over the nodes that may be answers.
 const MOST: usize = 1_000;

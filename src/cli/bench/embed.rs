@@ -5,19 +5,17 @@ use std::{fs, hint::black_box, path::PathBuf};
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        Context,
-        bench::{Figure, measure},
-        failure::{Explain, Result},
-    },
-    index::EmbedderChoice,
+    Context,
+    bench::{Figure, measure},
+    failure::{Explain, Result},
 };
+use agent_index::EmbedderChoice;
 
 /// Texts embedded one at a time.
 const SINGLE: usize = 40;
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Embed with candle:DIR or openai:MODEL
     #[arg(value_name = "EMBEDDER")]
     embedder: EmbedderChoice,

@@ -1,14 +1,12 @@
 //! What opening a dataset costs, without and with its index, and how much memory is its own.
 
 use crate::{
-    cli::{
-        Context,
-        bench::{Args, measure, status_mib},
-        dataset,
-        failure::Result,
-    },
-    kb::Kb,
+    Context,
+    bench::{Args, measure, status_mib},
+    dataset,
+    failure::Result,
 };
+use agent_kb::Kb;
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<()> {
     let base = dataset::find(&args.dataset, ctx)?.base;

@@ -3,18 +3,18 @@
 use std::hint::black_box;
 
 use crate::{
-    cli::{
-        Context,
-        bench::{WorkArgs, measure, work},
-        dataset,
-        failure::Result,
-    },
+    Context,
+    bench::{WorkArgs, measure, work},
+    dataset,
+    failure::Result,
+};
+use agent_kb::Kb;
+use agent_retrieve::{
+    Ranking,
     eval::{
         NodeId,
         ranks::{AnswerRanks, Candidates, ScoreRule},
     },
-    kb::Kb,
-    retrieve::Ranking,
 };
 
 const NAMES: [&str; 8] =

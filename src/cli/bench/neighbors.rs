@@ -4,14 +4,12 @@
 use std::hint::black_box;
 
 use crate::{
-    cli::{
-        Context,
-        bench::{Figure, WorkArgs, digest, measure, work},
-        dataset,
-        failure::Result,
-    },
-    kb::{Direction, Kb, Marks, NodeId, RelationId},
+    Context,
+    bench::{Figure, WorkArgs, digest, measure, work},
+    dataset,
+    failure::Result,
 };
+use agent_kb::{Direction, Kb, Marks, NodeId, RelationId};
 
 /// Pieces of the slowest look-up; the first ones.
 const MOST_ANY: usize = 10_000;

@@ -6,16 +6,16 @@ use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 use anyhow::Context as _;
 
 use crate::{
-    cli::{
-        Context,
-        bench::{WorkArgs, digest, measure, work},
-        dataset,
-        failure::Result,
-    },
-    kb::NodeId,
-    sandbox::{Code, Compiled, Failure, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers},
-    tools::Session,
+    Context,
+    bench::{WorkArgs, digest, measure, work},
+    dataset,
+    failure::Result,
 };
+use agent_kb::NodeId;
+use agent_sandbox::{
+    Code, Compiled, Failure, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
+};
+use agent_tools::Session;
 
 /// What is measured, and the source of the program that does it.
 const PROGRAMS: [(&str, &str); 4] = [

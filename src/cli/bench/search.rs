@@ -5,14 +5,12 @@ use std::{fs, hint::black_box, time::Instant};
 use anyhow::Context as _;
 
 use crate::{
-    cli::{
-        Context,
-        bench::{K, WorkArgs, measure, work},
-        dataset,
-        failure::Result,
-    },
-    index::TextPart,
+    Context,
+    bench::{K, WorkArgs, measure, work},
+    dataset,
+    failure::Result,
 };
+use agent_index::TextPart;
 
 pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let base = dataset::open(&dataset::find(&args.args.dataset, ctx)?, ctx)?;

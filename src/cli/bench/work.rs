@@ -7,10 +7,8 @@ use anyhow::{Context as _, anyhow};
 use rand::RngExt as _;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
-use crate::{
-    cli::failure::Result,
-    kb::{Direction, Kb, NodeId, RelationId},
-};
+use crate::failure::Result;
+use agent_kb::{Direction, Kb, NodeId, RelationId};
 
 /// Pieces that are drawn.
 const DRAWN: usize = 20_000;

@@ -9,15 +9,13 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{CommandError, Explain, Result},
-    },
-    dataset::tables::{self, Guess, MAPPING_FILE},
+    Context, Exit,
+    failure::{CommandError, Explain, Result},
 };
+use agent_dataset::tables::{self, Guess, MAPPING_FILE};
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Directory of tables, or one table or database
     #[arg(value_name = "DIR")]
     source: PathBuf,

@@ -10,23 +10,21 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        data::summary,
-        dataset::{self, Input, TablesInput},
-        failure::{CommandError, Result},
-    },
-    dataset::{
-        ImportOptions, ImportReport, Summary, stark,
-        tables::{EdgesTable, TableHint},
-    },
+    Context, Exit,
+    data::summary,
+    dataset::{self, Input, TablesInput},
+    failure::{CommandError, Result},
+};
+use agent_dataset::{
+    ImportOptions, ImportReport, Summary, stark,
+    tables::{EdgesTable, TableHint},
 };
 
 /// What is said after a dry run.
 pub(super) const DRY_RUN: &str = "nothing was installed: this was a dry run";
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Install it under this name: a-z, 0-9, - and _
     #[arg(long, value_name = "N")]
     name: String,
@@ -42,7 +40,7 @@ pub(in crate::cli) struct Args {
 
 /// Where data are and how they are read.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct SourceArgs {
+pub(crate) struct SourceArgs {
     /// Read this directory or file
     #[arg(long, value_name = "PATH")]
     pub(super) from: PathBuf,
@@ -141,7 +139,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 ///
 /// # Errors
 /// Those of [`dataset::import`].
-pub(in crate::cli) fn install(
+pub(crate) fn install(
     source: &Path,
     name: &str,
     input: &Input,

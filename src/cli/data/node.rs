@@ -4,15 +4,13 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        data::MAX_SHOWN,
-        failure::{Explain, Result},
-        printer::{count, plain},
-    },
-    dataset::nodes_of_id,
-    kb::{Direction, Kb, NodeId, RelationId},
+    Context, Exit,
+    data::MAX_SHOWN,
+    failure::{Explain, Result},
+    printer::{count, plain},
 };
+use agent_dataset::nodes_of_id;
+use agent_kb::{Direction, Kb, NodeId, RelationId};
 
 /// Neighbours over one relation that are shown.
 const MAX_NEIGHBORS: usize = 10;

@@ -2,14 +2,12 @@
 //! counted.
 
 use crate::{
-    cli::{
-        Context, Exit,
-        data::MAX_SHOWN,
-        failure::Result,
-        printer::{count, counted, plain, table},
-    },
-    dataset::{Examples, ImportReport, Summary, TypeSummary},
+    Context, Exit,
+    data::MAX_SHOWN,
+    failure::Result,
+    printer::{count, counted, plain, table},
 };
+use agent_dataset::{Examples, ImportReport, Summary, TypeSummary};
 
 /// Fields of a type that are named, and types and relations that are listed, after an import.
 const MAX_FIELDS: usize = 3;

@@ -5,20 +5,18 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        data::{
-            import::{DRY_RUN, SourceArgs},
-            summary,
-        },
-        dataset,
-        failure::Result,
-        index,
-        printer::{count, plain},
+    Context, Exit,
+    data::{
+        import::{DRY_RUN, SourceArgs},
+        summary,
     },
-    dataset::{Base, Changes, ImportOptions, Summary, Update},
-    index::adopt,
+    dataset,
+    failure::Result,
+    index,
+    printer::{count, plain},
 };
+use agent_dataset::{Base, Changes, ImportOptions, Summary, Update};
+use agent_index::adopt;
 
 /// Relations whose changes are told one by one.
 const MAX_RELATIONS: usize = 10;
@@ -26,7 +24,7 @@ const MAX_RELATIONS: usize = 10;
 const MAX_SHOWN: usize = 60;
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Installed dataset
     #[arg(value_name = "N")]
     name: String,

@@ -10,16 +10,14 @@ use anyhow::{Context as _, anyhow};
 use tempfile::NamedTempFile;
 
 use crate::{
-    cli::{
-        eval::Measured,
-        failure::{CommandError, Explain, Result},
-    },
-    dataset::LabelledQuery,
-    eval::{
-        Metric,
-        trec::{self, DocIds},
-    },
-    files,
+    eval::Measured,
+    failure::{CommandError, Explain, Result},
+};
+use agent_dataset::LabelledQuery;
+use agent_ground::files;
+use agent_retrieve::eval::{
+    Metric,
+    trec::{self, DocIds},
 };
 
 /// Stands for a system's name in the name of a run file.
@@ -104,7 +102,7 @@ fn cannot_write(path: &Path) -> String {
 ///
 /// # Errors
 /// That it cannot be written; a file that was there stays.
-pub(in crate::cli) fn write(
+pub(crate) fn write(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> Result<()> {
@@ -112,7 +110,7 @@ pub(in crate::cli) fn write(
 }
 
 /// What a system is called in its run file.
-pub(in crate::cli) fn tag(system: &str) -> String {
+pub(crate) fn tag(system: &str) -> String {
     let mut tag: String = system.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
     tag.truncate(tag.floor_char_boundary(trec::MAX_TAG_BYTES));
     tag

@@ -5,16 +5,14 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        eval::Chosen,
-        failure::{Explain, Result},
-        llm::{self, LlmArgs},
-        printer::{count, table},
-        systems::Effort,
-    },
-    systems,
+    Context, Exit,
+    eval::Chosen,
+    failure::{Explain, Result},
+    llm::{self, LlmArgs},
+    printer::{count, table},
+    systems::Effort,
 };
+use agent_systems as systems;
 
 /// What one system would ask.
 #[derive(Serialize)]
@@ -34,12 +32,7 @@ struct Printed<'a> {
 ///
 /// # Errors
 /// As [`print`].
-pub(in crate::cli) fn print_one(
-    system: &str,
-    args: &LlmArgs,
-    json: bool,
-    ctx: &Context,
-) -> Result<Exit> {
+pub(crate) fn print_one(system: &str, args: &LlmArgs, json: bool, ctx: &Context) -> Result<Exit> {
     let (label, system) = (system.to_owned(), system.to_owned());
     print(&[Chosen { label, system, effort: Effort::default() }], 1, args, json, ctx)
 }
@@ -81,7 +74,7 @@ pub(super) fn print(
             let sent = most * (longest(asks.prompt) + received + later);
             let received = most * received;
             let price = role.and_then(|role| assistant.llm().ledger().price(&role.model));
-            let dollars = |price: crate::llm::ledger::Price| {
+            let dollars = |price: agent_llm::ledger::Price| {
                 (sent as f64 * price.input + received as f64 * price.output) / 1e6
             };
             printed.usd = printed.usd.zip(price.map(dollars)).map(|(sum, usd)| sum + usd);

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::eval::Definitions;
+use agent_retrieve::eval::Definitions;
 
 /// Nodes ranked for every query unless told otherwise.
 const DEPTH: u32 = 1_000;

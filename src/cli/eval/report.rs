@@ -6,16 +6,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context,
-        eval::{Measured, measures::Measures},
-        failure::Result,
-        printer::{p_cell, table},
-        synthetic, test_split,
-    },
-    eval::{Comparison, Evaluation, Interval, Metric},
-    llm::ledger::Spent,
+    Context,
+    eval::{Measured, measures::Measures},
+    failure::Result,
+    printer::{p_cell, table},
+    synthetic, test_split,
 };
+use agent_llm::ledger::Spent;
+use agent_retrieve::eval::{Comparison, Evaluation, Interval, Metric};
 
 /// Metrics in tables that are compared; CSV and JSON have all.
 pub(super) const SHOWN: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
@@ -329,12 +327,12 @@ fn costs(one: &Measured) -> [String; COSTS.len()] {
 }
 
 /// A mean with its interval, both in percent.
-pub(in crate::cli) fn percent(mean: f64, interval: Interval) -> String {
+pub(crate) fn percent(mean: f64, interval: Interval) -> String {
     format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
 }
 
 /// A difference with its interval, both in percentage points.
-pub(in crate::cli) fn signed(difference: f64, interval: Interval) -> String {
+pub(crate) fn signed(difference: f64, interval: Interval) -> String {
     // Rounded first, so that next to nothing is not shown as -0.
     let points = |share: f64| (1_000.0 * share).round() / 10.0 + 0.0;
     let [low, high] = [interval.low, interval.high].map(points);

@@ -6,18 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context,
-        eval::{
-            Args, Measured, SEED, joined,
-            report::{ALL, Format, LlmUse, Rows, percent, tell_openings},
-        },
-        failure::Result,
-        synthetic,
+    Context,
+    eval::{
+        Args, Measured, SEED, joined,
+        report::{ALL, Format, LlmUse, Rows, percent, tell_openings},
     },
-    dataset::{LabelledQuery, is_synthetic},
-    eval::{Latency, SetEvaluation, SetResult, sets::SET_METRICS},
+    failure::Result,
+    synthetic,
 };
+use agent_dataset::{LabelledQuery, is_synthetic};
+use agent_retrieve::eval::{Latency, SetEvaluation, SetResult, sets::SET_METRICS};
 
 /// Stands for numbers of a system that does not say where its answers end.
 const NONE: &str = "-";

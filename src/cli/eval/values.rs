@@ -12,20 +12,20 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        eval::{
-            Args, SEED, in_no_other, invalid, joined, openings,
-            report::{ALL, Format, Rows, percent, tell_openings},
-            warn_invalid,
-        },
-        failure::{CommandError, Explain, Result},
-        printer::plain,
-        test_split,
+    Context, Exit,
+    eval::{
+        Args, SEED, in_no_other, invalid, joined, openings,
+        report::{ALL, Format, Rows, percent, tell_openings},
+        warn_invalid,
     },
-    dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values},
+    failure::{CommandError, Explain, Result},
+    printer::plain,
+    test_split,
+};
+use agent_dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values};
+use agent_retrieve::{
+    Detail, Miss, Retriever,
     eval::{Latency, ValueEvaluation, ValueResult, statistics, values::ValueMean},
-    retrieve::{Detail, Miss, Retriever},
 };
 
 /// Nodes that a system may give beside its value.

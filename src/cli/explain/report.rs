@@ -6,18 +6,16 @@ use std::{collections::BTreeMap, fmt::Write};
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context,
-        failure::Result,
-        hits::MAX_SHOWN,
-        printer::{harmless, plain, table},
-        synthetic,
-    },
-    dataset::{LabelledQuery, is_synthetic},
-    explain::{Cause, Explained, Explainer, Kind, Loss, causes},
-    index::IndexedBase,
-    optimize::trial::mean,
+    Context,
+    failure::Result,
+    hits::MAX_SHOWN,
+    printer::{harmless, plain, table},
+    synthetic,
 };
+use agent_dataset::{LabelledQuery, is_synthetic};
+use agent_index::IndexedBase;
+use agent_infer::explain::{Cause, Explained, Explainer, Kind, Loss, causes};
+use agent_optimize::trial::mean;
 
 /// Characters of a call or a reason that are shown.
 const MAX_CALL: usize = 200;
@@ -120,7 +118,7 @@ impl Report<'_> {
 
     fn calls(&self, explained: &Explained) -> Vec<PrintedCall> {
         let kb = &self.base.kb;
-        let call = |call: &crate::tools::ToolCall| PrintedCall {
+        let call = |call: &agent_tools::ToolCall| PrintedCall {
             line: call.line,
             tool: call.name,
             arguments: call.arguments(kb),
@@ -272,6 +270,6 @@ fn marks<'a>(group: &'a Group<'_>, n: usize) -> impl Iterator<Item = (usize, Str
 }
 
 /// A sum of reciprocal ranks in points of the mean over `n` queries.
-pub(in crate::cli) fn points(gain: f64, n: usize) -> String {
+pub(crate) fn points(gain: f64, n: usize) -> String {
     format!("{:.1}", 100.0 * gain / n.max(1) as f64)
 }

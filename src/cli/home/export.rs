@@ -9,19 +9,17 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{Explain, Result},
-        home::{BASES, MODELS, OPENINGS, RUNS, tell, things},
-        named,
-        printer::count,
-    },
-    dataset::Base,
-    optimize::{
-        BUNDLE_FILE,
-        journal::{self, DATABASE_FILE},
-    },
-    tarball::{self, Watch},
+    Context, Exit,
+    failure::{Explain, Result},
+    home::{BASES, MODELS, OPENINGS, RUNS, tell, things},
+    named,
+    printer::count,
+};
+use agent_dataset::Base;
+use agent_ground::tarball::{self, Watch};
+use agent_optimize::{
+    BUNDLE_FILE,
+    journal::{self, DATABASE_FILE},
 };
 
 /// Files of a run that only serve the process that writes it.
@@ -38,7 +36,7 @@ const OF_WRITER: [&str; 3] = ["lock", "reserve", "run.sqlite-shm"];
 /// Datasets can be asked, and replaced, meanwhile; a run that is being written is refused. The file is
 /// a tar file compressed by Zstandard, and appears when it is whole.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// File to write, such as home.tar.zst
     #[arg(value_name = "FILE")]
     file: PathBuf,

@@ -9,17 +9,17 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{Explain, Result},
-        home::{BASES, Kind, MODELS, OPENINGS, RUNS, Thing, tell, things},
-    },
-    dataset::{BaseRecord, Home},
+    Context, Exit,
+    failure::{Explain, Result},
+    home::{BASES, Kind, MODELS, OPENINGS, RUNS, Thing, tell, things},
+};
+use agent_dataset::{BaseRecord, Home};
+use agent_ground::{
     files,
-    kb::{publish, sync_dir},
-    optimize::journal::{self, DATABASE_FILE},
     tarball::{Tarball, Watch},
 };
+use agent_kb::{publish, sync_dir};
+use agent_optimize::journal::{self, DATABASE_FILE};
 
 /// What the names of imports under way begin with.
 const STAGING_PREFIX: &str = ".import-";
@@ -34,7 +34,7 @@ const STAGING_PREFIX: &str = ".import-";
 ///
 /// Programs of runs that were made elsewhere run inside WebAssembly, as those of any stranger.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// File that `agent home export` wrote
     #[arg(value_name = "FILE")]
     file: PathBuf,

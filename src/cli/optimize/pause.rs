@@ -3,10 +3,8 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    cli::{eval::write, failure::Result},
-    optimize::record::pause::{PAUSE_FILE, Pause},
-};
+use crate::{eval::write, failure::Result};
+use agent_optimize::record::pause::{PAUSE_FILE, Pause};
 
 /// Notes that the run in a directory is paused.
 ///

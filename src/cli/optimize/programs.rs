@@ -9,22 +9,19 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        Context,
-        failure::{CommandError, Explain, Result},
-        systems::{SandboxArgs, read_program},
-    },
-    optimize::{
-        OptimizeError,
-        journal::Journal,
-        user::{self, UserProgram},
-    },
-    program::Program,
-    sandbox::{ChosenSandbox, Limits, Origin, Sandbox, Workers},
+    Context,
+    failure::{CommandError, Explain, Result},
+    systems::{SandboxArgs, read_program},
 };
+use agent_optimize::{
+    OptimizeError,
+    journal::Journal,
+    user::{self, UserProgram},
+};
+use agent_sandbox::{ChosenSandbox, Limits, Origin, Sandbox, Workers, program::Program};
 
 /// Where a run's configuration has the digest of the user's programs.
-pub(in crate::cli) const PROGRAMS: &str = "programs";
+pub(crate) const PROGRAMS: &str = "programs";
 
 /// Checks that a run goes on with the user's programs that it was begun with, and keeps them where
 /// they are not kept yet; without any it goes on with those that are kept.

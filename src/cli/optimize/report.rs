@@ -8,24 +8,26 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, CategoryScore, Provenance},
-    cli::{
-        Context,
-        eval::{self, Measured, percent, signed},
-        failure::{CommandError, Result},
-        printer::{count, p_cell, p_value, short_labels, table},
-        routing, test_split,
-    },
-    dataset::Base,
-    eval::{Calibration, Comparison, Evaluation, Interval, Metric, compare, statistics::holm},
-    index::IndexedBase,
-    infer::{BundleRetriever, Runtime},
-    llm::ledger::Spent,
-    optimize::{BUNDLE_FILE, Outcome, Standing, Verdict, What, record::timing::Timing},
-    retrieve::{Baseline, Retriever, System},
-    sandbox::{SandboxOptions, Workers},
-    tools::Assistant,
+    Context,
+    eval::{self, Measured, percent, signed},
+    failure::{CommandError, Result},
+    printer::{count, p_cell, p_value, short_labels, table},
+    routing, test_split,
 };
+use agent_dataset::Base;
+use agent_index::IndexedBase;
+use agent_infer::{
+    BundleRetriever, Runtime,
+    bundle::{Bundle, CategoryScore, Provenance},
+};
+use agent_llm::ledger::Spent;
+use agent_optimize::{BUNDLE_FILE, Outcome, Standing, Verdict, What, record::timing::Timing};
+use agent_retrieve::{
+    Baseline, Retriever, System,
+    eval::{Calibration, Comparison, Evaluation, Interval, Metric, compare, statistics::holm},
+};
+use agent_sandbox::{SandboxOptions, Workers};
+use agent_tools::Assistant;
 
 /// What is told at the end of a run.
 pub(super) struct Report<'a> {

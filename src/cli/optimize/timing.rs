@@ -6,13 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    cli::eval::write,
-    optimize::{
-        Better,
-        journal::DATABASE_FILE,
-        record::timing::{TIMES_FILE, Timing},
-    },
+use crate::eval::write;
+use agent_optimize::{
+    Better,
+    journal::DATABASE_FILE,
+    record::timing::{TIMES_FILE, Timing},
 };
 
 /// Least time between two writes of the times while steps go on.
@@ -107,7 +105,12 @@ mod tests {
         let take = || {
             let mut stopwatch = Stopwatch::start(dir.path());
             stopwatch.at("trying", 0);
-            let told = stopwatch.better(&Better::of_test(1.0));
+            let better: Better = serde_json::from_value(serde_json::json!({
+                "what": "program", "seconds": 1.0, "n": 20, "of": 40, "mrr": 0.5,
+                "baseline": "bm25", "baseline_mrr": 0.2, "ci95": [0.1, 0.5]
+            }))
+            .unwrap();
+            let told = stopwatch.better(&better);
             stopwatch.at("trying", 1);
             (told.is_some(), stopwatch.stop())
         };

@@ -7,26 +7,23 @@ use serde::Serialize;
 use similar::TextDiff;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        eval::percent,
-        failure::Result,
-        hits::MAX_SHOWN,
-        printer::{p_value, plain},
-        program::{
-            hunks::hunks,
-            measure::{Cost, Ground, On, compare, cost, ranks},
-            sources::{Entry, Place, Sources, declared},
-        },
-        systems::SandboxArgs,
+    Context, Exit,
+    eval::percent,
+    failure::Result,
+    hits::MAX_SHOWN,
+    printer::{p_value, plain},
+    program::{
+        hunks::hunks,
+        measure::{Cost, Ground, On, compare, cost, ranks},
+        sources::{Entry, Place, Sources, declared, find},
     },
-    dataset::{LabelledQuery, is_synthetic, load_split},
-    eval::{Comparison, Interval},
-    infer::ParamValues,
-    optimize::trial::{Pool, Trial},
-    program::Program,
-    sandbox::SandboxOptions,
+    systems::SandboxArgs,
 };
+use agent_dataset::{LabelledQuery, is_synthetic, load_split};
+use agent_infer::ParamValues;
+use agent_optimize::trial::{Pool, Trial};
+use agent_retrieve::eval::{Comparison, Interval};
+use agent_sandbox::{SandboxOptions, program::Program};
 
 /// Lines around a change.
 const CONTEXT_LINES: usize = 3;
@@ -45,7 +42,7 @@ const MAX_LISTED: usize = 10;
 /// otherwise, and with --measure, the programs are run on the dataset, which tells their cost too;
 /// if one is in the bundle, on the queries that the router sends there.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// At least six digits of the first one's id, or its category
     #[arg(value_name = "A")]
     from: String,
@@ -155,7 +152,7 @@ struct Printed<'a> {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read(ctx)?;
-    let (from, to) = (sources.find(&args.from)?, sources.find(&args.to)?);
+    let (from, to) = (find(&sources, &args.from)?, find(&sources, &args.to)?);
     let options = args.sandbox.places(ctx).of(sources.origin());
     let name = |entry: &Entry| {
         format!("{} {}", entry.program.short_id(), plain(&entry.category, MAX_SHOWN))

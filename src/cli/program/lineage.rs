@@ -4,15 +4,13 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{Explain, Result},
-        hits::MAX_SHOWN,
-        printer::{p_cell, plain, table},
-        program::sources::{Place, Sources},
-    },
-    optimize::Decision,
+    Context, Exit,
+    failure::{Explain, Result},
+    hits::MAX_SHOWN,
+    printer::{p_cell, plain, table},
+    program::sources::{Place, Sources, find},
 };
+use agent_optimize::Decision;
 
 /// Show from which programs a program was made, and how each step was tested
 ///
@@ -20,7 +18,7 @@ use crate::{
 /// category: the difference of the mean reciprocal ranks, its p, and whether the change was kept.
 /// Whether all kept changes together are proven, the bundle says.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// At least six digits of its id, or its category
     #[arg(value_name = "ID|CATEGORY")]
     program: String,
@@ -48,7 +46,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             .hint("give the run's directory with --run DIR");
     }
     let sources = args.place.read(ctx)?;
-    let entry = sources.find(&args.program)?;
+    let entry = find(&sources, &args.program)?;
     let chain = chain(&sources, entry.program.id());
     if args.json {
         ctx.printer.json_lines(&chain)?;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cli::{
+use crate::{
     Context, Exit,
     failure::Result,
     hits::MAX_SHOWN,
@@ -17,7 +17,7 @@ use crate::cli::{
 /// the mean reciprocal rank in percent on the training and validation queries it ran on. Those of a
 /// bundle are the bundle's on the validation queries that the router sends there.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
     /// Print JSON lines

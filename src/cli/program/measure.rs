@@ -15,22 +15,24 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, router::features},
-    cli::{
-        Context, dataset,
-        eval::SEED,
-        failure::{Explain, Result},
-        systems::all_threads,
-    },
-    dataset::{LabelledQuery, Split, load_split},
-    eval::{Comparison, statistics},
-    infer::{ParamValues, Runtime, asked, routes},
-    optimize::trial::{mean, reciprocal_rank},
-    program::Program,
-    retrieve::Ranking,
-    sandbox::{SandboxOptions, Workers},
-    tools::ToolCache,
+    Context, dataset,
+    eval::SEED,
+    failure::{Explain, Result},
+    systems::all_threads,
 };
+use agent_dataset::{LabelledQuery, Split, load_split};
+use agent_infer::{
+    ParamValues, Runtime, asked,
+    bundle::{Bundle, router::features},
+    routes,
+};
+use agent_optimize::trial::{mean, reciprocal_rank};
+use agent_retrieve::{
+    Ranking,
+    eval::{Comparison, statistics},
+};
+use agent_sandbox::{SandboxOptions, Workers, program::Program};
+use agent_tools::ToolCache;
 
 /// The queries that programs are compared on; those of the test split never are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -149,7 +151,7 @@ impl Ground {
     pub(super) fn declared(
         &self,
         program: &Program,
-    ) -> std::result::Result<Vec<crate::sandbox::Param>, String> {
+    ) -> std::result::Result<Vec<agent_sandbox::Param>, String> {
         let compiled = self.runtime.compile(program).map_err(|failure| failure.to_string())?;
         self.runtime.declared_params(&compiled).map_err(|failure| failure.to_string())
     }

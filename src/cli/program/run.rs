@@ -16,22 +16,20 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit, dataset,
-        failure::Result,
-        hits::{self, MAX_K},
-        llm::{self, LlmArgs},
-        printer::count,
-        systems::{SandboxArgs, read_program},
-    },
-    infer::{self, ParamValues, Runtime},
-    program::Program,
-    retrieve::{Answer, Ranking, checked},
-    sandbox::{
-        Code, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage, Workers,
-    },
-    tools::ToolCache,
+    Context, Exit, dataset,
+    failure::Result,
+    hits::{self, MAX_K},
+    llm::{self, LlmArgs},
+    printer::count,
+    systems::{SandboxArgs, read_program},
 };
+use agent_infer::{self as infer, ParamValues, Runtime};
+use agent_retrieve::{Answer, Ranking, checked};
+use agent_sandbox::{
+    Code, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage, Workers,
+    program::Program,
+};
+use agent_tools::ToolCache;
 
 /// Memory for answers of tool calls, bytes: one program repeats few, and its memory is bounded.
 const CACHE_BYTES: usize = 16 << 20;
@@ -44,7 +42,7 @@ const DEFAULT_K: u64 = 20;
 ///
 /// Prints rank, id, type, name and score, best first; what the program used goes to stderr.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Program
     #[arg(value_name = "FILE.rhai|FILE.wasm")]
     file: PathBuf,

@@ -4,24 +4,22 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        eval::percent,
-        failure::{Explain, Result},
-        hits::MAX_SHOWN,
-        printer::{p_cell, plain, table},
-        program::{
-            measure::{Ground, On, compare, ranks},
-            sources::Place,
-        },
-        synthetic,
-        systems::SandboxArgs,
+    Context, Exit,
+    eval::percent,
+    failure::{Explain, Result},
+    hits::MAX_SHOWN,
+    printer::{p_cell, plain, table},
+    program::{
+        measure::{Ground, On, compare, ranks},
+        sources::{Place, find},
     },
-    eval::Interval,
-    infer::ParamValues,
-    optimize::trial::mean,
-    sandbox::Param,
+    synthetic,
+    systems::SandboxArgs,
 };
+use agent_infer::ParamValues;
+use agent_optimize::trial::mean;
+use agent_retrieve::eval::Interval;
+use agent_sandbox::Param;
 
 /// Most values of one number.
 const MAX_VALUES: u64 = 21;
@@ -38,7 +36,7 @@ const FEW_QUERIES: usize = 20;
 /// change no rank are named once. Of a program in a bundle, the queries are those that the router
 /// sends to it.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// At least six digits of its id, or its category
     #[arg(value_name = "ID|CATEGORY")]
     program: String,
@@ -88,7 +86,7 @@ struct At<'a> {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read(ctx)?;
-    let entry = sources.find(&args.program)?;
+    let entry = find(&sources, &args.program)?;
     let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
     let options = args.sandbox.places(ctx).of(sources.origin());
     let mut ground = Ground::open(name, args.on, MAX_QUERIES, &options, ctx)?;

@@ -5,15 +5,13 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::Result,
-        program::sources::{Entry, Place, declared},
-        systems::SandboxArgs,
-    },
-    infer::ParamValues,
-    sandbox::{Param, SandboxOptions},
+    Context, Exit,
+    failure::Result,
+    program::sources::{Entry, Place, declared, find},
+    systems::SandboxArgs,
 };
+use agent_infer::ParamValues;
+use agent_sandbox::{Param, SandboxOptions};
 
 /// Print the source of a program
 ///
@@ -21,7 +19,7 @@ use crate::{
 /// header and size are printed; with --json its bytes are there, in base64. A file or a pipe gets
 /// every byte of the source; on a terminal, characters that could steer it are left out.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// At least six digits of its id, or its category
     #[arg(value_name = "ID|CATEGORY")]
     program: String,
@@ -47,7 +45,7 @@ struct Shown<'a> {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read(ctx)?;
-    let entry = sources.find(&args.program)?;
+    let entry = find(&sources, &args.program)?;
     let options = args.sandbox.places(ctx).of(sources.origin());
     if args.json {
         ctx.printer.json(&Shown {

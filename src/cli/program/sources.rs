@@ -5,19 +5,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
-pub(in crate::cli) use crate::optimize::record::programs::{Entry, Score, Sources, variant};
 use crate::{
-    cli::{
-        Context,
-        failure::{Explain, Result},
-        hits::MAX_SHOWN,
-        named,
-        printer::plain,
-        systems::read_bundle,
-    },
-    optimize::{journal::PREFIX_DIGITS, record::programs::TUNED},
-    program::Program,
-    sandbox::{ChosenSandbox, Limits, Param, Sandbox, SandboxOptions, Workers},
+    Context,
+    failure::{Explain, Result},
+    hits::MAX_SHOWN,
+    named,
+    printer::plain,
+    systems::read_bundle,
+};
+pub(crate) use agent_optimize::record::programs::{Entry, Score, Sources, variant};
+use agent_optimize::{journal::PREFIX_DIGITS, record::programs::TUNED};
+use agent_sandbox::{
+    ChosenSandbox, Limits, Param, Sandbox, SandboxOptions, Workers, program::Program,
 };
 
 /// Programs that an error lists at most.
@@ -26,7 +25,7 @@ const MAX_LISTED: usize = 8;
 /// Where programs are.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-pub(in crate::cli) struct Place {
+pub(crate) struct Place {
     /// Run: its directory, its name, or latest
     #[arg(long, value_name = "RUN")]
     run: Option<PathBuf>,
@@ -37,7 +36,7 @@ pub(in crate::cli) struct Place {
 
 impl Place {
     /// The directory of the run, if the place is one.
-    pub(in crate::cli) fn run_dir(&self) -> Option<&Path> {
+    pub(crate) fn run_dir(&self) -> Option<&Path> {
         self.run.as_deref()
     }
 
@@ -45,7 +44,7 @@ impl Place {
     ///
     /// # Errors
     /// That the run or the bundle cannot be read.
-    pub(in crate::cli) fn read(&self, ctx: &Context) -> Result<Sources> {
+    pub(crate) fn read(&self, ctx: &Context) -> Result<Sources> {
         match (&self.run, &self.bundle) {
             (Some(dir), _) => Ok(Sources::of_run(&named::run_dir(dir, &ctx.home)?)?),
             (_, Some(file)) => Ok(Sources::of_bundle(&read_bundle(file, ctx)?)),
@@ -54,71 +53,69 @@ impl Place {
     }
 }
 
-impl Sources {
-    /// The program that an id, the beginning of one, the [`variant`] of one, or a category names. Of
-    /// one program with
-    /// several sets of parameters: the frozen one, else the one accepted last, else the first.
-    ///
-    /// # Errors
-    /// That there is none, or that there are several.
-    pub(in crate::cli) fn find(&self, name: &str) -> Result<&Entry> {
-        let name_of = |entry: &&Entry| variant(&entry.program, &entry.params);
-        if let Some(entry) =
-            self.entries.iter().find(|entry| name.contains(TUNED) && name_of(entry) == name)
-        {
-            return Ok(entry);
-        }
-        let prefix = name.to_ascii_lowercase();
-        let by_id = prefix.len() >= PREFIX_DIGITS && prefix.bytes().all(|b| b.is_ascii_hexdigit());
-        let mut found: Vec<&Entry> = Vec::new();
-        if by_id {
-            found = self.entries.iter().filter(|e| e.program.id().starts_with(&prefix)).collect();
-        }
-        let category = name.to_lowercase();
-        let lower = |entry: &&Entry| entry.category.to_lowercase();
-        if found.is_empty() {
-            found = self.entries.iter().filter(|entry| lower(entry) == category).collect();
-        }
-        if found.is_empty() && !category.is_empty() {
-            found = self.entries.iter().filter(|entry| lower(entry).contains(&category)).collect();
-        }
-        // Of the programs of a category the frozen one is meant.
-        if !by_id && found.iter().any(|entry| entry.frozen) {
-            found.retain(|entry| entry.frozen);
-        }
-        let Some(&first) = found.first() else {
-            return Err(anyhow!("there is no program {name:?}"))
-                .hint("`agent program list --run latest` shows ids and categories");
-        };
-        let mut others: Vec<&Entry> = Vec::new();
-        for entry in &found {
-            if !others.iter().any(|other| other.program == entry.program) {
-                others.push(entry);
-            }
-        }
-        if others.len() > 1 {
-            let listed = others.iter().take(MAX_LISTED).map(|entry| {
-                let category = plain(&entry.category, MAX_SHOWN);
-                format!("{} ({category})", entry.program.short_id())
-            });
-            let listed = listed.collect::<Vec<_>>().join(", ");
-            return Err(anyhow!("{} programs are meant by {name:?}", others.len()))
-                .hint(format!("give the id of one: {listed}"));
-        }
-        let accepted = self
-            .decisions
-            .iter()
-            .rev()
-            .find(|decision| decision.accepted && decision.to == first.program.id());
-        let accepted = accepted
-            .and_then(|decision| found.iter().find(|entry| entry.params == decision.params));
-        let frozen = found.iter().find(|entry| entry.frozen);
-        Ok(frozen.or(accepted).copied().unwrap_or(first))
+/// The program that an id, the beginning of one, the [`variant`] of one, or a category names. Of
+/// one program with
+/// several sets of parameters: the frozen one, else the one accepted last, else the first.
+///
+/// # Errors
+/// That there is none, or that there are several.
+pub(crate) fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
+    let name_of = |entry: &&Entry| variant(&entry.program, &entry.params);
+    if let Some(entry) =
+        sources.entries.iter().find(|entry| name.contains(TUNED) && name_of(entry) == name)
+    {
+        return Ok(entry);
     }
+    let prefix = name.to_ascii_lowercase();
+    let by_id = prefix.len() >= PREFIX_DIGITS && prefix.bytes().all(|b| b.is_ascii_hexdigit());
+    let mut found: Vec<&Entry> = Vec::new();
+    if by_id {
+        found = sources.entries.iter().filter(|e| e.program.id().starts_with(&prefix)).collect();
+    }
+    let category = name.to_lowercase();
+    let lower = |entry: &&Entry| entry.category.to_lowercase();
+    if found.is_empty() {
+        found = sources.entries.iter().filter(|entry| lower(entry) == category).collect();
+    }
+    if found.is_empty() && !category.is_empty() {
+        found = sources.entries.iter().filter(|entry| lower(entry).contains(&category)).collect();
+    }
+    // Of the programs of a category the frozen one is meant.
+    if !by_id && found.iter().any(|entry| entry.frozen) {
+        found.retain(|entry| entry.frozen);
+    }
+    let Some(&first) = found.first() else {
+        return Err(anyhow!("there is no program {name:?}"))
+            .hint("`agent program list --run latest` shows ids and categories");
+    };
+    let mut others: Vec<&Entry> = Vec::new();
+    for entry in &found {
+        if !others.iter().any(|other| other.program == entry.program) {
+            others.push(entry);
+        }
+    }
+    if others.len() > 1 {
+        let listed = others.iter().take(MAX_LISTED).map(|entry| {
+            let category = plain(&entry.category, MAX_SHOWN);
+            format!("{} ({category})", entry.program.short_id())
+        });
+        let listed = listed.collect::<Vec<_>>().join(", ");
+        return Err(anyhow!("{} programs are meant by {name:?}", others.len()))
+            .hint(format!("give the id of one: {listed}"));
+    }
+    let accepted = sources
+        .decisions
+        .iter()
+        .rev()
+        .find(|decision| decision.accepted && decision.to == first.program.id());
+    let accepted =
+        accepted.and_then(|decision| found.iter().find(|entry| entry.params == decision.params));
+    let frozen = found.iter().find(|entry| entry.frozen);
+    Ok(frozen.or(accepted).copied().unwrap_or(first))
 }
 
 /// The parameters a program declares; none when it does not run.
-pub(in crate::cli) fn declared(program: &Program, options: &SandboxOptions) -> Vec<Param> {
+pub(crate) fn declared(program: &Program, options: &SandboxOptions) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };
     let sandbox = ChosenSandbox::new(workers.into(), options);

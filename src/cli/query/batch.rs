@@ -14,45 +14,45 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    cli::{Context, Exit, failure::Result, printer::counted, query::Printed, systems::all_threads},
-    index::IndexedBase,
-    infer::{self, AnswerRecord},
-    retrieve::{Detail, StandIn, checked},
-    systems::bundle::OpenedBundle,
+    Context, Exit, failure::Result, printer::counted, query::Printed, systems::all_threads,
 };
+use agent_index::IndexedBase;
+use agent_infer::{self as infer, AnswerRecord};
+use agent_retrieve::{Detail, StandIn, checked};
+use agent_systems::bundle::OpenedBundle;
 
 /// Longest line of the input, bytes.
-pub(in crate::cli) const MAX_LINE_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_LINE_BYTES: u64 = 1 << 20;
 /// Questions per thread that are answered before their answers are printed.
 const PER_THREAD: usize = 8;
 
 /// A bundle that was opened on its base, for any number of questions.
-pub(in crate::cli) struct Session {
+pub(crate) struct Session {
     /// What the bundle is called.
-    pub(in crate::cli) bundle: String,
+    pub(crate) bundle: String,
     /// Whether answers say how long they took.
-    pub(in crate::cli) timed: bool,
+    pub(crate) timed: bool,
     /// Nodes of an answer.
-    pub(in crate::cli) k: usize,
-    pub(in crate::cli) base: Arc<IndexedBase>,
-    pub(in crate::cli) opened: OpenedBundle,
+    pub(crate) k: usize,
+    pub(crate) base: Arc<IndexedBase>,
+    pub(crate) opened: OpenedBundle,
 }
 
 /// What became of a line.
-pub(in crate::cli) struct Answered {
+pub(crate) struct Answered {
     /// The line of the output.
-    pub(in crate::cli) json: String,
+    pub(crate) json: String,
     /// Why it is no answer of the bundle.
-    pub(in crate::cli) failure: Option<Failure>,
+    pub(crate) failure: Option<Failure>,
     /// Whether a language model was to help and did not.
-    pub(in crate::cli) unassisted: bool,
+    pub(crate) unassisted: bool,
 }
 
 /// Why a question has no answer of the bundle.
-pub(in crate::cli) struct Failure {
-    pub(in crate::cli) why: String,
+pub(crate) struct Failure {
+    pub(crate) why: String,
     /// Whether it may well be answered if it is asked again: a time limit, an outage.
-    pub(in crate::cli) passes: bool,
+    pub(crate) passes: bool,
 }
 
 /// A line of the input; other keys are not read.
@@ -167,7 +167,7 @@ fn failed(line: u64, id: Option<Value>, why: String, passes: bool) -> Result<Ans
 ///
 /// # Errors
 /// That it cannot be written as JSON.
-pub(in crate::cli) fn answer(session: &Session, line: u64, text: &str) -> Result<Answered> {
+pub(crate) fn answer(session: &Session, line: u64, text: &str) -> Result<Answered> {
     let asked: Asked = match serde_json::from_str(text) {
         Ok(asked) => asked,
         Err(error) => {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::eval::Interval;
+use agent_retrieve::eval::Interval;
 
 /// Width of every drawing, in units of its own.
 pub(super) const WIDTH: f64 = 720.0;

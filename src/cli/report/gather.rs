@@ -12,36 +12,38 @@ use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
-    bundle::{Bundle, Category, SEARCH},
-    cli::{
-        Context,
-        eval::{self, Measured as System, SEED, percent},
-        explain::{explain_all, points},
-        failure::{Explain, Result},
-        optimize::{programs::PROGRAMS, tested},
-        printer::{harmless, p_cell},
-        program::sources::{Entry, Sources, declared},
-        report::{
-            chart::{Bar, Chart, Sample, bar, chart},
-            sentence,
-            spent::Taken,
-        },
-        routing, synthetic,
-        systems::{Places, Resources, STAND_IN, all_threads, open_bundle, open_runtime},
+    Context,
+    eval::{self, Measured as System, SEED, percent},
+    explain::{explain_all, points},
+    failure::{Explain, Result},
+    optimize::{programs::PROGRAMS, tested},
+    printer::{harmless, p_cell},
+    program::sources::{Entry, Sources, declared},
+    report::{
+        chart::{Bar, Chart, Sample, bar, chart},
+        sentence,
+        spent::Taken,
     },
-    dataset::{LabelledQuery, Split, is_synthetic, load_split},
-    eval::{Calibration, Metric, compare, statistics::bootstrap_interval},
-    explain::{Cause, Explained, Explainer, Kind, causes},
-    index::IndexedBase,
-    optimize::{
-        BUNDLE_FILE,
-        journal::Journal,
-        mine::DEFAULT_HOPS,
-        trial::{TRIAL, Trial},
-    },
-    retrieve::{Baseline, System as BaselineSystem},
-    sandbox::{Origin, SandboxOptions},
+    routing, synthetic,
+    systems::{Places, Resources, STAND_IN, all_threads, open_bundle, open_runtime},
 };
+use agent_dataset::{LabelledQuery, Split, is_synthetic, load_split};
+use agent_index::IndexedBase;
+use agent_infer::{
+    bundle::{Bundle, Category, SEARCH},
+    explain::{Cause, Explained, Explainer, Kind, causes},
+};
+use agent_optimize::{
+    BUNDLE_FILE,
+    journal::Journal,
+    mine::DEFAULT_HOPS,
+    trial::{TRIAL, Trial},
+};
+use agent_retrieve::{
+    Baseline, System as BaselineSystem,
+    eval::{Calibration, Metric, compare, statistics::bootstrap_interval},
+};
+use agent_sandbox::{Origin, SandboxOptions};
 
 /// Programs that the chart shows; further ones are counted.
 const MAX_POINTS: usize = 400;
@@ -127,7 +129,7 @@ impl Measured {
         ctx: &Context,
     ) -> Result<Measured> {
         let stand_in = Baseline::new(base.clone(), STAND_IN);
-        let measured = |name: &str, system: &dyn crate::retrieve::Retriever| {
+        let measured = |name: &str, system: &dyn agent_retrieve::Retriever| {
             eval::measured(name, system, &stand_in, &queries, base, ctx)
         };
         let frozen = measured("bundle", &*open_bundle(bundle, base, resources)?.answers)?;
@@ -371,7 +373,7 @@ pub(super) fn page<'a>(
 /// How sure the router was, and how often it was right.
 fn bins(router: &Calibration) -> Vec<BinRow> {
     let shown = |share: f64| format!("{:.1}", 100.0 * share);
-    let row = |bin: &crate::eval::calibration::Bin| BinRow {
+    let row = |bin: &agent_retrieve::eval::calibration::Bin| BinRow {
         n: bin.n,
         expected: shown(bin.expected),
         observed: shown(bin.observed),
@@ -482,7 +484,7 @@ fn block(
         mrr: shown(score.map(|score| score.mrr)),
         difference: score.map_or("-".to_owned(), |score| percent(score.difference, score.ci95)),
         bar: score.map(|score| {
-            let at = crate::eval::Interval { low: score.baseline_mrr, high: score.mrr };
+            let at = agent_retrieve::eval::Interval { low: score.baseline_mrr, high: score.mrr };
             bar(score.mrr, at)
         }),
         lines: lines.collect(),

@@ -3,10 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
-    cli::report::chart::{Chart, curve},
-    train::{Look, Record},
-};
+use crate::report::chart::{Chart, curve};
+use agent_train::{Look, Record};
 
 /// The values of the page.
 #[derive(Serialize)]

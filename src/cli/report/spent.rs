@@ -6,14 +6,11 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        failure::Result, optimize::first_better, printer::count, report::sentence,
-        run::cost::dollars,
-    },
-    optimize::record::{
-        Record,
-        timing::{Summary, Timing},
-    },
+    failure::Result, optimize::first_better, printer::count, report::sentence, run::cost::dollars,
+};
+use agent_optimize::record::{
+    Record,
+    timing::{Summary, Timing},
 };
 
 /// What a run took; all texts are as they came.

@@ -6,23 +6,21 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::Result,
-        named,
-        printer::{count, table},
-        run::show::time,
-    },
-    llm::ledger::Spent,
-    optimize::record::{OfRole, Record, RoleCost, Times},
+    Context, Exit,
+    failure::Result,
+    named,
+    printer::{count, table},
+    run::show::time,
 };
+use agent_llm::ledger::Spent;
+use agent_optimize::record::{OfRole, Record, RoleCost, Times};
 
 /// Show what a run spent on language models, by role
 ///
 /// Prints calls that were paid for, replies that came from the shared cache, tokens, and dollars as
 /// far as the run was begun with prices.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Run: its directory, its name, or latest
     #[arg(value_name = "RUN")]
     dir: PathBuf,
@@ -76,7 +74,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 /// Dollars, as far as they are known.
-pub(in crate::cli) fn dollars(spent: &Spent) -> String {
+pub(crate) fn dollars(spent: &Spent) -> String {
     match (spent.unpriced, spent.calls) {
         (0, _) => format!("{:.4} USD", spent.usd),
         (unpriced, calls) if unpriced == calls => "price unknown".to_owned(),

@@ -5,22 +5,20 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{CommandError, Result},
-        hits::MAX_SHOWN,
-        named,
-        printer::{count, plain, table},
-    },
-    optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record},
+    Context, Exit,
+    failure::{CommandError, Result},
+    hits::MAX_SHOWN,
+    named,
+    printer::{count, plain, table},
 };
+use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
 /// List the runs in the home directory
 ///
 /// Prints directory, dataset, who proposed programs, seed, state, steps in the journal, and how
 /// many changes were tested and accepted.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Only runs on this dataset
     #[arg(long, value_name = "N")]
     dataset: Option<String>,

@@ -3,17 +3,15 @@
 use std::path::PathBuf;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::Result,
-        hits::MAX_SHOWN,
-        named,
-        printer::{p_cell, plain, table},
-    },
-    optimize::record::{
-        Record,
-        line::{Line, Lines},
-    },
+    Context, Exit,
+    failure::Result,
+    hits::MAX_SHOWN,
+    named,
+    printer::{p_cell, plain, table},
+};
+use agent_optimize::record::{
+    Record,
+    line::{Line, Lines},
 };
 
 /// Print what a run did, one line per step
@@ -22,7 +20,7 @@ use crate::{
 /// on how many queries of which pool; of a trial its mean reciprocal rank in percent; of a test of a
 /// change the difference of the mean reciprocal ranks in points, its p, and whether the change was kept.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Run: its directory, its name, or latest
     #[arg(value_name = "RUN")]
     dir: PathBuf,

@@ -7,16 +7,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{Explain, Result},
-        hits::MAX_SHOWN,
-        named,
-        printer::{count, plain},
-    },
-    llm::{Exchange, Message, Reply, Role, Speaker},
-    optimize::{record::Record, roles::ROLES},
+    Context, Exit,
+    failure::{Explain, Result},
+    hits::MAX_SHOWN,
+    named,
+    printer::{count, plain},
 };
+use agent_llm::{Exchange, Message, Reply, Role, Speaker};
+use agent_optimize::{record::Record, roles::ROLES};
 
 /// Digits of a key that are shown.
 const SHOWN_DIGITS: usize = 12;
@@ -25,7 +23,7 @@ const SHOWN_DIGITS: usize = 12;
 ///
 /// All exchanges, by role and key, whole and readable. The key of a service is never among them.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Run: its directory, its name, or latest
     #[arg(value_name = "RUN")]
     dir: PathBuf,

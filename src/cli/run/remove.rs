@@ -8,13 +8,11 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{CommandError, Explain, Result},
-        named,
-    },
-    optimize::journal,
+    Context, Exit,
+    failure::{CommandError, Explain, Result},
+    named,
 };
+use agent_optimize::journal;
 
 /// Begins the name of a directory that is being removed.
 const REMOVED: &str = ".removed-";
@@ -25,7 +23,7 @@ const REMOVED: &str = ".removed-";
 /// stay (`agent cache clear`). A run that is being written, or that is not in the home directory, is
 /// not removed.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Runs: names or directories
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,

@@ -6,21 +6,19 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::Result,
-        hits::MAX_SHOWN,
-        named,
-        optimize::first_better,
-        printer::{count, plain, table},
-        run::cost::{dollars, role_table},
-    },
-    optimize::{
-        BUNDLE_FILE, Better,
-        record::{
-            OfRole, Record, RoleCost, Standing, State, Times,
-            timing::{Summary, Timing},
-        },
+    Context, Exit,
+    failure::Result,
+    hits::MAX_SHOWN,
+    named,
+    optimize::first_better,
+    printer::{count, plain, table},
+    run::cost::{dollars, role_table},
+};
+use agent_optimize::{
+    BUNDLE_FILE, Better,
+    record::{
+        OfRole, Record, RoleCost, Standing, State, Times,
+        timing::{Summary, Timing},
     },
 };
 
@@ -30,7 +28,7 @@ use crate::{
 /// journal, the best program of every category so far, what was spent by role, and where the time
 /// went.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Run: its directory, its name, or latest
     #[arg(value_name = "RUN")]
     dir: PathBuf,

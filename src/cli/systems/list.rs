@@ -2,16 +2,14 @@
 
 use serde::Serialize;
 
-use crate::{
-    cli::{Context, Exit, failure::Result, printer::table},
-    systems::{Need, SYSTEMS, SystemSpec},
-};
+use crate::{Context, Exit, failure::Result, printer::table};
+use agent_systems::{Need, SYSTEMS, SystemSpec};
 
 /// List the systems that rank nodes, and what each needs
 ///
 /// A name goes behind --system of search and eval. What stands in brackets may be left out.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Print JSON lines with name, arguments, summary and needs
     #[arg(long)]
     json: bool,
@@ -33,7 +31,7 @@ impl From<&SystemSpec> for Row {
     }
 }
 
-pub(in crate::cli) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+pub(crate) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.json {
         SYSTEMS.iter().try_for_each(|spec| ctx.printer.json(&Row::from(spec)))?;
         return Ok(Exit::Done);

@@ -1,28 +1,26 @@
 //! `agent train dense`: options, progress, and what is said of the model.
 
+use crate::choice::{Choice, Choices, choice};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use clap::ValueEnum;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::Result,
-        train::{CommonArgs, at_most, checkpoint_of, in_epochs, of_epoch, positive, stopped},
-    },
-    train::{
-        Record,
-        dense::{
-            self, Described, Negatives, Settings,
-            tune::{self, Tuned},
-        },
+    Context, Exit,
+    failure::Result,
+    train::{CommonArgs, at_most, checkpoint_of, in_epochs, of_epoch, positive, stopped},
+};
+use agent_train::{
+    Record,
+    dense::{
+        self, Described, Negatives, Settings,
+        tune::{self, Tuned},
     },
 };
 
 /// Learn a dual encoder
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct DenseArgs {
+pub(crate) struct DenseArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// What turns a text into a vector: bag, the weighted mean of word vectors, or candle:DIR, a
@@ -30,7 +28,7 @@ pub(in crate::cli) struct DenseArgs {
     #[arg(long, value_name = "ENCODER", default_value = "bag", value_parser = parse_encoder)]
     encoder: EncoderChoice,
     /// Where nodes come from that do not answer, beside the other documents of a batch
-    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Settings::default().negatives)]
+    #[arg(long, value_name = "WHERE", value_parser = choice::<Negatives>(), default_value = Settings::default().negatives.name())]
     negatives: Negatives,
     /// With --negatives self: how often the encoder is asked for them anew, at most 100
     #[arg(long, value_name = "N", default_value_t = Settings::default().refresh,
@@ -82,16 +80,15 @@ fn parse_encoder(text: &str) -> std::result::Result<EncoderChoice, String> {
     }
 }
 
-impl ValueEnum for Negatives {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Bm25, Self::Own]
-    }
+impl Choices for Negatives {
+    const ALL: &'static [Choice<Self>] = &[Choice(Self::Bm25), Choice(Self::Own)];
 
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        Some(clap::builder::PossibleValue::new(self.name()).help(match self {
+    fn described(self) -> (&'static str, &'static str) {
+        let help = match self {
             Self::Bm25 => "The first of bm25+names (DPR)",
             Self::Own => "At first these, then the first of the encoder itself (ANCE)",
-        }))
+        };
+        (self.name(), help)
     }
 }
 

@@ -1,26 +1,23 @@
 //! `agent train graph`: options, and what is said of the model.
 
-use clap::ValueEnum;
-
+use crate::choice::{Choice, Choices, choice};
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::Result,
-        train::{CommonArgs, at_most, checkpoint_of, in_epochs, of_epoch, positive, stopped},
-    },
-    train::{
-        Record,
-        graph::{self, Described, Settings, Without},
-    },
+    Context, Exit,
+    failure::Result,
+    train::{CommonArgs, at_most, checkpoint_of, in_epochs, of_epoch, positive, stopped},
+};
+use agent_train::{
+    Record,
+    graph::{self, Described, Settings, Without},
 };
 
 /// Learn a graph network
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct GraphArgs {
+pub(crate) struct GraphArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// Leave a part out, to see what it is worth
-    #[arg(long, value_enum, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = choice::<Without>())]
     without: Option<Without>,
     /// Looks at all queries, at most 1000
     #[arg(long, value_name = "N", default_value_t = Settings::default().epochs,
@@ -38,17 +35,17 @@ pub(in crate::cli) struct GraphArgs {
     resume: bool,
 }
 
-impl ValueEnum for Without {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
-    }
+impl Choices for Without {
+    const ALL: &'static [Choice<Self>] =
+        &[Choice(Self::Relations), Choice(Self::Relevance), Choice(Self::Graph)];
 
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        Some(clap::builder::PossibleValue::new(self.name()).help(match self {
+    fn described(self) -> (&'static str, &'static str) {
+        let help = match self {
             Self::Relations => "Relations and types: all edges are alike",
             Self::Relevance => "What links, words and embeddings say of nodes",
             Self::Graph => "All messages between nodes",
-        }))
+        };
+        (self.name(), help)
     }
 }
 

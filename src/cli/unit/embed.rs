@@ -11,18 +11,16 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{CommandError, Explain, Result},
-        index::{Wanted, costs, with_embedded},
-        printer::count,
-        unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
-    },
-    embed::{EmbedError, Embedder},
-    index::{self, Access, Embedded, EmbedderChoice, IndexError, VectorsOf},
-    kb::Kb,
-    units::Units,
+    Context, Exit,
+    failure::{CommandError, Explain, Result},
+    index::{Wanted, costs, with_embedded},
+    printer::count,
+    unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
 };
+use agent_embed::{EmbedError, Embedder};
+use agent_ground::units::Units;
+use agent_index::{self as index, Access, Embedded, EmbedderChoice, IndexError, VectorsOf};
+use agent_kb::Kb;
 
 /// Plans the vectors of an index.
 pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {

@@ -6,13 +6,10 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 
-use crate::{
-    cli::{failure::Result, unit::work::Done},
-    infer::{ParamValues, Runtime},
-    program::Program,
-    retrieve::Ranking,
-    sandbox::Compiled,
-};
+use crate::{failure::Result, unit::work::Done};
+use agent_infer::{ParamValues, Runtime};
+use agent_retrieve::Ranking;
+use agent_sandbox::{Compiled, program::Program};
 
 /// The length of a ranking that is not there.
 const NONE: u32 = u32::MAX;

@@ -25,23 +25,23 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{Explain, Result},
-        printer::{Printer, count, counted},
-        systems::SandboxArgs,
-        unit::{Kind, Task, evaluate::decoded, work::Bench},
-    },
+    Context, Exit,
+    failure::{Explain, Result},
+    printer::{Printer, count, counted},
+    systems::SandboxArgs,
+    unit::{Kind, Task, evaluate::decoded, work::Bench},
+};
+use agent_ground::{
     files,
-    index::IndexedBase,
-    infer::ParamValues,
-    optimize::{
-        OptimizeError,
-        trial::{Evaluators, Here, Ranked},
-    },
-    program::Program,
     units::{Claim, Units},
 };
+use agent_index::IndexedBase;
+use agent_infer::ParamValues;
+use agent_optimize::{
+    OptimizeError,
+    trial::{Evaluators, Here, Ranked},
+};
+use agent_sandbox::program::Program;
 
 const RUN: &str = "run";
 const WORKERS: &str = "workers";
@@ -63,7 +63,7 @@ const LOOK_FOR_WORK: [Duration; 2] = [Duration::from_millis(10), Duration::from_
 ///
 /// As many of these as there are machines, or more; they may come and go at any time.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct WorkArgs {
+pub(crate) struct WorkArgs {
     /// Directory of the pool, on a file system with locks that all machines share
     #[arg(value_name = "DIR")]
     dir: PathBuf,
@@ -161,7 +161,7 @@ fn next(jobs: &Path) -> Option<Taken> {
 }
 
 /// The pool of a run.
-pub(in crate::cli) struct Pool {
+pub(crate) struct Pool {
     dir: PathBuf,
     /// The base on which programs run, and the fingerprint of its index.
     dataset: String,
@@ -182,7 +182,7 @@ impl Pool {
     ///
     /// # Errors
     /// That it cannot be used, or that another run uses it.
-    pub(in crate::cli) fn open(
+    pub(crate) fn open(
         dir: &Path,
         (dataset, base): (&str, &IndexedBase),
         ctx: &Context,
@@ -218,7 +218,7 @@ impl Pool {
     }
 
     /// Says how much others did.
-    pub(in crate::cli) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         let [theirs, all] = [&self.theirs, &self.all].map(|n| n.load(Ordering::Relaxed) as u64);
         let (theirs, all, dir) = (count(theirs), count(all), self.dir.display());
         self.printer.notice(&format!("{theirs} of {all} rankings came from workers of {dir}"));

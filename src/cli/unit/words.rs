@@ -6,18 +6,16 @@ use std::{path::Path, sync::Mutex};
 use anyhow::anyhow;
 
 use crate::{
-    cli::{
-        Context, Exit,
-        failure::{Explain, Result},
-        index::{Wanted, with_words},
-        printer::count,
-        unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
-    },
-    dataset::Base,
-    index::{self, WORDS_FORMAT, Watch, WordSource},
-    kb::Kb,
-    units::Units,
+    Context, Exit,
+    failure::{Explain, Result},
+    index::{Wanted, with_words},
+    printer::count,
+    unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
 };
+use agent_dataset::Base;
+use agent_ground::units::Units;
+use agent_index::{self as index, WORDS_FORMAT, Watch, WordSource};
+use agent_kb::Kb;
 
 /// Plans the words of an index.
 pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {

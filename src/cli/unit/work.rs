@@ -6,28 +6,27 @@ use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
 
 use crate::{
-    bundle::Bundle,
-    cli::{
-        Context, Exit, dataset,
-        failure::{Explain, Result},
-        llm,
-        query::batch::{self, Session},
-        systems::{
-            Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime, open_system,
-        },
-        unit::{
-            BUNDLE, Kind, Query, RunArgs, Task, carried, embed::Embedding, evaluate::Evaluation,
-            task_of, words,
-        },
+    Context, Exit, dataset,
+    failure::{Explain, Result},
+    llm,
+    query::batch::{self, Session},
+    systems::{
+        Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime, open_system,
     },
-    eval::trec::{self, DocIds},
-    index::IndexedBase,
-    infer::Runtime,
-    kb::Kb,
-    retrieve::{Baseline, Detail, Retriever},
-    sandbox::Origin,
-    units::Units,
+    unit::{
+        BUNDLE, Kind, Query, RunArgs, Task, carried, embed::Embedding, evaluate::Evaluation,
+        task_of, words,
+    },
 };
+use agent_ground::units::Units;
+use agent_index::IndexedBase;
+use agent_infer::{Runtime, bundle::Bundle};
+use agent_kb::Kb;
+use agent_retrieve::{
+    Baseline, Detail, Retriever,
+    eval::trec::{self, DocIds},
+};
+use agent_sandbox::Origin;
 
 /// Hex digits of a digest that are shown.
 const SHOWN: usize = 12;
@@ -253,7 +252,7 @@ fn rank(
 }
 
 /// That an item may well be answered another time, so that its unit has no result now.
-fn again(item: &str, why: &str) -> crate::cli::failure::CommandError {
+fn again(item: &str, why: &str) -> crate::failure::CommandError {
     let error = anyhow!("{item}: {why}");
     error.context("the unit has no result; run it again").into()
 }
@@ -261,7 +260,7 @@ fn again(item: &str, why: &str) -> crate::cli::failure::CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::retrieve::{Answer, RetrieveError};
+    use agent_retrieve::{Answer, RetrieveError};
 
     /// Fails as it says, or ranks node 3.
     struct Scripted(fn() -> Option<RetrieveError>);

@@ -12,25 +12,23 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::{
-    bundle::{Bundle, Drift},
-    cli::{
-        Context, Exit, dataset,
-        failure::{Explain, Result},
-        llm, named,
-        printer::{plain, table},
-        systems::{Resources, read_bundle},
-        verify::{
-            Args,
-            replay::{Replay, replay},
-        },
+    Context, Exit, dataset,
+    failure::{Explain, Result},
+    llm, named,
+    printer::{plain, table},
+    systems::{Resources, read_bundle},
+    verify::{
+        Args,
+        replay::{Replay, replay},
     },
-    dataset::{Split, is_synthetic, load_split},
-    eval::{Interval, statistics::bootstrap_interval},
-    index::IndexedBase,
-    optimize::trial::mean,
-    sandbox::{Origin, Place},
-    tools::mentions::relations_named,
 };
+use agent_dataset::{Split, is_synthetic, load_split};
+use agent_index::IndexedBase;
+use agent_infer::bundle::{Bundle, Drift};
+use agent_optimize::trial::mean;
+use agent_retrieve::eval::{Interval, statistics::bootstrap_interval};
+use agent_sandbox::{Origin, Place};
+use agent_tools::mentions::relations_named;
 
 /// Characters of a category.
 const MAX_SHOWN: usize = 60;

@@ -8,14 +8,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use crate::{
-    bundle::{Bundle, Category},
-    cli::{failure::Result, systems::Places, verify::Check},
-    sandbox::{
-        ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Origin, Sandbox, Workers,
-    },
-    tools::{Kind, ToolError, ToolHost, Value, registry},
+use crate::{failure::Result, systems::Places, verify::Check};
+use agent_infer::bundle::{Bundle, Category};
+use agent_sandbox::{
+    ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Origin, Sandbox, Workers,
 };
+use agent_tools::{Kind, ToolError, ToolHost, Value, registry};
 
 /// The query of the dry call.
 const DRY_QUERY: &str = "dry call";

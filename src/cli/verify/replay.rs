@@ -16,22 +16,22 @@ use anyhow::anyhow;
 use rayon::prelude::*;
 
 use crate::{
-    bundle::{Bundle, CategoryScore, Member, router::features},
-    cli::{
-        Context,
-        failure::Result,
-        llm,
-        systems::{Places, Resources, all_threads, open_runtime},
-        verify::Check,
-    },
-    dataset::{Base, LabelledQuery, Split, is_synthetic, load_split},
-    eval::statistics::bootstrap_interval,
-    index::IndexedBase,
-    infer::{Runtime, asked, join, parts, routes},
-    optimize::trial::{mean, reciprocal_rank},
-    retrieve::{Baseline, Ranking, Retriever, System},
-    sandbox::{Compiled, FailureKind, Origin},
+    Context,
+    failure::Result,
+    llm,
+    systems::{Places, Resources, all_threads, open_runtime},
+    verify::Check,
 };
+use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
+use agent_index::IndexedBase;
+use agent_infer::{
+    Runtime, asked,
+    bundle::{Bundle, CategoryScore, Member, router::features},
+    join, parts, routes,
+};
+use agent_optimize::trial::{mean, reciprocal_rank};
+use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
+use agent_sandbox::{Compiled, FailureKind, Origin};
 
 /// Nodes a baseline ranks.
 const BASELINE_DEPTH: usize = 1_000;

@@ -7,10 +7,10 @@
 
 use serde::Deserialize;
 
-use crate::dataset::sample::SampleKind;
-use crate::dataset::sample::graph::World;
-use crate::dataset::sample::random::Stream;
-use crate::dataset::sample::wording::{AMAZON, MAG, PRIME};
+use crate::sample::SampleKind;
+use crate::sample::graph::World;
+use crate::sample::random::Stream;
+use crate::sample::wording::{AMAZON, MAG, PRIME};
 
 /// Marks an aspect about which a node has no fact.
 pub(super) const NO_FACT: u8 = u8::MAX;

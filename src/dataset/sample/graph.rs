@@ -11,10 +11,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::dataset::sample::SampleKind;
-use crate::dataset::sample::random::{Spread, Stream};
-use crate::dataset::sample::schema::{self, Degree, EdgePlan};
-use crate::kb::metapath::Links;
+use crate::sample::SampleKind;
+use crate::sample::random::{Spread, Stream};
+use crate::sample::schema::{self, Degree, EdgePlan};
+use agent_kb::metapath::Links;
 
 /// Share of the edges, in per cent, that stay inside one theme.
 const INSIDE_THEME: usize = 75;

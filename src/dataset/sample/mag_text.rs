@@ -5,10 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::dataset::sample::facts::NO_FACT;
-use crate::dataset::sample::names;
-use crate::dataset::sample::random::Stream;
-use crate::dataset::sample::wording::MAG;
+use crate::sample::facts::NO_FACT;
+use crate::sample::names;
+use crate::sample::random::Stream;
+use crate::sample::wording::MAG;
 
 /// Column of the problem; it also stands in the title.
 pub(super) const PROBLEM: usize = 0;

@@ -10,7 +10,7 @@
 //! parts are needed: the property is shared by many nodes, and the relation is in no document.
 //!
 //! This module knows nothing of the rest of the crate but how metapaths are followed
-//! ([`crate::kb::metapath`]), and nothing of the rest of the crate needs to know it, except who
+//! ([`agent_kb::metapath`]), and nothing of the rest of the crate needs to know it, except who
 //! calls [`generate`].
 //!
 //! | limit | value |
@@ -29,7 +29,7 @@ mod mag_text;
 mod names;
 mod prime_text;
 mod queries;
-pub(crate) mod random;
+pub mod random;
 mod schema;
 mod templates;
 mod wording;
@@ -45,9 +45,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::dataset::sample::facts::Facts;
-use crate::dataset::sample::graph::World;
-use crate::dataset::sample::queries::Source;
+use crate::sample::facts::Facts;
+use crate::sample::graph::World;
+use crate::sample::queries::Source;
 
 /// Which schema a sample has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]

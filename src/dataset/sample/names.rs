@@ -6,11 +6,11 @@
 //! institutions) avoid the vocabulary of the documents. It must not know edges or facts, except
 //! those that stand in a title.
 
-use crate::dataset::sample::facts::NO_FACT;
-use crate::dataset::sample::graph::World;
-use crate::dataset::sample::random::{Spread, Stream};
-use crate::dataset::sample::wording::{AMAZON, WORDS};
-use crate::dataset::sample::{SampleKind, amazon_text, mag_text};
+use crate::sample::facts::NO_FACT;
+use crate::sample::graph::World;
+use crate::sample::random::{Spread, Stream};
+use crate::sample::wording::{AMAZON, WORDS};
+use crate::sample::{SampleKind, amazon_text, mag_text};
 
 /// A node's name and the other names it is known by.
 pub(super) struct Name {

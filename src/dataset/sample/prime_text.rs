@@ -6,10 +6,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::dataset::sample::facts::{Aspect, NO_FACT};
-use crate::dataset::sample::names;
-use crate::dataset::sample::random::Stream;
-use crate::dataset::sample::wording::PRIME;
+use crate::sample::facts::{Aspect, NO_FACT};
+use crate::sample::names;
+use crate::sample::random::Stream;
+use crate::sample::wording::PRIME;
 
 /// Returns all facts as sentences in random order, each stated once or twice, with one or two
 /// fillers.

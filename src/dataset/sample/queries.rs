@@ -8,14 +8,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::dataset::sample::facts::{Aspect, Facts, NO_FACT};
-use crate::dataset::sample::graph::{Graph, Step, World};
-use crate::dataset::sample::names::{self, Name};
-use crate::dataset::sample::random::{Stream, hash64};
-use crate::dataset::sample::schema;
-use crate::dataset::sample::templates::{self, Template};
-use crate::dataset::sample::wording::TEMPLATES;
-use crate::kb::metapath::{self, Branch};
+use crate::sample::facts::{Aspect, Facts, NO_FACT};
+use crate::sample::graph::{Graph, Step, World};
+use crate::sample::names::{self, Name};
+use crate::sample::random::{Stream, hash64};
+use crate::sample::schema;
+use crate::sample::templates::{self, Template};
+use crate::sample::wording::TEMPLATES;
+use agent_kb::metapath::{self, Branch};
 
 /// Answers at most per question, as in STaRK's validation and test splits.
 pub(super) const MAX_ANSWERS: usize = 20;

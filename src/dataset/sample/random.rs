@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// Returns the 64-bit FNV-1a hash of `bytes`; stable across machines and releases.
-pub(crate) fn hash64(bytes: &[u8]) -> u64 {
+pub fn hash64(bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for &byte in bytes {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -18,12 +18,12 @@ pub(crate) fn hash64(bytes: &[u8]) -> u64 {
 }
 
 /// One independent stream of random numbers.
-pub(crate) struct Stream(ChaCha8Rng);
+pub struct Stream(ChaCha8Rng);
 
 impl Stream {
     /// Returns the stream for one purpose and one index, for instance the name of node 17 of a
     /// type.
-    pub(crate) fn new(seed: u64, purpose: &str, index: u64) -> Stream {
+    pub fn new(seed: u64, purpose: &str, index: u64) -> Stream {
         let mut key = [0u8; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..16].copy_from_slice(&hash64(purpose.as_bytes()).to_le_bytes());
@@ -33,22 +33,22 @@ impl Stream {
     }
 
     /// Returns an integer in `0..n`; 0 when `n` is 0.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.0.next_u64()) * n as u128) >> 64) as usize
     }
 
     /// Returns a number in `[0, 1)` with 53 random bits.
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Returns true with the given probability in per cent.
-    pub(crate) fn percent(&mut self, percent: usize) -> bool {
+    pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
     /// Returns one element, all equally likely; `T::default()` when there is none.
-    pub(crate) fn pick<T: Copy + Default>(&mut self, items: &[T]) -> T {
+    pub fn pick<T: Copy + Default>(&mut self, items: &[T]) -> T {
         items.get(self.below(items.len())).copied().unwrap_or_default()
     }
 
@@ -66,7 +66,7 @@ impl Stream {
 
     /// Returns a count with the given mean whose tail falls as the cube: at least half the mean
     /// before rounding, at most `limit`.
-    pub(crate) fn heavy_count(&mut self, mean: f64, limit: usize) -> usize {
+    pub fn heavy_count(&mut self, mean: f64, limit: usize) -> usize {
         let unit = self.unit().max(1e-6);
         let wanted = mean * 0.5 / unit.sqrt();
         let whole = wanted.floor();
@@ -75,7 +75,7 @@ impl Stream {
     }
 
     /// Puts `items` in random order (Fisher-Yates).
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last + 1);
             items.swap(last, other);

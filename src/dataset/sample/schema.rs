@@ -6,7 +6,7 @@
 //! al. 2023), split over the relations by rounded shares. Edge counts here are stored edges, half
 //! of the published ones, which count both orientations.
 
-use crate::dataset::sample::SampleKind;
+use crate::sample::SampleKind;
 
 /// One node type.
 pub(super) struct NodeType {

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use crate::dataset::sample::SampleKind;
+use crate::sample::SampleKind;
 
 /// A metapath from a slot to the target type, or, if negated, from the target.
 #[derive(Deserialize)]

@@ -8,11 +8,11 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
-use crate::dataset::sample::facts::Facts;
-use crate::dataset::sample::graph::World;
-use crate::dataset::sample::queries::{MAX_ANSWERS, MIN_SHARING, Source, construct};
-use crate::dataset::sample::templates::Template;
-use crate::dataset::sample::wording::TEMPLATES;
+use crate::sample::facts::Facts;
+use crate::sample::graph::World;
+use crate::sample::queries::{MAX_ANSWERS, MIN_SHARING, Source, construct};
+use crate::sample::templates::Template;
+use crate::sample::wording::TEMPLATES;
 
 /// A scale at which a base has some hundred nodes.
 fn tiny(kind: SampleKind) -> f64 {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::dataset::sample::{facts::Aspect, templates::Template};
+use crate::sample::{facts::Aspect, templates::Template};
 
 /// Words of one kind.
 type List = Vec<String>;

@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::dataset::sample::SampleError;
-use crate::dataset::sample::graph::{Graph, World, draw_edges};
-use crate::dataset::sample::queries::{Question, Source, splits};
-use crate::dataset::sample::random::Stream;
-use crate::dataset::sample::schema;
-use crate::dataset::sample::wording::TEMPLATES;
-use crate::dataset::sample::{amazon_text, mag_text, prime_text};
+use crate::sample::SampleError;
+use crate::sample::graph::{Graph, World, draw_edges};
+use crate::sample::queries::{Question, Source, splits};
+use crate::sample::random::Stream;
+use crate::sample::schema;
+use crate::sample::wording::TEMPLATES;
+use crate::sample::{amazon_text, mag_text, prime_text};
 
 /// Bytes collected before a write to disk.
 const BUFFER_BYTES: usize = 1 << 20;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::dataset::stark::{
+use crate::stark::{
     node::{Node, list, push_field, required},
     pickle::Value,
     python,

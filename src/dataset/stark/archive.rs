@@ -15,7 +15,7 @@ use std::{
 use flate2::{Crc, read::DeflateDecoder};
 use zip::{CompressionMethod, read::Config, result::ZipError, unstable::read::ZipIterable};
 
-use crate::files;
+use agent_ground::files;
 
 /// Most folders within folders.
 const MAX_FOLDER_DEPTH: usize = 8;

@@ -4,14 +4,12 @@
 //!
 //! The reference is `get_doc_info` and `get_rel_info` of `stark_qa` 1.1.0 with their defaults.
 //! Relations are followed both ways, since its graph has no direction, unless
-//! [`crate::dataset::stark::Origin`] says that it has; on a base imported in mode
-//! [`crate::dataset::stark::Mode::Exact`] the products "also viewed" are those of the stored
+//! [`crate::stark::Origin`] says that it has; on a base imported in mode
+//! [`crate::stark::Mode::Exact`] the products "also viewed" are those of the stored
 //! edges, of which the reference hides most.
 
-use crate::{
-    dataset::stark::{Kind, Origin, python},
-    kb::{Direction, Kb, Neighbors, NodeId, RelationId},
-};
+use crate::stark::{Kind, Origin, python};
+use agent_kb::{Direction, Kb, Neighbors, NodeId, RelationId};
 
 /// Renders documents of one base.
 #[derive(Clone, Debug)]
@@ -209,10 +207,8 @@ pub fn compact(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        dataset::stark::Mode,
-        kb::{KbMeta, KbWriter},
-    };
+    use crate::stark::Mode;
+    use agent_kb::{KbMeta, KbWriter};
 
     #[test]
     fn types_come_in_the_order_of_a_python_set() {

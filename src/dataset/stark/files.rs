@@ -8,18 +8,16 @@ use std::{
 };
 
 use crate::{
-    dataset::{
-        DatasetError,
-        queries::QuerySources,
-        stark::{
-            Kind,
-            archive::{Archive, ArchiveLimits},
-            pickle::{self, Limits, Value},
-            torch::{self, TorchLimits},
-        },
+    DatasetError,
+    queries::QuerySources,
+    stark::{
+        Kind,
+        archive::{Archive, ArchiveLimits},
+        pickle::{self, Limits, Value},
+        torch::{self, TorchLimits},
     },
-    words::is_control,
 };
+use agent_ground::words::is_control;
 
 /// Longest pickle of type names in bytes.
 const MAX_NAMES_BYTES: u64 = 1 << 20;

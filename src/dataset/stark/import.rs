@@ -13,21 +13,19 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, Phase, Progress,
-        install::{Install, Watch},
-        queries::StoredQueries,
-        stark::{
-            Kind,
-            edges::merged_types,
-            files::{Files, NODES_FILE, find, query_sources, wrong},
-            node::{self, Node},
-            pickle::{self, Limits, Value},
-            spool::Spool,
-        },
+    DatasetError, Home, ImportOptions, ImportReport, Phase, Progress,
+    install::{Install, Watch},
+    queries::StoredQueries,
+    stark::{
+        Kind,
+        edges::merged_types,
+        files::{Files, NODES_FILE, find, query_sources, wrong},
+        node::{self, Node},
+        pickle::{self, Limits, Value},
+        spool::Spool,
     },
-    kb::{Direction, KbMeta, KbWriter, MAX_EDGES, MAX_NODES},
 };
+use agent_kb::{Direction, KbMeta, KbWriter, MAX_EDGES, MAX_NODES};
 
 /// Licence of the benchmark's data.
 const LICENCE: &str = "CC-BY-4.0";
@@ -81,9 +79,9 @@ impl Origin {
 }
 
 /// Imports a base of the benchmark and its queries from `source` as base `name` of `home`,
-/// replacing one of that name. The layout of `source` is told in [`crate::dataset::stark`].
+/// replacing one of that name. The layout of `source` is told in [`crate::stark`].
 ///
-/// Nodes get the ids, types and documents of the reference; see [`crate::dataset::stark::Documents`]
+/// Nodes get the ids, types and documents of the reference; see [`crate::stark::Documents`]
 /// for the variants with relations. `options.lenient` applies to queries and splits.
 ///
 /// `on_progress` is called some times a second; `stop` is looked at as often. Memory is about 40

@@ -1,6 +1,6 @@
 //! Documents and fields of papers, authors, institutions and fields of study. Must not know files.
 
-use crate::dataset::stark::{
+use crate::stark::{
     node::{Node, push_field, required},
     pickle::Value,
     python,

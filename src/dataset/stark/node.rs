@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Number};
 
-use crate::dataset::{
+use crate::{
     render_field,
     stark::{Kind, amazon, mag, pickle::Value, prime, python},
 };

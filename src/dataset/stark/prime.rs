@@ -1,6 +1,6 @@
 //! Documents and fields of diseases, genes, drugs and the like. Must not know files.
 
-use crate::dataset::stark::{
+use crate::stark::{
     node::{Node, list, push_field, required},
     pickle::Value,
     python,

@@ -7,7 +7,7 @@
 
 use unicode_normalization::UnicodeNormalization;
 
-use crate::dataset::stark::pickle::{
+use crate::stark::pickle::{
     Value,
     printed::{float, single},
 };

@@ -6,7 +6,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
 };
 
-use crate::dataset::stark::node::Node;
+use crate::stark::node::Node;
 
 /// Where a node is.
 #[derive(Clone, Copy, Debug)]

@@ -13,13 +13,11 @@ use serde::Deserialize;
 use super::*;
 use crate::given;
 use crate::{
-    dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, Phase, Progress, Split, error::Problems,
-        ids::AnswerIds, install::Watch, load_split, load_test, load_test_tenth,
-        queries::import_queries,
-    },
-    kb::{Direction, Kb, NodeId, RelationId, verify},
+    DatasetError, Home, ImportOptions, ImportReport, Phase, Progress, Split, error::Problems,
+    ids::AnswerIds, install::Watch, load_split, load_test, load_test_tenth,
+    queries::import_queries,
 };
+use agent_kb::{Direction, Kb, NodeId, RelationId, verify};
 
 /// What the reference says of a base.
 #[derive(Deserialize)]
@@ -52,7 +50,9 @@ struct Graph {
 }
 
 fn fixture(kind: Kind) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/stark").join(kind.name())
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/data/stark")
+        .join(kind.name())
 }
 
 fn golden(kind: Kind) -> Golden {

@@ -18,13 +18,11 @@ use parquet::{
 use serde_json::{Map, Number, Value};
 
 use crate::{
-    dataset::{
-        DatasetError,
-        error::Problems,
-        tables::rows::{OnRow, Row, is_empty},
-    },
-    files,
+    DatasetError,
+    error::Problems,
+    tables::rows::{OnRow, Row, is_empty},
 };
+use agent_ground::files;
 
 fn damaged(path: &Path) -> impl Fn(&str) -> DatasetError + '_ {
     |why: &str| {

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::VecDeque, path::Path};
 
 use serde_json::{Map, Value};
 
-use crate::dataset::{
+use crate::{
     DatasetError, ProblemKind,
     error::{Fault, Problems},
     lines::{Lines, MAX_LINE_BYTES},

@@ -19,7 +19,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::dataset::{
+use crate::{
     DatasetError,
     error::Problems,
     tables::{

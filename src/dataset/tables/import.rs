@@ -10,19 +10,17 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    dataset::{
-        DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
-        error::{Fault, Problems},
-        ids::Ids,
-        install::{Install, Watch},
-        neutral::{Content, Templates, label_fault, read_toml},
-        tables::{
-            EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable,
-            rows::{Row, Table, items},
-        },
+    DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+    error::{Fault, Problems},
+    ids::Ids,
+    install::{Install, Watch},
+    neutral::{Content, Templates, label_fault, read_toml},
+    tables::{
+        EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable,
+        rows::{Row, Table, items},
     },
-    kb::{KbWriter, NodeId},
 };
+use agent_kb::{KbWriter, NodeId};
 
 /// Rows between two looks at the stop flag and two progress reports.
 const ROWS_PER_REPORT: u64 = 4096;
@@ -31,7 +29,7 @@ const ROWS_PER_REPORT: u64 = 4096;
 /// they lie, or the one file that all of them are; in a directory, questions and `dataset.toml`
 /// are those of the neutral format.
 ///
-/// Progress is counted in tables. Memory as in [`crate::dataset::import_neutral`].
+/// Progress is counted in tables. Memory as in [`crate::import_neutral`].
 ///
 /// # Errors
 /// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.

@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::{dataset::DatasetError, files};
+use crate::DatasetError;
+use agent_ground::files;
 
 /// The file of a directory that says what its tables are.
 pub const MAPPING_FILE: &str = "mapping.toml";

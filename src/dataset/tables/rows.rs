@@ -8,8 +8,8 @@ use std::{
 use serde_json::{Map, Value};
 
 #[cfg(feature = "parquet")]
-use crate::dataset::tables::columnar;
-use crate::dataset::{
+use crate::tables::columnar;
+use crate::{
     DatasetError, ProblemKind,
     error::{Fault, Problems},
     lines::{Lines, MAX_LINE_BYTES},

@@ -8,14 +8,12 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig, limits::Limit, types::Va
 use serde_json::{Map, Number, Value};
 
 use crate::{
-    dataset::{
-        DatasetError, ProblemKind,
-        error::{Fault, Problems},
-        lines::MAX_LINE_BYTES,
-        tables::rows::{OnRow, Row, Table},
-    },
-    files,
+    DatasetError, ProblemKind,
+    error::{Fault, Problems},
+    lines::MAX_LINE_BYTES,
+    tables::rows::{OnRow, Row, Table},
 };
+use agent_ground::files;
 
 /// How a database begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";

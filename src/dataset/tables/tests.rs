@@ -3,14 +3,12 @@
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use crate::{
-    dataset::{
-        DatasetError, Form, Home, ImportOptions, ImportReport, Split, Summary, id_list, id_of,
-        ids::AnswerIds,
-        import_neutral, load_split, node_of_id,
-        tables::{EdgesTable, Mapping, TableHint, guess, import_tables},
-    },
-    kb::{Direction, Kb},
+    DatasetError, Form, Home, ImportOptions, ImportReport, Split, Summary, id_list, id_of,
+    ids::AnswerIds,
+    import_neutral, load_split, node_of_id,
+    tables::{EdgesTable, Mapping, TableHint, guess, import_tables},
 };
+use agent_kb::{Direction, Kb};
 
 const BRANDS: &str = "id,name,country\nB-001,Northpeak,NO\nB-002,Tidewell,NL\n";
 const PRODUCTS: &str = "sku,title,description,price,brand_id,tags,similar\n\

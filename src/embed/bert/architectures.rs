@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Result as CandleResult, Tensor};
 use candle_nn::{Activation, VarBuilder};
 use candle_transformers::models::{modernbert, qwen3, xlm_roberta};
 
-use crate::embed::{
+use crate::{
     EmbedError,
     bert::{
         config::{Architecture, Settings, unusable},

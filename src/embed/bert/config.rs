@@ -32,12 +32,10 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
-    embed::{
-        EmbedError,
-        bert::{kernels::Activation, lanes::WIDTH},
-    },
-    files,
+    EmbedError,
+    bert::{kernels::Activation, lanes::WIDTH},
 };
+use agent_ground::files;
 
 /// Longest configuration file.
 pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -56,7 +54,7 @@ const DOCUMENT_PROMPTS: [&str; 3] = ["document", "passage", "corpus"];
 
 /// How the rows of a text's tokens become one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pooling {
+pub enum Pooling {
     /// Their mean.
     Mean,
     /// The row of the first token.
@@ -112,25 +110,25 @@ impl Architecture {
 
 /// Shape of the transformer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Shape {
+pub struct Shape {
     /// Numbers in a token's row; for BERT a multiple of [`WIDTH`], as are the next two.
-    pub(crate) hidden: usize,
+    pub hidden: usize,
     /// Layers, at least 1.
-    pub(crate) layers: usize,
+    pub layers: usize,
     /// Attention heads; for BERT each has `hidden / heads` numbers.
-    pub(crate) heads: usize,
+    pub heads: usize,
     /// Numbers in the inner row of a layer.
-    pub(crate) inner: usize,
+    pub inner: usize,
     /// Word pieces.
-    pub(crate) vocabulary: usize,
+    pub vocabulary: usize,
     /// Positions, hence most tokens of a text.
-    pub(crate) positions: usize,
+    pub positions: usize,
     /// Token types that have a row.
-    pub(crate) types: usize,
+    pub types: usize,
     /// Added to the variance in layer norms.
-    pub(crate) epsilon: f32,
+    pub epsilon: f32,
     /// Between the two products of a layer.
-    pub(crate) activation: Activation,
+    pub activation: Activation,
 }
 
 /// All that the configuration files say.

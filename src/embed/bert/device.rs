@@ -6,14 +6,12 @@
 use std::{sync::mpsc::sync_channel, thread};
 
 use crate::{
-    embed::{
-        EmbedError,
-        bert::{
-            config::{Pooling, Shape},
-            kernels::Activation,
-            weights::Tensors,
-            word_pieces::WordPieces,
-        },
+    EmbedError,
+    bert::{
+        config::{Pooling, Shape},
+        kernels::Activation,
+        weights::Tensors,
+        word_pieces::WordPieces,
     },
     gpu::{self, Device, encoder::Encoder},
 };

@@ -9,7 +9,7 @@
 //! `h` numbers a row and `f` an inner row. [`Scratch`] holds `n (5 h + f)` numbers and the attention of
 //! [`QUERY_ROWS`] rows.
 
-use crate::embed::bert::{
+use crate::bert::{
     config::Shape,
     kernels::{Activation, Isa, Packed, Plus, Rows, RowsMut, exp_rows, layer_norm, matmul},
     weights::{Layer, Linear, Weights, Words},

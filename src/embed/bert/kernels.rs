@@ -6,8 +6,8 @@
 //! many rows there are and whichever [`Isa`] computes it, so the bits are the same everywhere.
 
 #[cfg(target_arch = "x86_64")]
-use crate::embed::bert::lanes::{Avx2, Avx512};
-use crate::embed::bert::lanes::{Lanes, Plain, WIDTH};
+use crate::bert::lanes::{Avx2, Avx512};
+use crate::bert::lanes::{Lanes, Plain, WIDTH};
 
 /// The instructions that kernels are compiled for; a value of it proves that the processor has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub(super) struct RowsMut<'a> {
 
 /// A function applied to every number of a layer's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Activation {
+pub enum Activation {
     /// `x`.
     Identity,
     /// `x Φ(x)`, by the error function.

@@ -172,11 +172,11 @@ mod x86 {
 
     /// One register of `avx512f`.
     #[derive(Clone, Copy)]
-    pub(in crate::embed::bert) struct Avx512(__m512);
+    pub(in crate::bert) struct Avx512(__m512);
 
     /// Two registers of `avx2`, with `fma`.
     #[derive(Clone, Copy)]
-    pub(in crate::embed::bert) struct Avx2(__m256, __m256);
+    pub(in crate::bert) struct Avx2(__m256, __m256);
 
     /// Methods that are one instruction on one register.
     macro_rules! single {

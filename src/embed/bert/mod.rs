@@ -53,7 +53,7 @@ use std::{
 use memmap2::Mmap;
 use rayon::prelude::*;
 
-use crate::embed::{
+use crate::{
     EmbedError, Embedder, Matrix,
     bert::{
         config::{Architecture, Settings, unusable},
@@ -66,11 +66,11 @@ use crate::embed::{
     matrix::normalise,
 };
 
-pub(crate) use config::{Pooling, Shape};
-pub(crate) use kernels::Activation;
-pub(crate) use parts::Parts;
+pub use config::{Pooling, Shape};
+pub use kernels::Activation;
+pub use parts::Parts;
 pub use weights::MAX_WEIGHTS_BYTES;
-pub(crate) use word_pieces::WordPieces;
+pub use word_pieces::WordPieces;
 
 /// Tokens of a batch, unless a single text has more.
 ///

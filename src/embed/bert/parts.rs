@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::embed::{
+use crate::{
     EmbedError,
     bert::{
         Mapped,
@@ -18,7 +18,7 @@ use crate::embed::{
 };
 
 /// The parts of an encoder in a local directory.
-pub(crate) struct Parts {
+pub struct Parts {
     dir: PathBuf,
     settings: Settings,
     tokenizer: Mapped,
@@ -33,7 +33,7 @@ impl Parts {
     /// # Errors
     /// Those of [`BertEncoder::open`](super::BertEncoder::open), and [`EmbedError::Model`] for another
     /// architecture than BERT.
-    pub(crate) fn open(dir: &Path, max_tokens: usize) -> Result<Parts, EmbedError> {
+    pub fn open(dir: &Path, max_tokens: usize) -> Result<Parts, EmbedError> {
         let mut settings = config::read(dir)?;
         let file = |name: &str| settings.folder.join(name);
         if settings.architecture != Architecture::Bert {
@@ -53,22 +53,22 @@ impl Parts {
     }
 
     /// The shape of the transformer.
-    pub(crate) fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &Shape {
         &self.settings.shape
     }
 
     /// How rows become a vector, which is scaled to norm 1.
-    pub(crate) fn pooling(&self) -> Pooling {
+    pub fn pooling(&self) -> Pooling {
         self.settings.pooling
     }
 
     /// Identifies the model with its weights.
-    pub(crate) fn fingerprint(&self) -> &str {
+    pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
     /// The tensors by name, each with its shape, in the order in which the forward pass needs them.
-    pub(crate) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         names(&self.settings.shape)
     }
 
@@ -76,7 +76,7 @@ impl Parts {
     ///
     /// # Errors
     /// [`EmbedError::Model`].
-    pub(crate) fn numbers(&self) -> Result<Vec<f32>, EmbedError> {
+    pub fn numbers(&self) -> Result<Vec<f32>, EmbedError> {
         let file = Tensors::new(&self.weights.map, &self.weights.path, &self.settings.shape)?;
         let tensors = self.tensors();
         let n = tensors.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
@@ -91,7 +91,7 @@ impl Parts {
     ///
     /// # Errors
     /// [`EmbedError::Model`] when the tokenizer fails.
-    pub(crate) fn cut_documents(&self, texts: &[&str]) -> Result<Vec<WordPieces>, EmbedError> {
+    pub fn cut_documents(&self, texts: &[&str]) -> Result<Vec<WordPieces>, EmbedError> {
         self.cutter.cut_all(&self.settings.document_prompt, texts)
     }
 
@@ -99,7 +99,7 @@ impl Parts {
     ///
     /// # Errors
     /// As [`cut_documents`](Self::cut_documents).
-    pub(crate) fn cut_queries(&self, texts: &[&str]) -> Result<Vec<WordPieces>, EmbedError> {
+    pub fn cut_queries(&self, texts: &[&str]) -> Result<Vec<WordPieces>, EmbedError> {
         self.cutter.cut_all(&self.settings.query_prompt, texts)
     }
 
@@ -108,7 +108,7 @@ impl Parts {
     ///
     /// # Errors
     /// [`EmbedError::Io`], [`EmbedError::Model`].
-    pub(crate) fn write(&self, dir: &Path, numbers: &[f32]) -> Result<Vec<String>, EmbedError> {
+    pub fn write(&self, dir: &Path, numbers: &[f32]) -> Result<Vec<String>, EmbedError> {
         let mut written = Vec::new();
         let mut place = |path: &Path| -> Result<PathBuf, EmbedError> {
             let name = path.strip_prefix(&self.dir).unwrap_or(path);

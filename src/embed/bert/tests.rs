@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
-use crate::embed::matrix::dot;
 use crate::given;
+use crate::matrix::dot;
 
 const MODELS: [&str; 3] = ["mean", "first", "plain"];
 /// Those of other architectures.
@@ -26,7 +26,7 @@ struct Golden {
 }
 
 fn dir(model: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoder").join(model)
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/encoder").join(model)
 }
 
 /// A copy of a model that may be spoilt.

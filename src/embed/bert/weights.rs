@@ -17,14 +17,14 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use safetensors::{Dtype, tensor::TensorView};
 
-use crate::embed::{
+use crate::gpu::encoder;
+use crate::{
     EmbedError,
     bert::{
         config::{Shape, unusable},
         kernels::Packed,
     },
 };
-use crate::gpu::encoder;
 
 /// Largest file of weights, bytes.
 pub const MAX_WEIGHTS_BYTES: u64 = 8 << 30;

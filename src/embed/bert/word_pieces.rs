@@ -16,7 +16,7 @@ use tokenizers::{
     PostProcessor, PreTokenizerWrapper, Tokenizer, TruncationParams, TruncationStrategy,
 };
 
-use crate::embed::{
+use crate::{
     EmbedError,
     bert::config::{Settings, unusable},
 };
@@ -30,11 +30,11 @@ const BYTES_PER_TOKEN: usize = 8;
 
 /// The word pieces of one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct WordPieces {
+pub struct WordPieces {
     /// Ids, each below the size of the vocabulary.
-    pub(crate) ids: Vec<u32>,
+    pub ids: Vec<u32>,
     /// Types, each below their number; as long as `ids`.
-    pub(crate) types: Vec<u32>,
+    pub types: Vec<u32>,
     /// Whether a word piece was added by the model and is none of the text's; as long as `ids`.
     pub(crate) special: Vec<bool>,
 }

@@ -8,15 +8,13 @@ use std::{
 };
 
 use crate::{
-    embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, QueryTable},
-    index::{
-        EmbedderChoice, Import, IndexError,
-        build::{Embedded, VectorSource, Watch},
-        layout::{MODEL, QUERIES, Staging, VECTORS, VectorsOf, VectorsRecord},
-        vectors::{Precision, VectorWriter},
-    },
-    kb::{Kb, NodeId},
+    EmbedderChoice, Import, IndexError,
+    build::{Embedded, VectorSource, Watch},
+    layout::{MODEL, QUERIES, Staging, VECTORS, VectorsOf, VectorsRecord},
+    vectors::{Precision, VectorWriter},
 };
+use agent_embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, QueryTable};
+use agent_kb::{Kb, NodeId};
 
 /// Texts embedded at a time.
 const BLOCK: usize = 1_024;

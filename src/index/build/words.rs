@@ -10,17 +10,15 @@ use std::{
 };
 
 use crate::{
-    index::{
-        IndexError,
-        build::Watch,
-        entities,
-        layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
-        stream::{failed, wrong},
-        terms::TermIndexBuilder,
-        text::TextIndexBuilder,
-    },
-    kb::{Direction, Kb, NodeId, RelationId},
+    IndexError,
+    build::Watch,
+    entities,
+    layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
+    stream::{failed, wrong},
+    terms::TermIndexBuilder,
+    text::TextIndexBuilder,
 };
+use agent_kb::{Direction, Kb, NodeId, RelationId};
 
 /// Neighbours of one relation whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;

@@ -11,17 +11,15 @@ use rustc_hash::FxHashMap;
 use safetensors::Dtype;
 
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Arrays, Strings},
-        entities::{
-            ACRONYM, IDENTIFIER, MAX_EXACT_WORDS, MIN_FUZZY_LETTERS, SYMBOL,
-            forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
-        },
+    IndexError,
+    arrays::{Arrays, Strings},
+    entities::{
+        ACRONYM, IDENTIFIER, MAX_EXACT_WORDS, MIN_FUZZY_LETTERS, SYMBOL,
+        forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
     },
-    kb::{FieldId, Kb, NodeId},
-    words::{Stems, is_stop_word, name_words},
 };
+use agent_ground::words::{Stems, is_stop_word, name_words};
+use agent_kb::{FieldId, Kb, NodeId};
 
 /// Parts of field names that hold other names of a node.
 const ALIAS_FIELDS: [&str; 11] = [
@@ -253,7 +251,8 @@ pub fn build(kb: &Kb, path: &Path, go_on: &mut GoOn<'_>) -> Result<(), IndexErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{index::entities::EntityIndex, kb::KbWriter};
+    use crate::entities::EntityIndex;
+    use agent_kb::KbWriter;
 
     #[test]
     fn small_numbers_identify_nothing() {

@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
-use crate::words::{Stems, fold, is_too_long};
+use agent_ground::words::{Stems, fold, is_too_long};
 
 /// Letters a stem must have for its spelling to be looked at.
 const MIN_SPELLED_LETTERS: usize = 4;
@@ -234,7 +234,7 @@ mod tests {
 
     fn stem_key(name: &str) -> u64 {
         let stems = Stems::default();
-        let words = crate::words::name_words(name).enumerate();
+        let words = agent_ground::words::name_words(name).enumerate();
         let then = |key, (at, (range, _)): (usize, (Range<usize>, _))| {
             then_stems(key, &stem_pieces(&stems, &name[range]), at > 0)
         };

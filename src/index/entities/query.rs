@@ -9,14 +9,12 @@ use std::{
     ops::Range,
 };
 
-use crate::{
-    index::entities::{
-        EntityIndex, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
-        bits::Bits,
-        forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
-    },
-    words::{Stems, is_question_word, is_too_long, name_words},
+use crate::entities::{
+    EntityIndex, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
+    bits::Bits,
+    forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
 };
+use agent_ground::words::{Stems, is_question_word, is_too_long, name_words};
 
 /// Words of a query that are linked; later ones are dropped.
 const MAX_QUERY_WORDS: usize = 256;

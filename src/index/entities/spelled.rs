@@ -8,11 +8,9 @@
 
 use std::ops::Range;
 
-use crate::{
-    index::entities::{ACRONYM, EntityIndex, MAX_EXACT_WORDS, SYMBOL, forms::Key},
-    kb::NodeId,
-    words::{is_question_word, name_words},
-};
+use crate::entities::{ACRONYM, EntityIndex, MAX_EXACT_WORDS, SYMBOL, forms::Key};
+use agent_ground::words::{is_question_word, name_words};
+use agent_kb::NodeId;
 
 /// Words of a text that are looked at; later ones name nothing.
 const MAX_WORDS: usize = 256;

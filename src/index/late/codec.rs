@@ -9,7 +9,7 @@
 
 use rayon::prelude::*;
 
-use crate::embed::matrix::{dot, normalise};
+use agent_embed::matrix::{dot, normalise};
 
 /// Centroids at most; a centroid's number has two bytes.
 const MAX_CENTROIDS: usize = 512;

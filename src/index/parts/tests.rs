@@ -6,16 +6,14 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    embed::{
-        Corpus, LsaEmbedder, LsaParams, Matrix,
-        matrix::{dot, normalise},
-    },
-    index::{
-        chunks::chunks_of,
-        vectors::{Precision, VectorWriter},
-    },
-    kb::{KbMeta, KbWriter, NodeId, best},
+    chunks::chunks_of,
+    vectors::{Precision, VectorWriter},
 };
+use agent_embed::{
+    Corpus, LsaEmbedder, LsaParams, Matrix,
+    matrix::{dot, normalise},
+};
+use agent_kb::{KbMeta, KbWriter, NodeId, best};
 
 const N_NODES: u32 = 450;
 const DIM: usize = 16;

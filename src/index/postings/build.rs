@@ -16,20 +16,18 @@ use rayon::prelude::*;
 use safetensors::Dtype;
 
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Arrays, Strings},
-        postings::{
-            chunk::Chunk,
-            coding::{Gaps, KEPT, put_frequent, put_gaps, take},
-            is_rare,
-            vocabulary::{Hasher, Vocabulary},
-        },
-        stream::{self, failed},
+    IndexError,
+    arrays::{Arrays, Strings},
+    postings::{
+        chunk::Chunk,
+        coding::{Gaps, KEPT, put_frequent, put_gaps, take},
+        is_rare,
+        vocabulary::{Hasher, Vocabulary},
     },
-    kb::NodeId,
-    words::{Analysis, Stems, for_each_reference_word},
+    stream::{self, failed},
 };
+use agent_ground::words::{Analysis, Stems, for_each_reference_word};
+use agent_kb::NodeId;
 
 // Unit tests have small limits, so that a few texts make chunks, runs and merged runs.
 

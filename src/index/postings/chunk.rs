@@ -7,12 +7,10 @@ use std::{
 };
 
 use crate::{
-    index::{
-        postings::coding::{Gaps, put, put_gaps, take},
-        stream::{self, Words, wrong},
-    },
-    kb::NodeId,
+    postings::coding::{Gaps, put, put_gaps, take},
+    stream::{self, Words, wrong},
 };
+use agent_kb::NodeId;
 
 /// Postings of some texts by word. A word's part is the number of its nodes, then for each node the
 /// gap to the one before, less one (the first one's id), doubled, plus one if the count follows

@@ -4,12 +4,10 @@
 //! last.
 
 use crate::{
-    index::{
-        bm25::Bm25,
-        postings::{BLOCK, RANGE},
-    },
-    kb::NodeId,
+    bm25::Bm25,
+    postings::{BLOCK, RANGE},
 };
+use agent_kb::NodeId;
 
 /// The setting for which bounds are kept; others are derived from them.
 pub(super) const KEPT: Bm25 = Bm25::STARK;

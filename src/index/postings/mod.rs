@@ -40,12 +40,10 @@ pub use build::{PostingsBuilder, build, is_much, make_room, settle};
 pub use search::Collection;
 
 use crate::{
-    index::{
-        IndexError,
-        arrays::{Array, Arrays, Strings},
-    },
-    words::{Analysis, Stems},
+    IndexError,
+    arrays::{Array, Arrays, Strings},
 };
+use agent_ground::words::{Analysis, Stems};
 
 /// Nodes that share a bound.
 const BLOCK: usize = 8;

@@ -3,17 +3,15 @@
 use std::{borrow::Cow, cell::Cell, ops::Range, sync::Arc};
 
 use crate::{
-    index::{
-        bm25::{Bm25, LengthWeights, idf},
-        postings::{
-            BLOCK, MAX_QUERY_WORDS, Postings, RANGE,
-            coding::{Frequent, Gaps, STEPS, Shares},
-            is_rare,
-        },
+    bm25::{Bm25, LengthWeights, idf},
+    postings::{
+        BLOCK, MAX_QUERY_WORDS, Postings, RANGE,
+        coding::{Frequent, Gaps, STEPS, Shares},
+        is_rare,
     },
-    kb::NodeId,
-    words::for_each_reference_word,
 };
+use agent_ground::words::for_each_reference_word;
+use agent_kb::NodeId;
 
 /// What a bound may fall short of a score by rounding, as a share of it.
 const SLACK: f32 = 1e-4;

@@ -6,11 +6,9 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
-use crate::{
-    index::bm25::{Bm25, idf},
-    kb::NodeId,
-    words::for_each_reference_word,
-};
+use crate::bm25::{Bm25, idf};
+use agent_ground::words::for_each_reference_word;
+use agent_kb::NodeId;
 
 /// What `scripts/bm25_golden.py` wrote; scores by document.
 #[derive(Deserialize)]

@@ -29,13 +29,11 @@ use tantivy::{
 };
 
 use crate::{
-    index::{
-        IndexError,
-        query::{Fields, key, number, words_of},
-    },
-    kb::Kb,
-    words::nearest,
+    IndexError,
+    query::{Fields, key, number, words_of},
 };
+use agent_ground::words::nearest;
+use agent_kb::Kb;
 
 /// Longest query, bytes.
 const MAX_QUERY_BYTES: usize = 4 << 10;

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use super::*;
-use crate::kb::{KbMeta, KbWriter};
+use agent_kb::{KbMeta, KbWriter};
 
 const N_NODES: u32 = 240;
 /// Words of all texts: some differ in one letter, some begin alike.

@@ -87,11 +87,11 @@ fn n_words(kb: &Kb, node: NodeId) -> [u64; N_TEXTS] {
 
 /// The version of a base that an index is brought up from.
 #[derive(Clone, Copy)]
-pub(in crate::index) struct Before<'a> {
+pub(crate) struct Before<'a> {
     /// The base.
-    pub(in crate::index) kb: &'a Kb,
+    pub(crate) kb: &'a Kb,
     /// The directory of its index.
-    pub(in crate::index) dir: &'a Path,
+    pub(crate) dir: &'a Path,
 }
 
 /// What is to be done to an index.
@@ -143,7 +143,7 @@ impl Steps {
 /// updated often, or has less than half of the documents.
 ///
 /// O(text of both versions), of which only what changed is indexed.
-pub(in crate::index) fn update(
+pub(crate) fn update(
     before: Before<'_>,
     kb: &Kb,
     watch: &Watch<'_>,

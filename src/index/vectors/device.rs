@@ -12,13 +12,11 @@ use std::sync::{
 };
 
 use super::{Hit, VectorError, VectorIndex, decode};
-use crate::{
-    gpu::{
-        Device,
-        topk::{MAX_K, TopK},
-    },
-    kb::NodeId,
+use agent_embed::gpu::{
+    Device,
+    topk::{MAX_K, TopK},
 };
+use agent_kb::NodeId;
 
 /// Queries after which the rows are copied to the device.
 const WORTH_QUERIES: u64 = 256;

@@ -308,7 +308,8 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
-    use crate::{embed::matrix::dot, index::vectors::kernels::Kernel};
+    use crate::vectors::kernels::Kernel;
+    use agent_embed::matrix::dot;
 
     #[test]
     fn no_score_is_above_its_bound_and_bounds_are_close() {

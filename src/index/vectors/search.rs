@@ -19,7 +19,7 @@ use super::{
     kernels::{BLOCK, Kernel, LANES, Lanes, Note, Panel, Test},
     quantized::{Block, CodedQuery, block_bytes},
 };
-use crate::kb::NodeId;
+use agent_kb::NodeId;
 
 /// Queries that are compared with a block of rows at once; larger batches read the index again.
 pub(super) const MAX_QUERIES: usize = 256;
@@ -433,7 +433,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::index::vectors::{Precision, tests::build};
+    use crate::vectors::{Precision, tests::build};
 
     /// Rows that are hard to bound or to rank: far from the centre, equal, tiny, huge, in one dimension.
     fn hard_rows(random: &mut ChaCha8Rng, n: usize, dim: usize, wild: bool) -> Vec<Vec<f32>> {

@@ -15,7 +15,9 @@ use super::{
     kernels::BLOCK,
     quantized::{Space, block_bytes},
 };
-use crate::{embed::matrix::Matrix, files, kb::NodeId};
+use agent_embed::matrix::Matrix;
+use agent_ground::files;
+use agent_kb::NodeId;
 
 /// Tensors begin at multiples of this, in bytes, so that registers and tiles cross no cache lines.
 pub(super) const ALIGNMENT: usize = 64;

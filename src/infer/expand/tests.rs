@@ -5,28 +5,24 @@ use std::{collections::BTreeSet, io::Write, sync::Arc};
 
 use serde_json::json;
 
-use crate::{
-    answer::Explanation,
-    dataset::{Home, LabelledQuery, Split, load_split},
+use crate::{Expander, given};
+use agent_dataset::{Home, LabelledQuery, Split, load_split};
+use agent_index::{IndexedBase, postings::MAX_QUERY_WORDS};
+use agent_kb::{Direction, Kb, NodeId, RelationId, answer::Explanation, best};
+use agent_llm::{LlmError, Request, ledger::Ceilings};
+use agent_remote::RemoteError;
+use agent_retrieve::{
+    Baseline, Detail, Miss, RetrieveError, Retriever, System,
     expand::{
         Boost, Expansion, Filter, GraphBoost, Method, Neighborhood, count_words, relation_in_words,
-        testing::{QUERY, answer, echo, planted},
     },
-    given,
-    index::{IndexedBase, postings::MAX_QUERY_WORDS},
-    infer::Expander,
-    kb::{Direction, Kb, NodeId, RelationId, best},
-    llm::{
-        LlmError, Request,
-        ledger::Ceilings,
-        scripted::{Heard, llm, llm_within, question, said},
-    },
-    remote::RemoteError,
-    retrieve::{Baseline, Detail, Miss, RetrieveError, Retriever, System},
-    tools::testing::{assistant, blocks, example_base},
+};
+use agent_testing::{
+    Heard, QUERY, answer, assistant, blocks, echo, example_base, llm, llm_within, planted,
+    question, said,
 };
 
-type Said = Result<(String, crate::llm::Finish), LlmError>;
+type Said = Result<(String, agent_llm::Finish), LlmError>;
 
 fn over(base: &Arc<IndexedBase>, system: System) -> Box<dyn Retriever> {
     Box::new(Baseline::new(base.clone(), system))
@@ -194,7 +190,7 @@ fn every_text_has_an_equal_share_of_what_a_search_reads() {
     assert_eq!((count("wool"), count("glass")), (84, 84));
     assert!(text.starts_with("steel bottle\n\nwool") && text.ends_with("\n\nshort text"));
     let bytes = expanded(&"ä".repeat(8_000), &[long("wool"), long("glass")]);
-    assert!(bytes.len() <= crate::retrieve::MAX_QUERY_BYTES);
+    assert!(bytes.len() <= agent_retrieve::MAX_QUERY_BYTES);
     assert_eq!(expanded("steel", &[" ".to_owned()]), "steel");
     // A word that no search reads, and that is too long, ends the text.
     assert_eq!(expanded("steel", &["x".repeat(20_000)]), "steel");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::atomic::AtomicU32, thread, time::Duration};
 
 use super::*;
-use crate::llm::{
+use crate::{
     Finish, Usage,
     ledger::{Ceilings, Ledger, Price},
 };

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::llm::{Finish, Message, Usage};
+use crate::{Finish, Message, Usage};
 
 fn exchange(n: usize) -> Exchange {
     let request = Request {

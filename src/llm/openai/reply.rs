@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::llm::{
+use crate::{
     Finish, Reply, Request, Usage,
     ledger::{estimated_tokens, tokens},
 };

@@ -12,15 +12,11 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    llm::{
-        Llm, Role, RoleSettings,
-        ledger::{Ceilings, Ledger},
-    },
-    remote::{
-        Account, Limits,
-        scripted::{Act, Scripted, reply, reply_with},
-    },
+    Llm, Role, RoleSettings,
+    ledger::{Ceilings, Ledger},
+    scripted_service::{Act, Scripted, reply, reply_with},
 };
+use agent_remote::{Account, Limits};
 
 const KEY: &str = "sk-secret-1234";
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::llm::{
+use crate::{
     Finish, LlmError, Message, Request, Role, Schema, Speaker,
     replies::{Asked, MAX_REASON_BYTES, NoProgram, json_of, program_of},
     scripted::{llm, question, said},

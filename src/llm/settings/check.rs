@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, ops::Range};
 
 use toml::de::{DeTable, DeValue};
 
-use crate::{
-    llm::{RoleSpec, settings::SettingsError},
-    words::nearest,
-};
+use crate::{RoleSpec, settings::SettingsError};
+use agent_ground::words::nearest;
 
 /// Parameters of a request that no setting may replace.
 pub(super) const OWN_PARAMETERS: [&str; 11] = [

@@ -11,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::llm::{Finish, Message, Reply, Request, Schema, Usage};
+use crate::{Finish, Message, Reply, Request, Schema, Usage};
 
 fn exchange(n: usize, text: &str) -> Exchange {
     let request = Request {

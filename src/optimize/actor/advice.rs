@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::optimize::actor::execution_trace::cut;
+use crate::actor::execution_trace::cut;
 
 /// Pieces of advice that are told.
 const TOLD: usize = 2;

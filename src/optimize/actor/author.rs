@@ -10,29 +10,27 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
-    infer::ParamValues,
-    llm::RoleSpec,
-    optimize::{
-        OptimizeError, Run,
-        actor::{
-            Actor, Attempt, Categories, CategoryFound, LLM,
-            advice::{Gained, elsewhere},
-            categories::Found,
-            drafts::Written,
-            earlier::{self, Attempts},
-            execution_trace::{self, whole_lines},
-            shown,
-        },
-        archive::Archive,
-        asks::asks,
-        category_programs::{CategoryProgram, GOOD},
-        improve::{Child, Measured, Place},
-        trial::{Origin, mean},
-        wording::{self, Wording},
+    OptimizeError, Run,
+    actor::{
+        Actor, Attempt, Categories, CategoryFound, LLM,
+        advice::{Gained, elsewhere},
+        categories::Found,
+        drafts::Written,
+        earlier::{self, Attempts},
+        execution_trace::{self, whole_lines},
+        shown,
     },
-    program::Program,
-    tools::source::comment,
+    archive::Archive,
+    asks::asks,
+    category_programs::{CategoryProgram, GOOD},
+    improve::{Child, Measured, Place},
+    trial::{Origin, mean},
+    wording::{self, Wording},
 };
+use agent_infer::ParamValues;
+use agent_llm::RoleSpec;
+use agent_sandbox::program::Program;
+use agent_tools::source::comment;
 
 /// Writes and improves programs. Its temperature is left to the service: its programs are to differ,
 /// where all others are to repeat themselves.
@@ -44,7 +42,7 @@ pub const ACTOR_ROLE: RoleSpec = RoleSpec {
 };
 
 /// Contrasts well and badly answered queries.
-pub(in crate::optimize) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
+pub(crate) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
     name: "comparator",
     summary: "contrasts well and badly answered training queries",
     temperature: Some(0.0),
@@ -98,7 +96,7 @@ struct Doing<'a> {
 impl Run<'_> {
     /// One step: contrast, advice, a better program than the category's, and its tests. Of the badly
     /// answered queries those count that are `open`; nothing is asked where there is none.
-    pub(in crate::optimize) fn rewrite(
+    pub(crate) fn rewrite(
         &mut self,
         actor: &mut Actor,
         mut place: Place<'_>,
@@ -437,7 +435,7 @@ impl Actor {
     }
 
     /// The first lines of a program of a category: its name, and which queries belong to it.
-    pub(in crate::optimize) fn category_header(&self, name: &str) -> String {
+    pub(crate) fn category_header(&self, name: &str) -> String {
         let description = self.notes.get(name).map_or("", |notes| &notes.description);
         match description {
             "" => format!("//! category: {}", comment(name)),
@@ -479,7 +477,7 @@ pub(super) fn failure(query: &str, message: &str) -> Value {
 }
 
 /// A source that begins with the header of its category, whatever the author wrote there.
-pub(in crate::optimize) fn headed(source: &str, header: &str) -> String {
+pub(crate) fn headed(source: &str, header: &str) -> String {
     let is_header = |line: &&str| {
         line.trim_start().starts_with("//! category:") || header.lines().any(|own| own == *line)
     };
@@ -496,11 +494,9 @@ fn worst_first(mut queries: Vec<usize>, of: &CategoryProgram) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        optimize::actor::{briefing, execution_trace::TRACE_CHARS},
-        prompts::Prompts,
-        tools::{Told, toolkit_outline},
-    };
+    use crate::actor::{briefing, execution_trace::TRACE_CHARS};
+    use agent_llm::prompts::Prompts;
+    use agent_tools::{Told, toolkit_outline};
 
     /// Characters of the two prompts of an improvement beside the base's outline and the program,
     /// whatever was tried before and however much a model says, with functions that ask a model.

@@ -5,12 +5,10 @@
 
 use std::fmt::Write;
 
-use crate::{
-    kb::Kb,
-    optimize::asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN},
-    sandbox::Limits,
-    tools::{Told, schema_outline, schema_text, toolkit_outline, toolkit_text},
-};
+use crate::asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN};
+use agent_kb::Kb;
+use agent_sandbox::Limits;
+use agent_tools::{Told, schema_outline, schema_text, toolkit_outline, toolkit_text};
 
 /// Notes on the language, which people read as well.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");

@@ -13,17 +13,15 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
-    llm::RoleSpec,
-    optimize::{
-        OptimizeError, Run,
-        actor::Actor,
-        category_programs::{MAX_CATEGORIES, Queries},
-        trial::Pool,
-    },
+    OptimizeError, Run,
+    actor::Actor,
+    category_programs::{MAX_CATEGORIES, Queries},
+    trial::Pool,
 };
+use agent_llm::RoleSpec;
 
 /// Finds categories of queries and puts queries into them.
-pub(in crate::optimize) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
+pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
     name: "categories",
     summary: "finds categories of queries, and puts queries into them",
     temperature: Some(0.0),

@@ -4,7 +4,7 @@
 
 use similar::{ChangeTag, TextDiff};
 
-use crate::optimize::actor::execution_trace::cut;
+use crate::actor::execution_trace::cut;
 
 /// Lines that are shown, and characters of each.
 const LINES: usize = 14;

@@ -13,29 +13,26 @@
 use serde_json::{Value, json};
 
 use crate::{
-    bundle::SEARCH,
-    infer::ParamValues,
-    llm::{Reply, replies::program_of},
-    optimize::{
-        Ablation, Event, OptimizeError, Run,
-        accept::MIN_GAIN,
-        actor::{
-            Actor, Attempt, LLM, Notes,
-            author::{ACTOR_ROLE, SHOWN_TO_IMPROVE, TRIED, failure, headed},
-            categories::Found,
-            execution_trace,
-            first::EXAMPLES,
-            shown,
-        },
-        asks::{asking, asks},
-        category_programs::CategoryProgram,
-        gate::gate,
-        improve::Measured,
-        plan::{self, Plan},
-        trial::{Origin, mean, reciprocal_ranks, told},
+    Ablation, Event, OptimizeError, Run,
+    accept::MIN_GAIN,
+    actor::{
+        Actor, Attempt, LLM, Notes,
+        author::{ACTOR_ROLE, SHOWN_TO_IMPROVE, TRIED, failure, headed},
+        categories::Found,
+        execution_trace,
+        first::EXAMPLES,
+        shown,
     },
-    program::Program,
+    asks::{asking, asks},
+    category_programs::CategoryProgram,
+    gate::gate,
+    improve::Measured,
+    plan::{self, Plan},
+    trial::{Origin, mean, reciprocal_ranks, told},
 };
+use agent_infer::{ParamValues, bundle::SEARCH};
+use agent_llm::{Reply, replies::program_of};
+use agent_sandbox::program::Program;
 
 /// Times a program is mended.
 pub(super) const MENDS: u32 = 2;
@@ -78,7 +75,7 @@ impl Run<'_> {
     /// hand where that answers the category's queries better, or so well that none is asked for.
     /// Gives, by position, the programs that
     /// are better only as far as queries tell that the model was shown.
-    pub(in crate::optimize) fn write_programs(
+    pub(crate) fn write_programs(
         &mut self,
         actor: &mut Actor,
         category_programs: &mut Vec<CategoryProgram>,

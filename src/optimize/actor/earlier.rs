@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 
-use crate::optimize::{
+use crate::{
     actor::{changes::changes, execution_trace::cut},
     category_programs::CategoryProgram,
     trial::mean,

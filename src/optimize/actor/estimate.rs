@@ -12,22 +12,20 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    dataset::LabelledQuery,
-    kb::Kb,
-    llm::{RoleSpec, ledger::tokens},
-    optimize::{
-        Options,
-        actor::{
-            ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING,
-            briefing::Briefing,
-            categories::{BATCH, SAMPLE},
-            drafts::MENDS,
-        },
-        asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN, most_runs},
-        category_programs::MAX_CATEGORIES,
+    Options,
+    actor::{
+        ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING,
+        briefing::Briefing,
+        categories::{BATCH, SAMPLE},
+        drafts::MENDS,
     },
-    tools::{Assistant, TOOLS_ROLE},
+    asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN, most_runs},
+    category_programs::MAX_CATEGORIES,
 };
+use agent_dataset::LabelledQuery;
+use agent_kb::Kb;
+use agent_llm::{RoleSpec, ledger::tokens};
+use agent_tools::{Assistant, TOOLS_ROLE};
 
 /// A least and a most.
 pub type Range<T> = [T; 2];

@@ -16,16 +16,16 @@
 
 use std::fmt::Write;
 
-use crate::{
-    dataset::LabelledQuery,
+use crate::{OptimizeError, wording::Wording};
+use agent_dataset::LabelledQuery;
+use agent_infer::{
+    ParamValues, Runtime,
     explain::{Kind, Linked, Shown, Signal, Signals, Start, Walked, signals},
-    infer::{ParamValues, Runtime},
-    kb::{Kb, NodeId},
-    optimize::{OptimizeError, wording::Wording},
-    retrieve::Ranking,
-    sandbox::Compiled,
-    tools::{Trace, source::literal},
 };
+use agent_kb::{Kb, NodeId};
+use agent_retrieve::Ranking;
+use agent_sandbox::Compiled;
+use agent_tools::{Trace, source::literal};
 
 /// Wrong nodes that are shown.
 const SHOWN_WRONG: usize = 3;

@@ -12,24 +12,22 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
-    dataset::LabelledQuery,
-    index::IndexedBase,
-    kb::{Direction, NodeId, NodeSet},
-    optimize::{
-        Ablation, OptimizeError, Run,
-        actor::{
-            Actor,
-            drafts::Sheet,
-            execution_trace::{cut, named, number},
-        },
-        category_programs::CategoryProgram,
-        mine::{self, LinkSource, Mined, Step},
-        trial::mean,
-        wording::{self, Wording},
+    Ablation, OptimizeError, Run,
+    actor::{
+        Actor,
+        drafts::Sheet,
+        execution_trace::{cut, named, number},
     },
-    program::Program,
-    words::quoted,
+    category_programs::CategoryProgram,
+    mine::{self, LinkSource, Mined, Step},
+    trial::mean,
+    wording::{self, Wording},
 };
+use agent_dataset::LabelledQuery;
+use agent_ground::words::quoted;
+use agent_index::IndexedBase;
+use agent_kb::{Direction, NodeId, NodeSet};
+use agent_sandbox::program::Program;
 
 /// Solved queries in a prompt.
 pub(super) const EXAMPLES: usize = 14;
@@ -261,7 +259,7 @@ impl Run<'_> {
         let kb = &self.base.kb;
         let mut near = nodes.to_vec();
         for &node in nodes {
-            for relation in (0..kb.relations().len()).map(|at| crate::kb::RelationId(at as u16)) {
+            for relation in (0..kb.relations().len()).map(|at| agent_kb::RelationId(at as u16)) {
                 let all = kb.neighbors(node, relation, Direction::Any);
                 near.extend(all.iter().take(WORKED_EDGES));
             }

@@ -36,33 +36,30 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use crate::optimize::actor::author::ACTOR_ROLE;
-pub use crate::optimize::actor::estimate::{Estimate, Range, estimate};
-pub(in crate::optimize) use crate::optimize::actor::{
+pub use crate::actor::author::ACTOR_ROLE;
+pub use crate::actor::estimate::{Estimate, Range, estimate};
+pub(crate) use crate::actor::{
     author::{COMPARATOR_ROLE, headed},
     categories::CATEGORIES_ROLE,
 };
 use crate::{
-    bundle::LlmProvenance,
-    index::Part,
-    llm::{LlmError, Message, Reply, Request, Role, RoleSpec},
-    optimize::{
-        Event, OptimizeError, Options, Run, Stop,
-        actor::{advice::Gained, briefing::Briefing, earlier::Attempts},
-        improve::Measured,
-        mine::Mined,
-        roles::ROLES,
-    },
-    prompts::PromptError,
-    tools::{Assistant, TOOLS_ROLE},
+    Event, OptimizeError, Options, Run, Stop,
+    actor::{advice::Gained, briefing::Briefing, earlier::Attempts},
+    improve::Measured,
+    mine::Mined,
+    roles::ROLES,
 };
+use agent_index::Part;
+use agent_infer::bundle::LlmProvenance;
+use agent_llm::{LlmError, Message, Reply, Request, Role, RoleSpec, prompts::PromptError};
+use agent_tools::{Assistant, TOOLS_ROLE};
 
 /// Name under which the actor's proposals are kept.
 pub(super) const LLM: &str = "llm";
 /// Steps in a row whose replies cannot be used, after which no model is asked any more.
 const MAX_UNUSABLE: usize = 5;
 /// What a model is asked first, to see whether it answers.
-pub(in crate::optimize) const GREETING: &str = "Reply with the word ready.";
+pub(crate) const GREETING: &str = "Reply with the word ready.";
 /// Times a JSON reply of a wrong form is repaired.
 const REPAIRS: u32 = 1;
 

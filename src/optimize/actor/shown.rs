@@ -3,7 +3,8 @@
 //!
 //! Must not know: what programs do.
 
-use crate::{infer::ParamValues, optimize::actor::execution_trace::cut};
+use crate::actor::execution_trace::cut;
+use agent_infer::ParamValues;
 
 /// Characters of what an author says of a program.
 const WHAT_CHARS: usize = 400;

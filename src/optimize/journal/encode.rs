@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::ser::{CompactFormatter, Formatter};
 
-use crate::optimize::journal::{BODY_DEPTH, JournalError};
+use crate::journal::{BODY_DEPTH, JournalError};
 
 /// A value as JSON text. Fails while writing, so that no more than `limit` bytes are held.
 pub(super) fn encode<T: Serialize + ?Sized>(

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::optimize::journal::{
+use crate::journal::{
     JournalError,
     lock::{Lock, Place},
     reserve::Reserve,

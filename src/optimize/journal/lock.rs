@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use crate::optimize::journal::JournalError;
+use crate::journal::JournalError;
 
 /// Name of the lock file in a run directory.
 pub(super) const LOCK_FILE: &str = "lock";

@@ -45,18 +45,16 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub use crate::optimize::journal::{error::JournalError, lock::writer, replies::JournalReplies};
-use crate::{
-    optimize::journal::{
-        encode::{decode, encode},
-        files::{Files, SharedFiles, State, Writer},
-        lock::{LOCK_FILE, Lock, Place},
-        replies::check_key,
-        reserve::Reserve,
-        store::{Access, Store, Stored},
-    },
-    program::Program,
+use crate::journal::{
+    encode::{decode, encode},
+    files::{Files, SharedFiles, State, Writer},
+    lock::{LOCK_FILE, Lock, Place},
+    replies::check_key,
+    reserve::Reserve,
+    store::{Access, Store, Stored},
 };
+pub use crate::journal::{error::JournalError, lock::writer, replies::JournalReplies};
+use agent_sandbox::program::Program;
 
 /// Name of the database in a run directory.
 pub const DATABASE_FILE: &str = "run.sqlite";

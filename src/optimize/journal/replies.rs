@@ -7,15 +7,13 @@
 
 use std::path::PathBuf;
 
-use crate::{
-    llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage},
-    optimize::journal::{
-        BODY_BYTES, JournalError, KEY_BYTES,
-        encode::{decode, encode},
-        files::SharedFiles,
-        store::StoredReply,
-    },
+use crate::journal::{
+    BODY_BYTES, JournalError, KEY_BYTES,
+    encode::{decode, encode},
+    files::SharedFiles,
+    store::StoredReply,
 };
+use agent_llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage};
 
 /// What stands for the kind of a step in messages.
 const KIND: &str = "reply";

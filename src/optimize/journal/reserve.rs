@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::optimize::journal::JournalError;
+use crate::journal::JournalError;
 
 /// Name of the reserve in a run directory.
 pub(super) const RESERVE_FILE: &str = "reserve";

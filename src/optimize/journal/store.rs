@@ -32,8 +32,9 @@ use rusqlite::{
     config::DbConfig, ffi, params,
 };
 
-pub(super) use crate::optimize::journal::store::replies::StoredReply;
-use crate::{optimize::journal::JournalError, program::Program};
+use crate::journal::JournalError;
+pub(super) use crate::journal::store::replies::StoredReply;
+use agent_sandbox::program::Program;
 
 /// Format that this version writes, and the only one that it reads.
 pub(super) const FORMAT: i64 = 2;

@@ -14,13 +14,12 @@ use tempfile::TempDir;
 
 use crate::{
     given,
-    llm::{Exchange, Finish, Message, Reply, Request, Role, Usage},
-    optimize::journal::{
+    journal::{
         BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError, PROGRAM_BYTES, writer,
     },
-    program::Program,
-    sandbox::{Code, Limits},
 };
+use agent_llm::{Exchange, Finish, Message, Reply, Request, Role, Usage};
+use agent_sandbox::{Code, Limits, program::Program};
 
 /// What a reader sees of a journal: configuration, steps, programs, replies.
 type Seen = (Value, Vec<Value>, Vec<Program>, Vec<(String, Exchange)>);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::optimize::{
+use crate::{
     Decision,
     journal::StepRecord,
     record::{DECISION, Record, body},

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files;
+use agent_ground::files;
 
 /// Name of the file in the run's directory.
 pub const PAUSE_FILE: &str = "paused.json";

@@ -9,17 +9,16 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    bundle::{Bundle, Category},
-    infer::ParamValues,
-    optimize::{
-        BUNDLE_FILE, Decision,
-        journal::{DATABASE_FILE, Journal, JournalError, StepRecord},
-        record::DECISION,
-        trial::{TRIAL, Trial},
-    },
-    program::Program,
-    sandbox::Origin,
+    BUNDLE_FILE, Decision,
+    journal::{DATABASE_FILE, Journal, JournalError, StepRecord},
+    record::DECISION,
+    trial::{TRIAL, Trial},
 };
+use agent_infer::{
+    ParamValues,
+    bundle::{Bundle, Category},
+};
+use agent_sandbox::{Origin, program::Program};
 
 /// Kind and key of the step that says what a run depends on.
 const RUN: &str = "run";

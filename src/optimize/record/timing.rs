@@ -10,7 +10,7 @@ use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::optimize::{Better, What};
+use crate::{Better, What};
 
 /// Name of the file in the run's directory.
 pub const TIMES_FILE: &str = "times.json";

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::{
-    sandbox::{
-        Code, Input, Limits, Sandbox,
-        tests::{N_NODES, TestHost, run_source, sandbox},
-    },
-    tools::source::{comment, literal},
+    Code, Input, Limits, Sandbox,
+    tests::{N_NODES, TestHost, run_source, sandbox},
 };
+use agent_tools::source::{comment, literal};
 
 /// Characters of one literal, so that a source stays within its limit.
 const CHARS: usize = 2_000;

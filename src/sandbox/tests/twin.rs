@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::sandbox::{
+use crate::{
     Compiled, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers,
     tests::{LATE, N_NODES, OVER, SPECS, TestHost},
 };
@@ -81,7 +81,7 @@ pub(super) fn run_inside(
         Ok(outcome) => outcome.usage,
         Err(failure) => failure.usage,
     };
-    let most = (limits.deadline + LATE) * crate::clock::WALL_PER_WORK;
+    let most = (limits.deadline + LATE) * agent_ground::clock::WALL_PER_WORK;
     assert!(usage.ms <= most.as_secs_f64() * 1e3, "took {} ms", usage.ms);
     assert!(usage.peak_bytes <= limits.memory_bytes + OVER, "held {} bytes", usage.peak_bytes);
     assert_eq!(usage.leaked_bytes, 0);

@@ -13,7 +13,7 @@ use std::{
 
 use wasmtime::{Engine, Module};
 
-use crate::sandbox::private::{KEY_BYTES, PrivateDir};
+use crate::private::{KEY_BYTES, PrivateDir};
 
 /// Longest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -102,7 +102,7 @@ mod tests {
     use std::fs;
 
     use super::{CodeCache, CodeOf};
-    use crate::sandbox::wasm::engine::engine;
+    use crate::wasm::engine::engine;
 
     #[test]
     fn changed_code_is_not_loaded() {

@@ -11,20 +11,18 @@ use wasmtime::{
 };
 
 use crate::{
-    clock::Timer,
-    sandbox::{
-        Failure, FailureKind, Limits, LostHost, Usage,
-        guard::guarded,
-        push_clean,
-        wasm::{
-            engine::{Ticking, engine},
-            handles::HandleTable,
-            size::Size,
-            wire::{Reader, write},
-        },
+    Failure, FailureKind, Limits, LostHost, Usage,
+    guard::guarded,
+    push_clean,
+    wasm::{
+        engine::{Ticking, engine},
+        handles::HandleTable,
+        size::Size,
+        wire::{Reader, write},
     },
-    tools::{Kind, ToolError, ToolHost, ToolSpec, Value},
 };
+use agent_ground::clock::Timer;
+use agent_tools::{Kind, ToolError, ToolHost, ToolSpec, Value};
 
 /// Fuel of one operation of [`Limits::operations`]: about one instruction each.
 pub(super) const FUEL_PER_OPERATION: u64 = 100;

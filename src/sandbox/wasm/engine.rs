@@ -17,12 +17,12 @@ use std::{
 
 use wasmtime::{Config, Engine, Module, OptLevel, Strategy};
 
-use crate::sandbox::{
+use crate::{
     wasm::cache::{CodeCache, CodeOf},
     workers::pool_apart,
 };
 
-/// Stack of a module's own calls, bytes; a quarter of [`STACK_BYTES`](crate::sandbox::STACK_BYTES).
+/// Stack of a module's own calls, bytes; a quarter of [`STACK_BYTES`](crate::STACK_BYTES).
 const WASM_STACK_BYTES: usize = 64 << 20;
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_millis(5);

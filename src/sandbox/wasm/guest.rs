@@ -10,17 +10,15 @@ use serde::{Deserialize, Serialize};
 use wasmtime::InstancePre;
 
 use crate::{
-    sandbox::{
-        Failure, FailureKind, Limits, Usage,
-        wasm::{
-            cache::{CodeCache, CodeOf},
-            call::{Call, NotStarted, Started, rhai_linker},
-            engine::compiled,
-            wire::{write_list, write_text},
-        },
+    Failure, FailureKind, Limits, Usage,
+    wasm::{
+        cache::{CodeCache, CodeOf},
+        call::{Call, NotStarted, Started, rhai_linker},
+        engine::compiled,
+        wire::{write_list, write_text},
     },
-    tools::{ToolHost, ToolSpec},
 };
+use agent_tools::{ToolHost, ToolSpec};
 
 /// The engine for Rhai as a module; `sandboxes/wasm/build.sh` makes it.
 const MODULE: &[u8] = include_bytes!("../../../sandboxes/wasm/rhai.wasm");
@@ -181,7 +179,7 @@ impl RhaiGuest {
     /// Parses a program.
     ///
     /// # Errors
-    /// Those of [`Sandbox::compile`](crate::sandbox::Sandbox::compile).
+    /// Those of [`Sandbox::compile`](crate::Sandbox::compile).
     pub(super) fn compile(
         self: &Arc<Self>,
         source: &str,

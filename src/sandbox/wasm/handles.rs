@@ -4,11 +4,9 @@
 //! A handle names a slot and how often the slot was given away, so that a handle that was released
 //! never names what came later.
 
-use crate::{
-    kb::{NodeId, NodeSet, Scores},
-    sandbox::wasm::wire::{Handles, NODES, NUMBERS, Reader, SCORES, VECTOR},
-    tools::Value,
-};
+use crate::wasm::wire::{Handles, NODES, NUMBERS, Reader, SCORES, VECTOR};
+use agent_kb::{NodeId, NodeSet, Scores};
+use agent_tools::Value;
 
 /// Values that a module may hold at once.
 const MAX_HANDLES: usize = 1 << 16;
@@ -192,11 +190,9 @@ impl Handles for HandleTable {
 #[cfg(test)]
 mod tests {
     use super::{HandleTable, MAX_HANDLES};
-    use crate::{
-        kb::{NodeSet, Scores},
-        sandbox::wasm::wire::{Reader, write},
-        tools::Value,
-    };
+    use crate::wasm::wire::{Reader, write};
+    use agent_kb::{NodeSet, Scores};
+    use agent_tools::Value;
 
     fn nodes(ids: &[u32]) -> Value {
         Value::nodes(ids.iter().copied().collect::<NodeSet>())

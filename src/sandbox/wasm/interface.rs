@@ -5,10 +5,8 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use crate::{
-    sandbox::wasm::call::{AGENT, TOOLS, import_name},
-    tools::{Kind, ToolSpec},
-};
+use crate::wasm::call::{AGENT, TOOLS, import_name};
+use agent_tools::{Kind, ToolSpec};
 
 const HEAD: &str = "\
 // What a program in WebAssembly exports and imports.

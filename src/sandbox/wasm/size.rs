@@ -1,7 +1,8 @@
 //! How large a value is that crosses the border, by the same measures as the engine for Rhai in this
 //! process: elements of lists, entries of maps, and text, nested ones included.
 
-use crate::{sandbox::Limits, tools::Value};
+use crate::Limits;
+use agent_tools::Value;
 
 /// The size of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +62,8 @@ impl Size {
 #[cfg(test)]
 mod tests {
     use super::Size;
-    use crate::{sandbox::Limits, tools::Value};
+    use crate::Limits;
+    use agent_tools::Value;
 
     #[test]
     fn nested_values_are_counted_and_bounded() {

@@ -2,11 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{
-    kb::{NodeId, NodeSet, Scores},
-    sandbox::{Code, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers},
-    tools::{ArgSpec, Args, Kind, NodeFlow, ToolError, ToolHost, ToolSpec, Value},
-};
+use crate::{Code, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers};
+use agent_kb::{NodeId, NodeSet, Scores};
+use agent_tools::{ArgSpec, Args, Kind, NodeFlow, ToolError, ToolHost, ToolSpec, Value};
 
 const N_NODES: usize = 100;
 

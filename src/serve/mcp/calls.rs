@@ -11,19 +11,17 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    infer::{self, HitRecord, path_in_words},
-    kb::{Kb, NodeId},
-    retrieve::{Answer, Detail, Retriever},
-    serve::{
-        Server,
-        engine::Opened,
-        mcp::fit::{REPLY_BYTES, items, part, short},
-        nodes,
-        programs::{RunProgram, ran},
-        reply::{ApiError, patiently},
-        routes::{self, deadline, opened},
-    },
+    Server,
+    engine::Opened,
+    mcp::fit::{REPLY_BYTES, items, part, short},
+    nodes,
+    programs::{RunProgram, ran},
+    reply::{ApiError, patiently},
+    routes::{self, deadline, opened},
 };
+use agent_infer::{self as infer, HitRecord, path_in_words};
+use agent_kb::{Kb, NodeId};
+use agent_retrieve::{Answer, Detail, Retriever};
 
 /// Bytes of a reply that its lists and texts may take; the rest is for what stands around them.
 const LIST_BYTES: usize = REPLY_BYTES - (2 << 10);
@@ -189,7 +187,7 @@ pub(super) fn described(opened: &Opened, names: &[&str], cursor: usize) -> Value
         0 => items(kb.types().iter().map(of_type), LIST_BYTES / 2),
         _ => Vec::new(),
     };
-    let of_tuple = |tuple: &crate::kb::Tuple| {
+    let of_tuple = |tuple: &agent_kb::Tuple| {
         let (from, to) = (kb.type_name(tuple.source), kb.type_name(tuple.target));
         let name = kb.relation_name(tuple.relation);
         json!({"name": short(name), "from": short(from), "to": short(to), "edges": tuple.edges})

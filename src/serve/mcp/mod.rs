@@ -33,7 +33,7 @@ use rmcp::{
     },
 };
 
-use crate::serve::{Server, access::Scope};
+use crate::{Server, access::Scope};
 
 /// Longest request, bytes.
 pub(super) const MAX_BODY: usize = 64 << 10;

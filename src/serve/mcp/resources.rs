@@ -9,7 +9,7 @@ use rmcp::{
     },
 };
 
-use crate::serve::{
+use crate::{
     Server,
     mcp::{calls::described, fit},
     nodes,

@@ -5,20 +5,16 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
+use crate::testing::assistant;
 use crate::{
-    index::excerpt::relevant,
-    kb::NodeId,
-    llm::{
-        Finish, LlmError, Request, Role,
-        scripted::{Heard, llm, question, said},
-    },
-    tools::{
-        Session, ToolCache, ToolError, ToolHost, Trace, Value,
-        llm::{NODE_CHARS, class_of, truth_of, unit_score},
-        registry,
-        testing::{assistant, blocks, example_base},
-    },
+    Session, ToolCache, ToolError, ToolHost, Trace, Value,
+    llm::{NODE_CHARS, class_of, truth_of, unit_score},
+    registry,
 };
+use agent_index::excerpt::relevant;
+use agent_kb::NodeId;
+use agent_llm::{Finish, LlmError, Request, Role};
+use agent_testing::{Heard, blocks, example_base, llm, question, said};
 
 type Said = Result<(String, Finish), LlmError>;
 

@@ -4,13 +4,11 @@ use safetensors::Dtype;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    index::{IndexError, arrays::Arrays},
-    kb::NodeId,
-    train::{
-        Look, Record, TrainError,
-        epochs::{Position, Stopped, Task},
-    },
+    Look, Record, TrainError,
+    epochs::{Position, Stopped, Task},
 };
+use agent_index::{IndexError, arrays::Arrays};
+use agent_kb::NodeId;
 
 /// The file of arrays.
 const STATE: &str = "state";

@@ -8,28 +8,26 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use crate::{
-    dataset::LabelledQuery,
-    embed::{
-        Corpus, EmbedError, LsaEmbedder, LsaParams,
-        matrix::{dot, normalise},
+    Look, Record, TrainError, Watch,
+    adam::RowAdam,
+    dense::{
+        Described, Settings,
+        checkpoint::{self, Kept},
+        fused,
+        model::{Learnt, SYSTEM, embed_candidates},
+        pairs::{Pairs, Taught, is_refreshed, lexical_negatives, without_answers},
+        table::{Gradient, Table},
+        words::{Bag, Words},
     },
-    index::{EmbedderChoice, IndexError, IndexedBase, TextPart},
-    kb::{NodeId, Scores, best},
-    train::{
-        Look, Record, TrainError, Watch,
-        adam::RowAdam,
-        dense::{
-            Described, Settings,
-            checkpoint::{self, Kept},
-            fused,
-            model::{Learnt, SYSTEM, embed_candidates},
-            pairs::{Pairs, Taught, is_refreshed, lexical_negatives, without_answers},
-            table::{Gradient, Table},
-            words::{Bag, Words},
-        },
-        epochs::{Learner, Limits, Position, Progress, Task, learn, look, or_left},
-    },
+    epochs::{Learner, Limits, Position, Progress, Task, learn, look, or_left},
 };
+use agent_dataset::LabelledQuery;
+use agent_embed::{
+    Corpus, EmbedError, LsaEmbedder, LsaParams,
+    matrix::{dot, normalise},
+};
+use agent_index::{EmbedderChoice, IndexError, IndexedBase, TextPart};
+use agent_kb::{NodeId, Scores, best};
 
 /// The first nodes of the encoder itself that negatives are drawn from, answers left out.
 const HARD: usize = 200;

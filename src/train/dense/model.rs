@@ -8,26 +8,24 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    embed::{
-        Matrix,
-        matrix::{add_scaled, normalise},
-    },
-    index::{
-        IndexError, IndexedBase,
-        arrays::{Array, Arrays, Strings},
-        vectors::{Precision, VectorIndex, VectorWriter},
-    },
-    kb::{Combine, NodeId, Scores},
-    train::{
-        Look, Record, Source, TrainError,
-        dense::{
-            Settings,
-            table::Table,
-            tune,
-            words::{Words, query_stems, weight},
-        },
+    Look, Record, Source, TrainError,
+    dense::{
+        Settings,
+        table::Table,
+        tune,
+        words::{Words, query_stems, weight},
     },
 };
+use agent_embed::{
+    Matrix,
+    matrix::{add_scaled, normalise},
+};
+use agent_index::{
+    IndexError, IndexedBase,
+    arrays::{Array, Arrays, Strings},
+    vectors::{Precision, VectorIndex, VectorWriter},
+};
+use agent_kb::{Combine, NodeId, Scores};
 
 /// The system that answers with such models.
 pub(super) const SYSTEM: &str = "dense:trained";

@@ -10,16 +10,14 @@ use rand::{
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use crate::{
-    dataset::LabelledQuery,
-    index::{IndexedBase, TextPart},
-    kb::{Direction, NodeId, RelationId},
-    train::dense::{
-        Negatives,
-        words::{Bag, Words},
-    },
-    words::{is_stop_word, name_words},
+use crate::dense::{
+    Negatives,
+    words::{Bag, Words},
 };
+use agent_dataset::LabelledQuery;
+use agent_ground::words::{is_stop_word, name_words};
+use agent_index::{IndexedBase, TextPart};
+use agent_kb::{Direction, NodeId, RelationId};
 
 /// Answers of one query that are taught.
 const MAX_ANSWERS: usize = 10;

@@ -12,13 +12,11 @@
 
 use rayon::prelude::*;
 
-use crate::{
-    embed::matrix::{add_scaled, normalise},
-    train::dense::{
-        loss::{Contrast, add, contrast, product},
-        words::Bag,
-    },
+use crate::dense::{
+    loss::{Contrast, add, contrast, product},
+    words::Bag,
 };
+use agent_embed::matrix::{add_scaled, normalise};
 
 /// Norms below it are of texts without known words, which teach nothing.
 const LEAST_NORM: f64 = 1e-12;

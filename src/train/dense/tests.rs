@@ -16,12 +16,10 @@ use super::{
     words::{Bag, Words},
     *,
 };
-use crate::{
-    dataset::LabelledQuery,
-    index::{self, IndexedBase, TextPart},
-    kb::{Kb, KbMeta, KbWriter, NodeId},
-    train::{Progress, Record, Source, Task, TrainError},
-};
+use crate::{Progress, Record, Source, Task, TrainError};
+use agent_dataset::LabelledQuery;
+use agent_index::{self as index, IndexedBase, TextPart};
+use agent_kb::{Kb, KbMeta, KbWriter, NodeId};
 
 /// Concepts, each with so many words in documents and as many others in queries.
 const CONCEPTS: usize = 16;
@@ -207,7 +205,7 @@ fn a_damaged_model_another_base_and_missing_queries_are_told() {
     let good = std::fs::read(&path).unwrap();
     std::fs::write(&path, &good[..good.len() / 2]).unwrap();
     assert!(Encoder::open(&world.base, &given.dir).is_err());
-    let mfar = crate::train::mfar::Mfar::read(&given.dir).err().unwrap();
+    let mfar = crate::mfar::Mfar::read(&given.dir).err().unwrap();
     assert!(matches!(mfar, TrainError::OtherSystem { .. }), "{mfar}");
     given.source.base = "another".to_owned();
     train(&world.task(&given, &settings), &|_| {}, &AtomicBool::new(false)).unwrap();

@@ -7,10 +7,8 @@
 
 use candle_core::{D, Device, Result as CandleResult, Tensor, Var, WithDType};
 
-use crate::{
-    embed::bert::{Activation, Pooling, Shape, WordPieces},
-    train::TrainError,
-};
+use crate::TrainError;
+use agent_embed::bert::{Activation, Pooling, Shape, WordPieces};
 
 /// Added to the logits of padding, so that it has no share.
 const MASKED: f32 = -1e9;

@@ -15,27 +15,25 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    dataset::LabelledQuery,
-    embed::{
-        bert::{Parts, WordPieces},
-        matrix::dot,
+    Look, Record, TrainError, Watch,
+    adam::RowAdam,
+    dense::{
+        Negatives,
+        checkpoint::{self, Kept},
+        fit::{preparing, reciprocal_rank},
+        loss::{Contrast, contrast},
+        pairs::{Pairs, Taught, is_refreshed, lexical_negatives, pool, without_answers},
+        transformer::{Transformer, Variables},
     },
-    index::IndexError,
-    kb::{NodeId, best},
-    train::{
-        Look, Record, TrainError, Watch,
-        adam::RowAdam,
-        dense::{
-            Negatives,
-            checkpoint::{self, Kept},
-            fit::{preparing, reciprocal_rank},
-            loss::{Contrast, contrast},
-            pairs::{Pairs, Taught, is_refreshed, lexical_negatives, pool, without_answers},
-            transformer::{Transformer, Variables},
-        },
-        epochs::{Learner, Limits, Position, Progress, Task, learn, look, or_left},
-    },
+    epochs::{Learner, Limits, Position, Progress, Task, learn, look, or_left},
 };
+use agent_dataset::LabelledQuery;
+use agent_embed::{
+    bert::{Parts, WordPieces},
+    matrix::dot,
+};
+use agent_index::IndexError;
+use agent_kb::{NodeId, best};
 
 /// The system that answers once the base is indexed with the encoder.
 pub(super) const SYSTEM: &str = "dense";

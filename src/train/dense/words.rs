@@ -3,11 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{
-    index::IndexedBase,
-    kb::NodeId,
-    words::{is_question_word, name_words},
-};
+use agent_ground::words::{is_question_word, name_words};
+use agent_index::IndexedBase;
+use agent_kb::NodeId;
 
 /// Most stems with a row, beside those of training queries: the most frequent.
 const MAX_STEMS: usize = 1 << 16;

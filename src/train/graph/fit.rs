@@ -9,20 +9,18 @@ use rayon::prelude::*;
 use safetensors::Dtype;
 
 use crate::{
-    dataset::LabelledQuery,
-    index::arrays::Arrays,
-    kb::best,
-    train::{
-        Adam, Look, Record, TrainError, Watch,
-        epochs::{Learner, Limits, Position, Progress, Stopped, Task, learn, look, or_left},
-        graph::{
-            Described, Settings,
-            model::{self, SYSTEM, kinds_of},
-            net::{Kinds, Precision, first_weights, gradient, n_weights, scores},
-            subgraph::WorkingGraph,
-        },
+    Adam, Look, Record, TrainError, Watch,
+    epochs::{Learner, Limits, Position, Progress, Stopped, Task, learn, look, or_left},
+    graph::{
+        Described, Settings,
+        model::{self, SYSTEM, kinds_of},
+        net::{Kinds, Precision, first_weights, gradient, n_weights, scores},
+        subgraph::WorkingGraph,
     },
 };
+use agent_dataset::LabelledQuery;
+use agent_index::arrays::Arrays;
+use agent_kb::best;
 
 /// The arrays of a checkpoint.
 const STATE: &str = "state";

@@ -6,17 +6,15 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    index::{IndexedBase, TextPart, arrays::Arrays},
-    kb::{NodeId, best},
-    train::{
-        Look, Record, Source, TrainError,
-        graph::{
-            Settings,
-            net::{Kinds, Precision, n_weights, scores},
-            subgraph::{FEATURES, WorkingGraph, n_kinds},
-        },
+    Look, Record, Source, TrainError,
+    graph::{
+        Settings,
+        net::{Kinds, Precision, n_weights, scores},
+        subgraph::{FEATURES, WorkingGraph, n_kinds},
     },
 };
+use agent_index::{IndexedBase, TextPart, arrays::Arrays};
+use agent_kb::{NodeId, best};
 
 /// The system that answers with such models.
 pub(super) const SYSTEM: &str = "graph";

@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::train::{
+use crate::{
     TrainError,
     graph::{
         Without,
@@ -226,7 +226,7 @@ fn forward(
     let asked = phi.matmul(next()?)?;
     let relations = (relations + gates.broadcast_mul(&asked)?)?;
     let [sources, targets, kinds] = [0, 1, 2].map(|of| {
-        let number = |edge: &crate::train::graph::subgraph::Edge| match of {
+        let number = |edge: &crate::graph::subgraph::Edge| match of {
             0 => edge.source,
             1 => edge.target,
             _ => edge.kind,

@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use crate::{
-    index::{IndexError, IndexedBase, TextPart},
-    kb::{Direction, NodeId, RelationId, best},
-    words::is_question_word,
-};
+use agent_ground::words::is_question_word;
+use agent_index::{IndexError, IndexedBase, TextPart};
+use agent_kb::{Direction, NodeId, RelationId, best};
 
 /// Entities that a query names, at most.
 const MAX_ENTITIES: usize = 10;
@@ -72,7 +70,7 @@ fn hashed(base: &IndexedBase, query: &str) -> Vec<f32> {
         let [at, sign, ..] = *digest.as_bytes();
         phi[at as usize % PHI] += if sign & 1 == 0 { 1.0 } else { -1.0 };
     }
-    crate::embed::matrix::normalise(&mut phi);
+    agent_embed::matrix::normalise(&mut phi);
     phi
 }
 

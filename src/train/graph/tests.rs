@@ -12,12 +12,10 @@ use super::{
     subgraph::{Edge, FEATURES, PHI, WorkingGraph},
     *,
 };
-use crate::{
-    dataset::LabelledQuery,
-    index::{self, IndexedBase},
-    kb::{Kb, KbMeta, KbWriter, NodeId},
-    train::{Progress, Source, Task, TrainError},
-};
+use crate::{Progress, Source, Task, TrainError};
+use agent_dataset::LabelledQuery;
+use agent_index::{self as index, IndexedBase};
+use agent_kb::{Kb, KbMeta, KbWriter, NodeId};
 
 /// Places; there is a thing for each pair of different ones.
 const PLACES: usize = 9;

@@ -6,14 +6,12 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use crate::{
-    dataset::LabelledQuery,
-    kb::NodeId,
-    train::{
-        TrainError, Watch,
-        mfar::{Conditioning, Progress, Scorers},
-    },
-    words::{Analysis, Stems, for_each_reference_word},
+    TrainError, Watch,
+    mfar::{Conditioning, Progress, Scorers},
 };
+use agent_dataset::LabelledQuery;
+use agent_ground::words::{Analysis, Stems, for_each_reference_word};
+use agent_kb::NodeId;
 
 /// Nodes that each field puts forward for a query.
 const PER_FIELD: usize = 30;

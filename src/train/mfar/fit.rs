@@ -21,16 +21,14 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    dataset::LabelledQuery,
-    train::{
-        Adam, Look, TrainError, Watch,
-        mfar::{
-            Conditioning, Mfar, Scorers,
-            examples::{self, Example, conditions, n_conditions, scales, vocabulary},
-        },
-        store::best_of,
+    Adam, Look, TrainError, Watch,
+    mfar::{
+        Conditioning, Mfar, Scorers,
+        examples::{self, Example, conditions, n_conditions, scales, vocabulary},
     },
+    store::best_of,
 };
+use agent_dataset::LabelledQuery;
 
 /// Divides scores in the softmax over candidates.
 pub(super) const TEMPERATURE: f64 = 0.05;

@@ -7,19 +7,17 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    files,
-    index::IndexedBase,
-    kb::{NodeId, best},
-    train::{
-        Look, Record, Source, TrainError,
-        mfar::{
-            Conditioning, Mask, Scorers, Variant,
-            examples::{conditions, n_conditions, stems_of},
-            fit::{Settings, Validated, Weights},
-        },
-        store::write_file,
+    Look, Record, Source, TrainError,
+    mfar::{
+        Conditioning, Mask, Scorers, Variant,
+        examples::{conditions, n_conditions, stems_of},
+        fit::{Settings, Validated, Weights},
     },
+    store::write_file,
 };
+use agent_ground::files;
+use agent_index::IndexedBase;
+use agent_kb::{NodeId, best};
 
 /// The system that answers with such models.
 const SYSTEM: &str = "mfar";

@@ -3,14 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::{
-    index::{
-        IndexError, IndexedBase, Part, TextPart,
-        fields::{FieldIndex, FieldKind},
-    },
-    kb::{NodeId, TypeId},
-    train::{TrainError, mfar::Variant},
+use crate::{TrainError, mfar::Variant};
+use agent_index::{
+    IndexError, IndexedBase, Part, TextPart,
+    fields::{FieldIndex, FieldKind},
 };
+use agent_kb::{NodeId, TypeId};
 
 /// The scorer of the whole document.
 const DOCUMENT: &str = "document";

@@ -9,12 +9,10 @@ use super::{
     fit::{Case, Weights, gradient},
     *,
 };
-use crate::{
-    dataset::LabelledQuery,
-    index::{self, IndexedBase, Part, Plan},
-    kb::{Kb, KbMeta, KbWriter, NodeId},
-    train::{Source, TrainError},
-};
+use crate::{Source, TrainError};
+use agent_dataset::LabelledQuery;
+use agent_index::{self as index, IndexedBase, Part, Plan};
+use agent_kb::{Kb, KbMeta, KbWriter, NodeId};
 
 /// Values that a field may have.
 const VALUES: usize = 10;

@@ -39,12 +39,12 @@ fn called(name: &str, text: String) -> Value {
 }
 
 /// `repr(float)`: the shortest digits that read back as the same number.
-pub(in crate::dataset::stark) fn float(number: f64) -> String {
+pub(in crate::stark) fn float(number: f64) -> String {
     finite(number).unwrap_or_else(|| laid_out(&format!("{number:e}"), format!("{number:?}")))
 }
 
 /// `repr(numpy.float32)`, likewise.
-pub(in crate::dataset::stark) fn single(number: f32) -> String {
+pub(in crate::stark) fn single(number: f32) -> String {
     let spelled = || laid_out(&format!("{number:e}"), format!("{number:?}"));
     finite(number.into()).unwrap_or_else(spelled)
 }

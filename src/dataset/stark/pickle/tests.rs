@@ -10,7 +10,8 @@ const TIGHT: Limits =
     Limits { file_bytes: 1 << 20, string_bytes: 4096, memory_bytes: 1 << 20, depth: 16 };
 
 fn file(protocol: u8) -> Vec<u8> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/stark/readers");
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/data/stark/readers");
     fs::read(folder.join(format!("values-{protocol}.pkl"))).unwrap()
 }
 

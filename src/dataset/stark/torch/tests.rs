@@ -10,10 +10,11 @@ use std::{
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use super::{Dtype, Tensor, TorchError, TorchLimits, read_integers, read_tensor, read_tensors};
-use crate::dataset::stark::pickle::Value;
+use crate::stark::pickle::Value;
 
 fn file(name: &str) -> Vec<u8> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/stark/readers");
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .join("tests/data/stark/readers");
     fs::read(folder.join(name)).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use blake3::Hasher;
 use rusqlite::{Row, TransactionBehavior, params};
 
-use crate::optimize::journal::{
+use crate::journal::{
     JournalError,
     store::{Store, failed},
 };
@@ -13,12 +13,12 @@ const REPLY: &str = "SELECT key, role, request, reply, paid, digest FROM reply";
 
 /// A reply as stored.
 #[derive(Debug)]
-pub(in crate::optimize::journal) struct StoredReply {
-    pub(in crate::optimize::journal) key: String,
+pub(in crate::journal) struct StoredReply {
+    pub(in crate::journal) key: String,
     role: String,
-    pub(in crate::optimize::journal) request: String,
-    pub(in crate::optimize::journal) reply: String,
-    pub(in crate::optimize::journal) paid: bool,
+    pub(in crate::journal) request: String,
+    pub(in crate::journal) reply: String,
+    pub(in crate::journal) paid: bool,
     digest: [u8; 32],
 }
 
@@ -38,10 +38,7 @@ impl StoredReply {
 
 impl Store {
     /// The reply with a key.
-    pub(in crate::optimize::journal) fn reply(
-        &self,
-        key: &str,
-    ) -> Result<Option<StoredReply>, JournalError> {
+    pub(in crate::journal) fn reply(&self, key: &str) -> Result<Option<StoredReply>, JournalError> {
         let mut statement = self.prepare(&format!("{REPLY} WHERE key = ?1"))?;
         let mut rows = statement.query([key]).map_err(|error| self.failed("read", &error))?;
         match rows.next().map_err(|error| self.failed("read", &error))? {
@@ -51,14 +48,14 @@ impl Store {
     }
 
     /// Whether there is a reply with a key; the reply is not checked.
-    pub(in crate::optimize::journal) fn has_reply(&self, key: &str) -> Result<bool, JournalError> {
+    pub(in crate::journal) fn has_reply(&self, key: &str) -> Result<bool, JournalError> {
         self.prepare("SELECT 1 FROM reply WHERE key = ?1")?
             .exists([key])
             .map_err(|error| self.failed("read", &error))
     }
 
     /// Calls a function with every reply, checked, by key.
-    pub(in crate::optimize::journal) fn each_reply(
+    pub(in crate::journal) fn each_reply(
         &self,
         mut visit: impl FnMut(StoredReply) -> Result<(), JournalError>,
     ) -> Result<(), JournalError> {
@@ -71,7 +68,7 @@ impl Store {
     }
 
     /// Adds a reply. Returns when it is on the disk; after an error all of it is, or nothing.
-    pub(in crate::optimize::journal) fn append_reply(
+    pub(in crate::journal) fn append_reply(
         &mut self,
         key: &str,
         role: &str,

@@ -16,10 +16,8 @@ use super::{
     disk::{Disk, Fault, Files, Kind, Op, killed, power_cut},
     exchange, seen,
 };
-use crate::{
-    llm::ReplyStore,
-    optimize::journal::{DATABASE_FILE, Journal, JournalError},
-};
+use crate::journal::{DATABASE_FILE, Journal, JournalError};
+use agent_llm::ReplyStore;
 
 /// Steps of the run.
 const STEPS: usize = 7;

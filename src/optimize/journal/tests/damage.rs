@@ -9,13 +9,11 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
 use super::{Seen, add, crashes::directory, exchange, filled, image, program, seen};
-use crate::{
-    llm::ReplyStore,
-    optimize::journal::{
-        DATABASE_FILE, Journal, JournalError,
-        store::{Access, Store},
-    },
+use crate::journal::{
+    DATABASE_FILE, Journal, JournalError,
+    store::{Access, Store},
 };
+use agent_llm::ReplyStore;
 
 /// Size of a page of the database, bytes.
 const PAGE: usize = 4_096;

@@ -9,10 +9,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{exchange, filled, keep, program, seen};
-use crate::{
-    llm::{LlmError, ReplyStore, Role, Usage},
-    optimize::journal::{Journal, JournalError},
-};
+use crate::journal::{Journal, JournalError};
+use agent_llm::{LlmError, ReplyStore, Role, Usage};
 
 #[test]
 fn replies_are_kept_once_listed_by_role_and_key_and_survive() {

@@ -14,7 +14,7 @@ use super::{
     },
     *,
 };
-use crate::embed::{
+use agent_embed::{
     BertEncoder, EmbedError, Embedder,
     bert::{Parts, Pooling},
     matrix::dot,
@@ -163,7 +163,7 @@ impl Planted {
             let vector = encoder.embed_query(query).unwrap();
             let scores = kb.candidates().iter().enumerate();
             let scores = scores.map(|(at, &node)| (node, dot(rows.row(at).unwrap(), &vector)));
-            crate::kb::best(scores.collect::<Vec<_>>(), 1)
+            agent_kb::best(scores.collect::<Vec<_>>(), 1)
         })
     }
 }
@@ -230,7 +230,8 @@ fn tuned_on_one_thread_two_and_after_an_interruption_the_bytes_are_the_same() {
 
 #[test]
 fn the_forward_pass_is_that_of_the_embedder() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoder");
+    let fixtures =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/encoder");
     for (model, pooling) in
         [("mean", Pooling::Mean), ("first", Pooling::First), ("plain", Pooling::Mean)]
     {
@@ -261,7 +262,8 @@ fn the_forward_pass_is_that_of_the_embedder() {
 
 #[test]
 fn the_derivative_of_the_forward_pass_is_that_of_finite_differences() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoder/mean");
+    let dir =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/encoder/mean");
     let parts = Parts::open(&dir, 8).unwrap();
     let shapes: Vec<Vec<usize>> = parts.tensors().into_iter().map(|pair| pair.1).collect();
     let transformer =
@@ -314,7 +316,8 @@ fn the_derivative_of_the_forward_pass_is_that_of_finite_differences() {
 
 #[test]
 fn what_cannot_be_tuned_is_told() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/encoder");
+    let fixtures =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/encoder");
     let error = Begun::open(&fixtures.join("modernbert"), 16).err().unwrap().to_string();
     let expected = if cfg!(feature = "encoders") {
         "take an encoder of the architecture BERT"

@@ -1,0 +1,554 @@
+//! The command line: one file per command, and what all commands share. Only this module prints,
+//! reads the environment or decides an exit status; nothing uses it.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | `failure` | given an error: what is printed, which exit status |
+//! | `cut` | given a bus error: which mapped file was cut short |
+//! | `printer` | what may be written where |
+//! | `fit`, `progress` | given a table: how it fits the terminal; how far is a piece of work |
+//! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
+//! | `systems` | given `--system S`, a bundle or a program: what it is opened with; `agent systems` |
+//! | `llm` | given options, environment and settings: which language model, and how it is opened |
+//! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
+//! | `pull` | `agent data pull`: which files of the repository, fetched to where |
+//! | `routing` | given a bundle and its run: does the router know which program answers best |
+//! | `private` | where is kept what must not come with a home: what was made here, compiled code |
+//! | `test_split` | the answers of the test split, counted: how often were they looked at |
+//! | `named` | given a path, a name or `latest`: which run, which bundle |
+//! | `examples` | given a command: what would people write |
+//! | `hits` | given a ranking: how it is printed |
+//! | the others | one command each |
+//!
+//! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
+//! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
+
+mod answer;
+mod ask;
+mod bench;
+mod cache;
+mod choice;
+mod cut;
+mod data;
+mod dataset;
+mod doctor;
+mod eval;
+mod examples;
+mod explain;
+mod failure;
+mod fit;
+mod hits;
+mod home;
+mod index;
+mod key;
+mod llm;
+mod manual;
+mod mcp;
+mod named;
+mod opener;
+mod optimize;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod printer;
+mod private;
+mod program;
+mod progress;
+mod pull;
+mod query;
+mod report;
+mod routing;
+mod run;
+mod search;
+mod serve;
+mod synthesize;
+mod synthetic;
+mod systems;
+mod test_split;
+mod train;
+mod unit;
+mod vectors;
+mod verify;
+mod why;
+
+pub use self::private::{sandbox_of_user, trust_of_user};
+use std::{
+    env, panic,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use tracing_subscriber::{
+    EnvFilter, Layer, fmt::format::FmtSpan, layer::SubscriberExt, util::SubscriberInitExt,
+};
+
+use crate::{
+    failure::{CommandError, Explain, Result},
+    printer::{Level, Printer},
+    private::Private,
+};
+use agent_dataset::Home;
+use agent_index::Access;
+use agent_remote::Account;
+use agent_sandbox::MAX_WORKERS;
+
+/// What is said where the system refuses threads, and what to do about it.
+const NO_THREADS: &str = "the system refuses to start threads";
+const MORE_THREADS: &str = "raise the limit of processes (`ulimit -u`, or of the container), or set \
+    RAYON_NUM_THREADS to a smaller number";
+/// Where models are asked unless OPENAI_BASE_URL says otherwise.
+const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// The most threads of parallel work: as many as can wait for programs at once.
+const MAX_THREADS: usize = MAX_WORKERS;
+/// Time that a command has to end by itself after the first Ctrl-C: everything it publishes appears
+/// by a rename, and what it notes is whole at every moment, so that it can be ended anywhere.
+const TIME_TO_END: Duration = Duration::from_millis(850);
+/// Time to say that it was ended.
+const TIME_TO_TELL: Duration = Duration::from_millis(50);
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything asked for was done; a closed pipe on stdout counts as done.
+    Done = 0,
+    /// It failed, or finished with failed items.
+    Failed = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The program is wrong.
+    Internal = 3,
+    /// Stopped by Ctrl-C or SIGTERM.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Answer questions over a semi-structured knowledge base
+///
+/// Data go to stdout, everything else to stderr.
+/// Exit status: 0 done, 1 failed or finished with failures, 2 bad usage, 3 internal error, 130
+/// interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "agent", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+impl Cli {
+    /// The command line as its help shows it.
+    fn full() -> clap::Command {
+        examples::add(Cli::command())
+    }
+}
+
+#[derive(Debug, Args)]
+struct GlobalArgs {
+    /// Keep datasets and indexes in this directory [default: the platform's data directory]
+    ///
+    /// Notes of what was made here and compiled code are not kept there, as homes are copied, but in
+    /// the user's state and cache directories; AGENT_STATE names a directory for both.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "AGENT_HOME",
+        global = true,
+        help_heading = "Options of every command"
+    )]
+    home: Option<PathBuf>,
+    /// Read settings from this file [default: config.toml in the home directory, if it is there]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Options of every command")]
+    config: Option<PathBuf>,
+    /// Write errors only to stderr: no notices, no progress
+    #[arg(short, long, global = true, help_heading = "Options of every command")]
+    quiet: bool,
+    /// Write details and timings to stderr; twice for the log of the program's parts
+    ///
+    /// AGENT_LOG takes filter directives for that log, such as agent=debug; trace shows every run,
+    /// step, trial, program and tool call with its time.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Options of every command")]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Import, list, show, generate and remove datasets
+    #[command(subcommand)]
+    Data(data::Command),
+    /// Build the indexes of a dataset
+    Index(index::Args),
+    /// Rank the nodes of a dataset for a text
+    Search(search::Args),
+    /// Find, prove and freeze retrieval programs for a dataset
+    Optimize(optimize::Args),
+    /// Train a retriever on labelled queries
+    #[command(subcommand)]
+    Train(train::Command),
+    /// Measure systems on labelled queries
+    Eval(eval::Args),
+    /// List the systems that rank nodes, and what each needs
+    Systems(systems::Args),
+    /// Say where the answers were lost that do not come first, line by line
+    Explain(explain::Args),
+    /// Run a program; list, show and compare the programs of a run or a bundle
+    #[command(subcommand)]
+    Program(program::Command),
+    /// Look at runs: what was done, what it cost, what was asked and answered
+    #[command(subcommand)]
+    Run(run::Command),
+    /// Write what a run found as one page
+    Report(report::Args),
+    /// Answer a question with a frozen bundle
+    Query(query::Args),
+    /// Cut batch answering or ranking into units that any scheduler runs, and collect their results
+    #[command(subcommand)]
+    Unit(unit::Command),
+    /// Answer a question over many nodes: how many, which most, whether related, what if
+    Ask(ask::Args),
+    /// Answer a question in a few sentences, each with the nodes that say so
+    Answer(answer::Args),
+    /// Answer questions over HTTP
+    Serve(serve::Args),
+    /// Answer an assistant that speaks the Model Context Protocol, over standard input and output
+    Mcp(mcp::Args),
+    /// Make, list and remove the keys that a server asks for
+    #[command(subcommand)]
+    Key(key::Command),
+    /// Check that a bundle is whole and does what it says
+    Verify(verify::Args),
+    /// Show or clear what was paid for and is kept: replies and embeddings
+    #[command(subcommand)]
+    Cache(cache::Command),
+    /// Write what is in the home directory as one file, and take it in elsewhere
+    #[command(subcommand)]
+    Home(home::Command),
+    /// Write what a shell needs to complete commands and options
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages
+    Man(manual::ManArgs),
+    /// Check the home directory and everything installed in it
+    Doctor(doctor::Args),
+    /// Measure what single pieces of work cost on a dataset
+    #[command(subcommand)]
+    Bench(bench::Command),
+}
+
+/// What every command gets.
+struct Context {
+    home: Home,
+    private: Private,
+    /// The file of `--config`.
+    config: Option<PathBuf>,
+    printer: Arc<Printer>,
+    /// Set by Ctrl-C and SIGTERM; every long operation polls it.
+    stop: Arc<AtomicBool>,
+    /// What is said where the command is ended before it could say it.
+    farewell: Farewell,
+    /// Whether the command ends by itself once the stop flag is set, in its own time.
+    ends_itself: Arc<AtomicBool>,
+}
+
+/// What a command would say if it were interrupted now.
+#[derive(Clone, Default)]
+struct Farewell(Arc<Mutex<Option<String>>>);
+
+impl Farewell {
+    fn set(&self, text: &str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
+    }
+
+    fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Context {
+    /// What embedders get from outside a base.
+    fn access(&self) -> Access {
+        let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
+        let service = (key.is_some() || base_url.is_some()).then(|| {
+            let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
+            Account { base_url, key, ..Account::default() }
+        });
+        Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
+    }
+}
+
+/// A variable of the environment that is set and not empty.
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
+    match command {
+        Command::Data(command) => data::run(command, ctx),
+        Command::Index(args) => index::run(&args, ctx),
+        Command::Search(args) => search::run(&args, ctx),
+        Command::Optimize(args) => optimize::run(&args, ctx),
+        Command::Train(command) => train::run(command, ctx),
+        Command::Eval(args) => eval::run(&args, ctx),
+        Command::Systems(args) => systems::run(&args, ctx),
+        Command::Explain(args) => explain::run(&args, ctx),
+        Command::Program(command) => program::run(command, ctx),
+        Command::Run(command) => run::run(command, ctx),
+        Command::Report(args) => report::run(&args, ctx),
+        Command::Query(args) => query::run(&args, ctx),
+        Command::Unit(command) => unit::run(command, ctx),
+        Command::Ask(args) => ask::run(&args, ctx),
+        Command::Answer(args) => answer::run(&args, ctx),
+        Command::Serve(args) => serve::run(&args, ctx),
+        Command::Mcp(args) => mcp::run(&args, ctx),
+        Command::Key(command) => key::run(command, ctx),
+        Command::Verify(args) => verify::run(&args, ctx),
+        Command::Cache(command) => cache::run(command, ctx),
+        Command::Home(command) => home::run(command, ctx),
+        Command::Completions(args) => manual::completions(&args, ctx),
+        Command::Man(args) => manual::man(&args, ctx),
+        Command::Doctor(args) => doctor::run(&args, ctx),
+        Command::Bench(command) => bench::run(command, ctx),
+    }
+}
+
+/// Has candle compute on the thread that asks, unless the user says otherwise. Training gives each
+/// thread queries of its own; candle's further threads take turns at them and wait by spinning: on two
+/// cores training a graph network took three times the processor time and twice as long.
+fn keep_candle_to_one_thread() {
+    const THREADS: &str = "CANDLE_NUM_THREADS";
+    if env::var_os(THREADS).is_none() {
+        // SAFETY: no other thread runs yet that could read the environment.
+        #[expect(unsafe_code, reason = "a setting of candle that has no other interface")]
+        unsafe {
+            env::set_var(THREADS, "1");
+        }
+    }
+}
+
+/// Runs the program on the arguments of the process and returns its exit status.
+pub fn main() -> ExitCode {
+    keep_candle_to_one_thread();
+    let matches = Cli::full().try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed pipe while help is printed is no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.exit_code() == 0 { Exit::Done } else { Exit::Usage });
+        }
+    };
+    let level = match (cli.global.quiet, cli.global.verbose) {
+        (true, _) => Level::Quiet,
+        (false, 0) => Level::Normal,
+        (false, _) => Level::Verbose,
+    };
+    let printer = Arc::new(Printer::new(level));
+    let _log = start_log(cli.global.verbose);
+    let last_panic = keep_panics();
+    cut::install();
+    match panic::catch_unwind(panic::AssertUnwindSafe(|| run(cli, &printer))) {
+        Ok(exit) => exit.into(),
+        Err(_) => {
+            // Libraries panic where the system refuses a thread; that is no fault of the program.
+            if let Err(error) = thread::Builder::new().spawn(|| {}) {
+                printer.error(&format!("{NO_THREADS}: {error}"));
+                printer.hint(MORE_THREADS);
+                return Exit::Failed.into();
+            }
+            let message = last_panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            printer.error(&format!("internal error: {}", message.unwrap_or_default()));
+            printer.hint("this is a fault of the program; please report it with this message");
+            Exit::Internal.into()
+        }
+    }
+}
+
+fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
+    let (stop, farewell) = (Arc::new(AtomicBool::new(false)), Farewell::default());
+    let ends_itself = Arc::new(AtomicBool::new(false));
+    let started = start_threads(&stop, printer, &farewell, &ends_itself);
+    let outcome = started.and_then(|()| home(cli.global.home)).and_then(|home| {
+        let (config, printer, stop) = (cli.global.config, printer.clone(), stop.clone());
+        let private = Private::of_user();
+        dispatch(
+            cli.command,
+            &Context { home, private, config, printer, stop, farewell, ends_itself },
+        )
+    });
+    match outcome {
+        Ok(Exit::Failed) if stop.load(Ordering::Relaxed) => Exit::Interrupted,
+        Ok(exit) => exit,
+        Err(error) => error.report(printer, stop.load(Ordering::Relaxed)),
+    }
+}
+
+fn home(given: Option<PathBuf>) -> Result<Home> {
+    match given {
+        Some(path) if path.as_os_str().is_empty() => {
+            Err(CommandError::usage(anyhow!("the home directory is empty")))
+                .hint("give --home DIR or unset AGENT_HOME")
+        }
+        Some(path) => Ok(Home::new(path)),
+        None => Home::platform_default()
+            .map(Home::new)
+            .ok_or_else(|| anyhow!("this platform has no data directory for the user"))
+            .hint("give --home DIR or set AGENT_HOME"),
+    }
+}
+
+/// Starts the threads that every command has: one for signals, and those that work is spread over,
+/// at most [`MAX_THREADS`], which would otherwise be started where nothing can be said about a
+/// failure.
+///
+/// # Errors
+/// That the system refuses them.
+fn start_threads(
+    stop: &Arc<AtomicBool>,
+    printer: &Arc<Printer>,
+    farewell: &Farewell,
+    ends_itself: &Arc<AtomicBool>,
+) -> Result<()> {
+    watch_signals(stop, printer, farewell, ends_itself).hint(MORE_THREADS)?;
+    let variables = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
+    let number = |name: &str| variable(name)?.parse::<usize>().ok().filter(|&n| n > 0);
+    let asked = variables.iter().find_map(|name| number(name));
+    if let Some(asked) = asked.filter(|&asked| asked > MAX_THREADS) {
+        printer.warning(&format!("{asked} threads are asked for; {MAX_THREADS} are the most"));
+    }
+    let threads = asked.unwrap_or_else(systems::all_threads).min(MAX_THREADS);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+    pool.context(NO_THREADS).hint(MORE_THREADS)
+}
+
+/// Sets the stop flag at the first Ctrl-C or SIGTERM and ends the process a little later if it has
+/// not ended by then, or at the second.
+fn watch_signals(
+    stop: &Arc<AtomicBool>,
+    printer: &Arc<Printer>,
+    farewell: &Farewell,
+    ends_itself: &Arc<AtomicBool>,
+) -> Result<()> {
+    let (stop, printer, farewell) = (stop.clone(), printer.clone(), farewell.clone());
+    let ends_itself = ends_itself.clone();
+    ctrlc::set_handler(move || {
+        if stop.swap(true, Ordering::Relaxed) {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+        if ends_itself.load(Ordering::Relaxed) {
+            return printer.notice("finishing what is under way; again to end at once");
+        }
+        let (told, farewell) = (printer.clone(), farewell.clone());
+        let end = move || {
+            thread::sleep(TIME_TO_END);
+            end_interrupted(told, &farewell);
+        };
+        if thread::Builder::new().name("end".to_owned()).spawn(end).is_err() {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+        printer.notice("stopping");
+    })
+    .context("cannot start the thread that waits for signals")?;
+    Ok(())
+}
+
+/// Ends the process, whatever its threads do, and says so if stderr can be written to.
+fn end_interrupted(printer: Arc<Printer>, farewell: &Farewell) -> ! {
+    let text = farewell.get().unwrap_or_else(|| "it was ended while it worked".to_owned());
+    let (told, telling) = mpsc::sync_channel(1);
+    let tell = move || {
+        printer.error(&format!("interrupted: {text}"));
+        let _ = told.send(());
+    };
+    if thread::Builder::new().spawn(tell).is_ok() {
+        let _ = telling.recv_timeout(TIME_TO_TELL);
+    }
+    std::process::exit(Exit::Interrupted as i32)
+}
+
+/// Keeps the message of the latest panic instead of printing it: some panics are caught and
+/// become failures of one program, and only one that reaches [`main`] is worth a line.
+fn keep_panics() -> Arc<Mutex<Option<String>>> {
+    let last = Arc::new(Mutex::new(None));
+    let kept = last.clone();
+    panic::set_hook(Box::new(move |info| {
+        let what = info.payload_as_str().unwrap_or("panic without a message");
+        let place = info.location().map(|at| format!(" at {at}")).unwrap_or_default();
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{what}{place}"));
+    }));
+    last
+}
+
+/// The log of the program's parts; `AGENT_LOG` takes filter directives such as `agent=debug`.
+/// What is returned is to be held until the process ends.
+fn start_log(verbose: u8) -> impl Sized {
+    let default = match verbose {
+        0 => "error",
+        1 => "agent=info",
+        _ => "agent=debug",
+    };
+    let filter = EnvFilter::try_from_env("AGENT_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    // Who asks for a log of the parts wants to see them begin and end, with their times.
+    let asked = env::var_os("AGENT_LOG").is_some_and(|value| !value.is_empty());
+    let spans = if asked { FmtSpan::CLOSE } else { FmtSpan::NONE };
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_span_events(spans)
+        .without_time()
+        .with_filter(filter);
+    #[cfg(feature = "otlp")]
+    let (spans, export) = otlp::layer().unzip();
+    #[cfg(not(feature = "otlp"))]
+    let (spans, export) = (None::<tracing_subscriber::layer::Identity>, ());
+    // It fails only if there is a log already.
+    let _ = tracing_subscriber::registry().with(lines).with(spans).try_init();
+    export
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command and all below it, with their paths.
+    fn each(path: &str, command: &clap::Command, see: &mut dyn FnMut(&str, &clap::Command)) {
+        see(path, command);
+        for below in command.get_subcommands() {
+            each(&format!("{path} {}", below.get_name()), below, see);
+        }
+    }
+
+    #[test]
+    fn help_names_every_flag_of_every_command() {
+        let mut cli = Cli::command();
+        cli.build();
+        let (mut n_commands, mut n_flags) = (0, 0);
+        each("agent", &cli, &mut |path, command| {
+            n_commands += 1;
+            let text = command.clone().render_long_help().to_string();
+            assert!(command.get_about().is_some(), "{path} does not say what it does");
+            for argument in command.get_arguments() {
+                let name = match argument.get_long() {
+                    Some(long) => format!("--{long}"),
+                    None => argument.get_id().to_string(),
+                };
+                n_flags += 1;
+                assert!(argument.get_help().is_some(), "{path} {name} has no help");
+                assert!(!argument.is_hide_set(), "{path} {name} is hidden");
+                assert!(argument.get_long().is_none() || text.contains(&name), "{path} {name}");
+            }
+        });
+        assert!(n_commands > 40 && n_flags > 200, "{n_commands} commands, {n_flags} flags");
+    }
+}

@@ -1,0 +1,98 @@
+//! Imports datasets into a home directory and hands out installed ones: given a directory of
+//! files, get a base; given its name, get its place and its labelled queries.
+//! Must not know what is built over a base or how questions are answered.
+//!
+//! # Input: the neutral format
+//!
+//! ```text
+//! nodes.jsonl[.gz|.zst]   one object a line: {"id": int, "type": str, "name": str,
+//!                         "details": {field: string | number | bool | list | object | null}}
+//!                         ids are 0, 1, 2, ... in file order; details may be missing
+//! edges.tsv[.gz|.zst]     header src_id<TAB>relation<TAB>dst_id, then one edge a line
+//! qa.csv                  optional: id,query,answer_ids and further columns, kept as metadata;
+//!                         answer_ids is a list of node ids such as [3, 17]
+//! human.csv               optional, columns as qa.csv, query ids of its own
+//! split/NAME.index        optional, NAME in train, val, test, human: one query id a line;
+//!                         test-0.1.index holds some of test
+//! dataset.toml            optional: title, licence, candidate_types ("*" or missing means all),
+//!                         [templates] TYPE = "text with {field}" for documents of that type;
+//!                         [sample] says how a generated base came about and is not read
+//! ```
+//!
+//! Ids that are not 0, 1, 2, ... in file order, texts or numbers, are kept as keys; edges and answers
+//! name nodes by them.
+//!
+//! # Input: tables, databases, triples
+//!
+//! See [`tables`] and [`import_triples`]. Beside tables in a directory the files of questions and
+//! `dataset.toml` are those of the neutral format.
+//!
+//! # Input: the STaRK benchmark
+//!
+//! Its official files, see [`stark`].
+//!
+//! # Home
+//!
+//! ```text
+//! home      := bases/NAME/base downloads/stark
+//! base      := base.json kb/... queries/{qa.csv, human.csv, NAME.index} index/... current? VERSION/base
+//! stark     := files as in the repository on the hub
+//! ```
+//!
+//! A base appears by rename when it is complete. Names that begin with a dot are work in
+//! progress and are never listed.
+//!
+//! # Limits
+//!
+//! | limit | unit | value | reason |
+//! | --- | --- | --- | --- |
+//! | [`MAX_LINE_BYTES`] | bytes, unpacked | 64 MiB | one line is held in memory |
+//! | [`MAX_FILE_BYTES`] | bytes, unpacked | 256 GiB | a small packed file can unpack to anything |
+//! | [`MAX_QUERY_FILE_BYTES`] | bytes | 1 GiB | queries are held in memory |
+//! | [`MAX_FILLER_NODES`] | nodes | 1,000,000 | one bad id must not create billions of nodes |
+//! | [`MAX_TRIPLE_BYTES`] | bytes | 4 GiB | triples are held until the last is read |
+//! | [`MAX_TOLD`] | problems | 50 | told one by one; the others are counted |
+//!
+//! Those of [`agent_kb`] hold as well.
+
+mod changes;
+mod error;
+mod form;
+mod home;
+pub mod hub;
+mod ids;
+mod install;
+mod label;
+mod lines;
+mod neutral;
+mod openings;
+mod queries;
+mod render;
+pub mod sample;
+pub mod stark;
+mod summary;
+pub mod tables;
+mod triples;
+
+#[cfg(test)]
+#[path = "../../tests/it/support/given.rs"]
+mod given;
+#[cfg(test)]
+mod tests;
+
+pub use changes::Changes;
+pub use error::{DatasetError, MAX_TOLD, Problem, ProblemCount, ProblemKind, Wrong};
+pub use form::Form;
+pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, Resolved};
+pub use ids::{IdError, id_list, id_of, node_of_id, nodes_of_id, nodes_of_ids};
+pub use install::{ImportOptions, ImportReport, Phase, Progress, Update};
+pub use label::{SYNTHETIC, has_own_labels, is_synthetic, label};
+pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
+pub use neutral::{EDGES_HEADER, MAX_FILLER_NODES, import_neutral};
+pub use queries::{
+    LabelledQuery, MAX_QUERY_FILE_BYTES, Split, ValuedQuery, load_split, load_test,
+    load_test_tenth, load_test_values, load_values,
+};
+pub use render::{Template, render_field, render_text};
+pub use summary::{Examples, RelationSummary, Summary, TypeSummary, Typo};
+pub use triples::{MAX_HELD_BYTES as MAX_TRIPLE_BYTES, import_triples};

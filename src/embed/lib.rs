@@ -1,0 +1,252 @@
+//! Turns text into vectors whose dot product says how alike two texts are.
+//!
+//! An [`Embedder`] maps texts to rows of a [`Matrix`]; everything downstream (the vector index, dense
+//! retrieval, the tools of a program) sees only this trait. The built-in embedder is [`lsa`]: it is
+//! trained on the base's own documents, so that nothing has to be downloaded; [`bert`] runs sentence
+//! encoders from a local directory.
+//!
+//! This module must not know the knowledge base, its nodes or its files: texts come in as strings.
+//!
+//! | file | question it answers |
+//! | --- | --- |
+//! | [`matrix`] | here are numbers, are they a `[rows, dim]` matrix? and the one dot product of the crate |
+//! | [`lsa`] | here are documents, give me an embedder; save it, open it |
+//! | [`bert`] | here is the directory of a sentence encoder, give me an embedder |
+//! | [`openai`] | here are the address and key of a service, give me an embedder |
+//! | [`table`] | here are queries with vectors from elsewhere, give me an embedder |
+//! | [`cache`] | here is an embedder that costs something, embed no text twice |
+//! | `tokens` | here is a text, give me its word stems |
+//! | `sparse` | here are documents as term counts, give me products with dense matrices |
+//! | `factor` | here is a sparse matrix, give me its leading singular vectors |
+
+pub mod bert;
+pub mod cache;
+pub mod gpu;
+pub mod lsa;
+pub mod matrix;
+pub mod openai;
+pub mod table;
+
+mod factor;
+#[cfg(test)]
+#[path = "../../tests/it/support/given.rs"]
+mod given;
+#[cfg(test)]
+#[path = "../remote/scripted.rs"]
+mod scripted;
+mod sparse;
+mod tokens;
+
+use std::{path::PathBuf, sync::Arc};
+
+pub use bert::BertEncoder;
+pub use cache::CachedEmbedder;
+pub use lsa::{Corpus, LsaEmbedder, LsaParams};
+pub use matrix::Matrix;
+pub use openai::OpenAiEmbedder;
+pub use table::QueryTable;
+
+use crate::gpu::GpuError;
+use agent_remote::RemoteError;
+
+/// Maps texts to vectors of one fixed length.
+///
+/// # Contract
+/// - Every returned vector has length [`dim`](Embedder::dim), only finite numbers, and Euclidean norm 1,
+///   so that a dot product is a cosine. The one exception is the zero vector, which is returned for a
+///   text in which the embedder knows no word (an empty text, for instance); its cosine with anything is 0.
+///   Imported vectors ([`table`]) have the norm they came with.
+/// - The vector of a text depends on that text alone, never on its neighbours in a batch, the number of
+///   threads or earlier calls.
+/// - Two embedders with the same [`fingerprint`](Embedder::fingerprint) return the same vectors.
+pub trait Embedder: Send + Sync {
+    /// Length of every vector, at least 1.
+    fn dim(&self) -> usize;
+
+    /// Identifies the model and its parameters; an index stores it and refuses queries of another model.
+    fn fingerprint(&self) -> &str;
+
+    /// One line for people: kind, dimensions, size of the vocabulary.
+    fn describe(&self) -> String;
+
+    /// Embeds documents: `[n]` texts to a `[n, dim]` matrix, in the order given.
+    ///
+    /// # Errors
+    /// [`EmbedError`] of the implementation; the built-in embedder returns none.
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError>;
+
+    /// Embeds one query into a vector of length `dim`.
+    ///
+    /// Separate from documents because some models treat the two differently.
+    ///
+    /// # Errors
+    /// [`EmbedError`] of the implementation; the built-in embedder returns none.
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
+
+    /// One vector for each token of each text, for comparison token by token: `[tokens, dim]` in the order
+    /// of the text. A row's length is the token's weight, 1 where the model has no weights. A text without
+    /// known tokens gives no rows. What a text gives depends on that text alone.
+    ///
+    /// # Errors
+    /// [`EmbedError::NoTokens`] unless the model has such vectors, or those of the implementation.
+    fn embed_tokens(&self, _texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+        Err(EmbedError::NoTokens)
+    }
+
+    /// What the rows of [`embed_tokens`](Embedder::embed_tokens) stand for, one name a row, for people.
+    ///
+    /// # Errors
+    /// As [`embed_tokens`](Embedder::embed_tokens).
+    fn token_names(&self, _text: &str) -> Result<Vec<String>, EmbedError> {
+        Err(EmbedError::NoTokens)
+    }
+
+    /// Reads what the first text would have to wait for, on all threads. Without it the first text
+    /// does that.
+    ///
+    /// # Errors
+    /// Those that the first text would meet.
+    fn prepare(&self) -> Result<(), EmbedError> {
+        Ok(())
+    }
+
+    /// Reads the whole model and compares it with its checksum, where it has one.
+    ///
+    /// # Errors
+    /// [`EmbedError::Damaged`].
+    fn verify(&self) -> Result<(), EmbedError> {
+        Ok(())
+    }
+
+    /// What it has cost since it was opened; nothing, where nobody counts.
+    fn spent(&self) -> Spent {
+        Spent::default()
+    }
+}
+
+/// What an embedder has cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Texts whose vector was kept from before.
+    pub from_cache: u64,
+    /// Tokens that were paid for.
+    pub tokens: u64,
+    /// Texts that were cut because the model takes no longer ones, where the caller has to cut.
+    pub cut: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
+    /// Why vectors are not kept, if they are not.
+    pub problem: Option<String>,
+}
+
+/// Why an embedder could not be trained, saved, opened or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbedError {
+    /// The file system refused; `path` is the file being read or written.
+    #[error("cannot access embedder file {}: {source}", path.display())]
+    Io {
+        /// File being read or written.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The file is truncated, altered, or not an embedder at all.
+    #[error("embedder file {} is damaged ({reason}); build it again with `agent index`", path.display())]
+    Damaged {
+        /// File being read.
+        path: PathBuf,
+        /// First check that failed.
+        reason: String,
+    },
+    /// The file was written by a version whose format this one does not read.
+    #[error(
+        "embedder file {} has format {found}, this version reads {supported}; build it again with `agent index`",
+        path.display()
+    )]
+    Format {
+        /// File being read.
+        path: PathBuf,
+        /// Format version in the file.
+        found: u64,
+        /// Format version this build reads.
+        supported: u64,
+    },
+    /// A file of a model's directory is missing, damaged, or says what this version cannot run.
+    #[error("model file {} cannot be used: {reason}", path.display())]
+    Model {
+        /// File of the model.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        reason: String,
+    },
+    /// A buffer does not hold a matrix of the stated shape.
+    #[error("matrix of shape [{rows}, {dim}] needs {rows} x {dim} numbers, got {got}")]
+    Shape {
+        /// Stated number of rows.
+        rows: usize,
+        /// Stated row length.
+        dim: usize,
+        /// Numbers given.
+        got: usize,
+    },
+    /// A parameter lies outside its range.
+    #[error("parameter {name} is {got}, expected {expected}")]
+    Parameter {
+        /// Name of the parameter.
+        name: &'static str,
+        /// Its range in words.
+        expected: String,
+        /// Value given.
+        got: String,
+    },
+    /// Vectors that were computed elsewhere hold none for this text.
+    #[error(
+        "no vector was imported for the query {query:?}; only queries of the imported dictionary can \
+         be embedded, index with another --embedder to ask others"
+    )]
+    NotImported {
+        /// The query.
+        query: String,
+    },
+    /// A service gave no reply.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The CUDA device failed.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// The reply of a service cannot be used.
+    #[error("the reply of {host} cannot be used: {reason}")]
+    Reply {
+        /// The service.
+        host: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The key or address of a service is not given.
+    #[error("the embedder {embedder} needs {what}; set it in the environment")]
+    NoAccess {
+        /// Its name on the command line.
+        embedder: String,
+        /// What is missing.
+        what: &'static str,
+    },
+    /// The embedder is not the one that the vectors come from.
+    #[error(
+        "{embedder} is not the model any more that the index was built with; put that back, or \
+         build the vectors again with `agent index N --embedder {embedder} --force`"
+    )]
+    Changed {
+        /// Its name on the command line.
+        embedder: String,
+    },
+    /// The embedder of an index could not be opened, which every text is told.
+    #[error(transparent)]
+    Unopened(Arc<EmbedError>),
+    /// The model gives a vector for a text only, none for its tokens.
+    #[error("this embedder has no token vectors; index with builtin or candle:DIR")]
+    NoTokens,
+    /// The progress callback asked to stop.
+    #[error("training of the embedder was interrupted")]
+    Interrupted,
+}

@@ -1,0 +1,141 @@
+//! Indexes of a knowledge base: given words, its nodes; given nodes, how well words fit them.
+//!
+//! Every index is built once, saved in a directory that appears by rename, and then only read,
+//! memory-mapped. An installed base has one index, `index/`, of two parts:
+//!
+//! ```text
+//! words/               what depends on the base alone
+//!   record.json        version and fingerprint; written last
+//!   text/              BM25 over documents, documents with names, fields   (text, postings)
+//!   terms, names_terms forward indexes of documents and of neighbours' names   (terms)
+//!   names              entity linking                                      (names)
+//! vectors/             what depends on the embedder too
+//!   record.json        version, fingerprints, embedder, optional parts; written last
+//!   vectors            one embedding per node                              (vectors)
+//!   model              the built-in embedder, trained on the base
+//!   queries            vectors of queries, with imported vectors of nodes
+//!   ann/ multi/ late/  optional parts                                      (parts)
+//!   fields/            search field by field, optional too                 (fields)
+//!   query/             a query language over all nodes, optional too       (query)
+//! ```
+//!
+//! Another embedder replaces `vectors/` and leaves `words/` as it is.
+//!
+//! Must not know: queries with answers, programs.
+
+mod adopt;
+pub mod ann;
+pub mod arrays;
+mod base;
+pub mod bm25;
+mod build;
+pub mod chunks;
+mod embedder;
+pub mod entities;
+pub mod excerpt;
+pub mod fields;
+mod import;
+pub mod late;
+mod layout;
+mod parts;
+pub mod postings;
+pub mod query;
+mod stream;
+pub mod terms;
+pub mod text;
+pub mod vectors;
+
+use std::{io, path::Path};
+
+pub use adopt::adopt;
+pub use base::{IndexedBase, State, VectorsState};
+pub use build::{
+    Embedded, Plan, Progress, VectorSource, Version, Watch, WordSource, build, build_parts, cut,
+    embed, read_words,
+};
+pub use embedder::{Access, EmbedderChoice};
+pub use import::{Import, ImportBuilder};
+pub use layout::{Part, VectorsOf, WORDS_FORMAT, remove_leftovers};
+pub use postings::Collection;
+pub use text::TextPart;
+
+use crate::vectors::VectorError;
+use agent_embed::EmbedError;
+use agent_ground::files;
+use agent_kb::KbError;
+
+/// Why an index could not be built, opened or used.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// A file could not be read or written.
+    #[error("cannot use {path}: {source}{}", files::remedy(source))]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error(
+        "index {path} is damaged or of another version: {what}; rebuild it with `agent index --force`"
+    )]
+    Damaged {
+        /// The file or directory.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// There is no index yet.
+    #[error("{base} has no index; build it with `agent index {base}`")]
+    Missing {
+        /// The base.
+        base: String,
+    },
+    /// The index was built over another base.
+    #[error(
+        "the index of {base} was built over another knowledge base; rebuild it with \
+         `agent index {base} --force`"
+    )]
+    OtherBase {
+        /// The base.
+        base: String,
+    },
+    /// The base passes a limit of the index format.
+    #[error("too many {0}: at most {1}; split the base")]
+    TooLarge(&'static str, u64),
+    /// An optional part of the index was never built.
+    #[error(
+        "the index of {base} has no part {part}; build it with `agent index {base} --with {part}`"
+    )]
+    MissingPart {
+        /// The base.
+        base: String,
+        /// The part.
+        part: Part,
+    },
+    /// Vectors that were computed elsewhere do not fit the base.
+    #[error("the vectors cannot be imported: {0}")]
+    BadImport(String),
+    /// The caller asked to stop; nothing is left behind.
+    #[error("stopped")]
+    Stopped,
+    /// The embedder failed.
+    #[error(transparent)]
+    Embed(#[from] EmbedError),
+    /// The vectors could not be read or written.
+    #[error(transparent)]
+    Vectors(#[from] VectorError),
+    /// The knowledge base could not be opened.
+    #[error(transparent)]
+    Kb(#[from] KbError),
+}
+
+impl IndexError {
+    fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.display().to_string(), source }
+    }
+
+    fn damaged(path: &Path, what: String) -> Self {
+        Self::Damaged { path: path.display().to_string(), what }
+    }
+}

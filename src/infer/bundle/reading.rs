@@ -1,0 +1,841 @@
+//! Plain questions: those that say nothing but names and relations, which the graph alone answers.
+//!
+//! "Other films by the director of The Silent Harbor" spells out a name and says how what it asks
+//! for is linked to it. Such a question is read as one metapath from each name to one type of
+//! answers, and its answers are the nodes that all metapaths reach: no word of a document makes
+//! another node answer it better. A question is plain if its reading explains every word that is
+//! neither of a name nor shapes the question only; all others have no reading here and are left to
+//! programs. Nothing but a name asks for what bears it, where that may be an answer.
+//!
+//! How likely words are under a reading comes from two sources, in one model (naive Bayes over the
+//! presence of words; Maron 1961): the names of types and relations say what may be said, as a
+//! prior, and the training questions that a reading answers to the node say what was said.
+//!
+//! Must not know: how phrasings are found, what programs do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use agent_ground::words::{is_question_word, name_words};
+use agent_index::{IndexedBase, entities::Spelled};
+use agent_kb::{
+    self as kb, Direction, Kb, MetapathStep, NodeId, Path, RelationId, TypeId, answer::Explanation,
+    paths_along,
+};
+
+/// Names that a plain question spells out at most.
+const MAX_NAMES: usize = 3;
+/// Nodes of one name that are looked at, those with the smallest ids.
+const MAX_SAME: usize = 64;
+/// Words beside the names that a plain question has at most.
+const MAX_WORDS: usize = 48;
+/// Steps of a metapath at most.
+const MAX_STEPS: usize = 2;
+/// Metapaths from one name to one type of answers that are combined with those from others.
+const KEPT_METAPATHS: usize = 12;
+/// Readings whose answers are looked up, most likely first.
+const TRIED: usize = 24;
+/// Edges that one metapath follows at most; what reaches further is not answered.
+const MAX_EDGES: usize = 100_000;
+/// Answers of a plain question at most; a larger set is none that words could not better.
+const MAX_ANSWERS: usize = 1_000;
+
+/// Chance that a question says a word of the type it asks for.
+const SAYS_TARGET: f32 = 0.8;
+/// Chance that it says a word of a relation that it follows, or of the type of a name.
+const SAYS_METAPATH: f32 = 0.5;
+/// Chance that it says a word of the type in the middle of a metapath.
+const SAYS_MIDDLE: f32 = 0.3;
+/// Chance of a word that shapes questions.
+const SAYS_ASKING: f32 = 0.1;
+/// Chance of any other word.
+const SAYS_OTHER: f32 = 0.001;
+/// Chance from which a word is explained.
+const EXPLAINED: f32 = 0.01;
+/// Questions that the prior counts for.
+const PRIOR_WEIGHT: f32 = 2.0;
+/// Training questions that must say a word for it to count.
+const MIN_SAID: u32 = 2;
+/// Log chance of each step after the first of a metapath that no training question took.
+const LONGER: f32 = -2.0;
+/// Log chance of asking for another type than the first that is said.
+const ASKS_LATER: f32 = -3.0;
+/// Log chance of each word of a metapath that is said, but not before the metapath's own name, and
+/// of two steps that are said in the order in which they are taken: the last one is said first.
+const SAID_ELSEWHERE: f32 = -0.5;
+/// Readings less likely than the best by more than this, in logarithms, are not believed where the
+/// better ones reach nothing.
+const MAX_BEHIND: f32 = 4.0;
+/// Readings as likely as the best but for this are not told apart: their answers are united.
+const SAME: f32 = 1e-3;
+/// Words that say how what is asked for stands to the names, whatever the base.
+const COMPARING: [&str; 8] =
+    ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
+/// Those of them that say that what is asked for and a name have something in common: the metapath
+/// goes there and back.
+const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
+/// Log chance of saying that while no metapath goes there and back.
+const NOTHING_IN_COMMON: f32 = -2.0;
+/// Letters of a stem that begins another for both to be forms of one word, and letters more that
+/// the other may have.
+const MIN_BEGINNING: usize = 4;
+const MAX_ENDING: usize = 4;
+
+/// One step of a metapath.
+pub type Step = (RelationId, Direction);
+
+/// A metapath from a name to what is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Metapath {
+    /// Type of the named node.
+    pub start: TypeId,
+    /// One or two.
+    pub steps: Vec<Step>,
+    /// Type of what is asked for.
+    pub target: TypeId,
+    /// Type in the middle of two steps.
+    pub middle: Option<TypeId>,
+}
+
+impl Metapath {
+    /// Its steps with the types that they lead to.
+    fn typed_steps(&self) -> Vec<MetapathStep> {
+        let ends = self.middle.into_iter().chain([self.target]);
+        let step = |(&(relation, direction), to)| MetapathStep { relation, direction, to };
+        self.steps.iter().zip(ends).map(step).collect()
+    }
+
+    /// Whether it follows a relation within a type one way alone: which way, only training
+    /// questions tell.
+    fn is_one_way_within_a_type(&self) -> bool {
+        let ends = self.middle.into_iter().chain([self.target]);
+        let begins = [self.start].into_iter().chain(self.middle);
+        let mut pairs = self.steps.iter().zip(begins.zip(ends));
+        pairs.any(|(step, (from, to))| from == to && step.1 != Direction::Any)
+    }
+
+    /// Whether it leads over something to all that are linked to it in the same way.
+    fn goes_there_and_back(&self) -> bool {
+        match self.steps.as_slice() {
+            &[(there, out), (back, home)] => {
+                there == back && home == out.reversed() && self.target == self.start
+            }
+            _ => false,
+        }
+    }
+}
+
+/// How training questions of one reading were worded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phrasing {
+    /// The metapaths in words, ascending, one for each name; see [`metapath_in_words`].
+    #[serde(rename = "walks")]
+    pub metapaths: Vec<String>,
+    /// Questions.
+    pub n: u32,
+    /// Stems beside the names, with the questions that say them.
+    pub words: BTreeMap<String, u32>,
+}
+
+/// All that was learnt about how plain questions are worded; what is empty leaves the names of
+/// types and relations alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Phrasings(pub Vec<Phrasing>);
+
+/// What a plain question asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// One metapath for each name, in words, each once.
+    pub metapaths: Vec<String>,
+    /// The nodes that the question names, ascending; they do not answer it. None where it is
+    /// nothing but a name.
+    pub named: Vec<NodeId>,
+    /// The nodes that answer it, ascending; at least one.
+    pub answers: Vec<NodeId>,
+    /// The ways in which it may be meant, likeliest first: for each name its nodes and the metapath
+    /// that leads from them.
+    ways: Vec<Vec<(Vec<NodeId>, Metapath)>>,
+}
+
+/// A question's names, and the words beside them.
+pub struct Question {
+    /// Nodes of each name.
+    pub names: Vec<Vec<NodeId>>,
+    /// Stems of the other words, each once, in order.
+    pub said: Vec<String>,
+    /// Whether each only shapes the question.
+    asks: Vec<bool>,
+    /// Whether it says that things have something in common.
+    in_common: bool,
+    /// Stems between the name before and each name.
+    before: Vec<Vec<String>>,
+}
+
+/// The metapath in words, such as `brand <-has_brand- product`.
+pub fn metapath_in_words(base: &IndexedBase, metapath: &Metapath) -> String {
+    kb::metapath_in_words(&base.kb, metapath.start, metapath.typed_steps())
+}
+
+/// The stems of the names of types and relations.
+pub(super) struct Schema {
+    types: Vec<Vec<String>>,
+    relations: Vec<Vec<String>>,
+}
+
+impl Schema {
+    pub(super) fn new(base: &IndexedBase) -> Self {
+        let stems = |name: &String| {
+            name_words(name).map(|(_, word)| base.stems.stem(&word).into_owned()).collect()
+        };
+        Self {
+            types: base.kb.types().iter().map(stems).collect(),
+            relations: base.kb.relations().iter().map(stems).collect(),
+        }
+    }
+
+    fn of_type(&self, kind: TypeId) -> &[String] {
+        self.types.get(usize::from(kind.0)).map_or(&[], Vec::as_slice)
+    }
+
+    fn of_relation(&self, relation: RelationId) -> &[String] {
+        self.relations.get(usize::from(relation.0)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The types of which a question says a word first: all with that word, or those alone whose
+    /// whole name of several words stands there.
+    fn first_said(&self, said: &[String]) -> Option<Vec<TypeId>> {
+        let kinds = || (0..self.types.len()).map(|kind| TypeId(kind as u16));
+        let says = |kind: &TypeId, stem| self.of_type(*kind).iter().any(|own| is_form(stem, own));
+        let (at, stem) =
+            said.iter().enumerate().find(|(_, stem)| kinds().any(|kind| says(&kind, stem)))?;
+        let begins = said.get(at..).unwrap_or_default();
+        let is_whole = |kind: &TypeId| {
+            let own = self.of_type(*kind);
+            let mut pairs = own.iter().zip(begins);
+            (2..=begins.len()).contains(&own.len()) && pairs.all(|(own, stem)| is_form(own, stem))
+        };
+        let whole: Vec<TypeId> = kinds().filter(is_whole).collect();
+        let any = || kinds().filter(|kind| says(kind, stem)).collect();
+        Some(if whole.is_empty() { any() } else { whole })
+    }
+
+    /// The types and the relations in whose name a stem is.
+    pub(super) fn meanings(&self, stem: &str) -> (Vec<TypeId>, Vec<RelationId>) {
+        let has = |own: &[String]| own.iter().any(|own| is_form(stem, own));
+        let places = |of: &[Vec<String>]| -> Vec<u16> {
+            let found = of.iter().zip(0u16..).filter(|(own, _)| has(own));
+            found.map(|pair| pair.1).collect()
+        };
+        let types = places(&self.types).into_iter().map(TypeId).collect();
+        (types, places(&self.relations).into_iter().map(RelationId).collect())
+    }
+
+    fn says(&self, stem: &str) -> bool {
+        self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
+    }
+}
+
+/// Whether two stems are forms of one word: equal, or one begins the other.
+fn is_form(one: &str, other: &str) -> bool {
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    short == long
+        || short.len() >= MIN_BEGINNING
+            && long.len() <= short.len() + MAX_ENDING
+            && long.starts_with(short)
+}
+
+impl Question {
+    /// The names that a text spells out, and the words beside them. Names of small letters made of
+    /// words of the base's own types and relations are no names.
+    pub fn new(base: &IndexedBase, text: &str) -> Self {
+        let schema = Schema::new(base);
+        let words: Vec<_> = name_words(text).collect();
+        let stem = |at: usize| words.get(at).map(|pair| base.stems.stem(&pair.1).into_owned());
+        let is_name = |one: &Spelled| {
+            let mut written = words.get(one.words.clone()).unwrap_or_default().iter();
+            let small = written.all(|(range, _)| !text[range.clone()].contains(char::is_uppercase));
+            let mut stems = one.words.clone().filter_map(stem);
+            one.marked && !(small && !one.quoted && stems.all(|stem| schema.says(&stem)))
+        };
+        let names: Vec<Spelled> = base.entities.spelled(text).into_iter().filter(is_name).collect();
+        let is_beside = |at: &usize| !names.iter().any(|name| name.words.contains(at));
+        let (mut said, mut asks): (Vec<String>, Vec<bool>) = Default::default();
+        for (at, (_, word)) in words.iter().enumerate() {
+            let Some(stem) = stem(at) else { continue };
+            if is_beside(&at) && !said.contains(&stem) {
+                said.push(stem);
+                let shapes = is_question_word(word) || COMPARING.contains(&word.as_ref());
+                asks.push(shapes || word.chars().nth(1).is_none());
+            }
+        }
+        let mut beside = words.iter().enumerate().filter(|(at, _)| is_beside(at));
+        let in_common = beside.any(|(_, (_, word))| IN_COMMON.contains(&word.as_ref()));
+        let mut end = 0;
+        let stems_before = |name: &Spelled| {
+            let from = std::mem::replace(&mut end, name.words.end);
+            (from..name.words.start).filter_map(stem).collect()
+        };
+        let before = names.iter().map(stems_before).collect();
+        let first = |name: Spelled| name.nodes.into_iter().take(MAX_SAME).collect();
+        let names = names.into_iter().map(first).collect();
+        Self { names, said, asks, in_common, before }
+    }
+
+    /// Whether it has so many names and words as a plain question may have.
+    pub fn may_be_plain(&self) -> bool {
+        (1..=MAX_NAMES).contains(&self.names.len()) && self.said.len() <= MAX_WORDS
+    }
+
+    /// The types of the nodes of each name, ascending.
+    pub fn linked_types(&self, base: &IndexedBase) -> Vec<Vec<TypeId>> {
+        let types = |nodes: &Vec<NodeId>| -> BTreeSet<TypeId> {
+            nodes.iter().map(|&node| base.kb.node_type(node)).collect()
+        };
+        self.names.iter().map(|nodes| types(nodes).into_iter().collect()).collect()
+    }
+}
+
+/// All metapaths of one and two steps from a type to types of answers. Relations within a type are
+/// followed both ways at once, and each way too if `directed`.
+pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<Metapath> {
+    let mut metapaths = Vec::new();
+    for (step, end) in steps_from(base, start, directed) {
+        let steps = vec![step];
+        metapaths.push(Metapath { start, steps, target: end, middle: None });
+        for (second, target) in steps_from(base, end, directed) {
+            let steps = vec![step, second];
+            metapaths.push(Metapath { start, steps, target, middle: Some(end) });
+        }
+    }
+    debug_assert!(metapaths.iter().all(|metapath| metapath.steps.len() <= MAX_STEPS));
+    metapaths.retain(|metapath| base.kb.candidate_types().contains(&metapath.target));
+    metapaths.sort();
+    metapaths.dedup();
+    metapaths
+}
+
+/// The steps from a type with the types at their ends.
+fn steps_from(base: &IndexedBase, from: TypeId, directed: bool) -> Vec<(Step, TypeId)> {
+    let mut steps = Vec::new();
+    for tuple in base.kb.tuples() {
+        let (out, back) = (tuple.source == from, tuple.target == from);
+        let within = out && back;
+        if within {
+            steps.push(((tuple.relation, Direction::Any), from));
+        }
+        if out && (directed || !within) {
+            steps.push(((tuple.relation, Direction::Out), tuple.target));
+        }
+        if back && (directed || !within) {
+            steps.push(((tuple.relation, Direction::In), tuple.source));
+        }
+    }
+    steps
+}
+
+/// The nodes of the target type that a metapath reaches from those of a name, ascending; none if it
+/// would follow more than 100,000 edges.
+pub fn reached(base: &IndexedBase, names: &[NodeId], metapath: &Metapath) -> Option<Vec<NodeId>> {
+    let own = |&node: &NodeId| base.kb.node_type(node) == metapath.start;
+    let mut nodes: Vec<NodeId> = names.iter().copied().filter(own).collect();
+    let mut left = MAX_EDGES;
+    let ends = metapath.middle.into_iter().chain([metapath.target]);
+    for (&(relation, direction), end) in metapath.steps.iter().zip(ends) {
+        let mut next = Vec::new();
+        for node in nodes {
+            left = left.checked_sub(base.kb.degree(node, relation, direction))?;
+            let neighbors = base.kb.neighbors(node, relation, direction);
+            next.extend(neighbors.iter().filter(|&&node| base.kb.node_type(node) == end));
+        }
+        next.sort_unstable();
+        next.dedup();
+        nodes = next;
+    }
+    Some(nodes)
+}
+
+/// The nodes that are in all sets but not among the named, ascending.
+pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
+    let Some((first, others)) = sets.split_first() else { return Vec::new() };
+    let in_all = |node: &&NodeId| others.iter().all(|set| set.binary_search(node).is_ok());
+    let not_named = |node: &&NodeId| named.binary_search(node).is_err();
+    first.iter().filter(in_all).filter(not_named).copied().collect()
+}
+
+/// How likely words are under readings of one question.
+struct Model<'a> {
+    base: &'a IndexedBase,
+    schema: Schema,
+    question: &'a Question,
+    /// By their metapaths in words.
+    phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
+    /// The metapaths of all phrasings.
+    learnt: BTreeSet<&'a str>,
+    /// The types that these begin and end with.
+    learnt_ends: BTreeSet<(TypeId, TypeId)>,
+    /// See [`Schema::first_said`].
+    first: Option<Vec<TypeId>>,
+    /// The words that do not only shape the question, a bit each, as below.
+    topical: u64,
+    /// The words that are forms of those of each type's name, and of each relation's.
+    of_types: Vec<u64>,
+    of_relations: Vec<u64>,
+    /// The stems of the schema, ascending, and the words that are forms of each.
+    stems: Vec<String>,
+    forms: Vec<u64>,
+    /// The places of the stems of each type's name, and of each relation's.
+    type_stems: Vec<Vec<usize>>,
+    relation_stems: Vec<Vec<usize>>,
+}
+
+/// A metapath with itself in words, where a phrasing has them.
+struct Worded<'a> {
+    metapath: Metapath,
+    words: Option<&'a str>,
+}
+
+/// A reading that may be meant.
+struct Guess {
+    metapaths: Vec<Metapath>,
+    log: f32,
+    plain: bool,
+}
+
+impl<'a> Model<'a> {
+    fn new(base: &'a IndexedBase, question: &'a Question, phrasings: &'a Phrasings) -> Self {
+        let schema = Schema::new(base);
+        let first = schema.first_said(&question.said);
+        let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
+        let learnt: BTreeSet<&str> = metapaths.map(String::as_str).collect();
+        let types = || base.kb.types().iter().zip(0u16..);
+        let pairs = types().flat_map(|start| types().map(move |target| (start, target)));
+        let learnt_ends = pairs
+            .filter(|((start, _), (target, _))| {
+                let is_between =
+                    |words: &&str| words.starts_with(*start) && words.ends_with(*target);
+                learnt.iter().any(is_between)
+            })
+            .map(|((_, start), (_, target))| (TypeId(start), TypeId(target)))
+            .collect();
+        let by_metapaths = |phrasing: &'a Phrasing| {
+            (phrasing.metapaths.iter().map(String::as_str).collect(), phrasing)
+        };
+        let phrasings = phrasings.0.iter().map(by_metapaths).collect();
+        let bits = |holds: &dyn Fn(usize) -> bool| -> u64 {
+            let said = 0..question.said.len().min(MAX_WORDS);
+            said.filter(|&at| holds(at)).map(|at| 1 << at).sum()
+        };
+        let forms =
+            |own: &Vec<String>| bits(&|at| own.iter().any(|own| is_form(&question.said[at], own)));
+        let topical = bits(&|at| !question.asks[at]);
+        let of_types = schema.types.iter().map(forms).collect();
+        let of_relations = schema.relations.iter().map(forms).collect();
+        let stems: BTreeSet<&String> =
+            schema.types.iter().chain(&schema.relations).flatten().collect();
+        let stems: Vec<String> = stems.into_iter().cloned().collect();
+        let places = |own: &Vec<String>| {
+            own.iter().filter_map(|stem| stems.binary_search(stem).ok()).collect()
+        };
+        let type_stems = schema.types.iter().map(places).collect();
+        let relation_stems = schema.relations.iter().map(places).collect();
+        let forms = |stem: &String| bits(&|at| is_form(&question.said[at], stem));
+        let forms = stems.iter().map(forms).collect();
+        Self {
+            base,
+            schema,
+            question,
+            phrasings,
+            learnt,
+            learnt_ends,
+            first,
+            topical,
+            of_types,
+            of_relations,
+            stems,
+            forms,
+            type_stems,
+            relation_stems,
+        }
+    }
+
+    fn worded(&self, metapath: Metapath) -> Worded<'a> {
+        Worded { words: self.learnt_words(&metapath), metapath }
+    }
+
+    /// A metapath in words, if a phrasing has it.
+    fn learnt_words(&self, metapath: &Metapath) -> Option<&'a str> {
+        if !self.learnt_ends.contains(&(metapath.start, metapath.target)) {
+            return None;
+        }
+        self.learnt.get(metapath_in_words(self.base, metapath).as_str()).copied()
+    }
+
+    /// Whether metapaths may explain every word: those that say all of them themselves, or that
+    /// training questions took. All others are no readings of the question.
+    fn may_be_plain(&self, metapaths: &[&Worded<'_>]) -> bool {
+        let bits = |of: &[u64], at: u16| of.get(usize::from(at)).copied().unwrap_or(0);
+        let mut said = 0;
+        for Worded { metapath, .. } in metapaths {
+            let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
+            said |= types.fold(0, |said, kind| said | bits(&self.of_types, kind.0));
+            let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
+            said |= relations.fold(0, |said, own| said | own);
+        }
+        self.topical & !said == 0 || self.phrasing(metapaths).is_some()
+    }
+
+    /// How training questions that took these metapaths were worded.
+    fn phrasing(&self, metapaths: &[&Worded<'_>]) -> Option<&'a Phrasing> {
+        let mut told: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
+        told.sort_unstable();
+        self.phrasings.get(told.as_slice()).copied()
+    }
+
+    /// Whether every word that does not shape the question is one of the schema or of a phrasing:
+    /// others no reading explains.
+    fn may_explain(&self) -> bool {
+        let in_phrasing = |stem: &str| {
+            let said = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
+            self.phrasings.values().any(|phrasing| said(phrasing) >= Some(MIN_SAID))
+        };
+        let mut words = self.question.said.iter().zip(&self.question.asks);
+        words.all(|(stem, &asks)| asks || self.schema.says(stem) || in_phrasing(stem))
+    }
+
+    /// The places of the stems of the schema under metapaths, ascending, with the chance that each is
+    /// said.
+    fn expected(&self, metapaths: &[Metapath]) -> Vec<(usize, f32)> {
+        let mut expected: Vec<(usize, f32)> = Vec::new();
+        let mut put = |of: &[Vec<usize>], at: u16, chance: f32| {
+            let own = of.get(usize::from(at)).into_iter().flatten();
+            expected.extend(own.map(|&stem| (stem, chance)));
+        };
+        for metapath in metapaths {
+            put(&self.type_stems, metapath.target.0, SAYS_TARGET);
+            put(&self.type_stems, metapath.start.0, SAYS_METAPATH);
+            for &(relation, _) in &metapath.steps {
+                put(&self.relation_stems, relation.0, SAYS_METAPATH);
+            }
+            if let Some(kind) = metapath.middle {
+                put(&self.type_stems, kind.0, SAYS_MIDDLE);
+            }
+        }
+        expected.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        expected.dedup_by_key(|pair| pair.0);
+        expected
+    }
+
+    /// How likely the question's words are under metapaths: worded as in training or as the base
+    /// names its types and relations, whichever is likelier.
+    fn guess(&self, worded: &[&Worded<'_>]) -> Guess {
+        let metapaths: Vec<Metapath> = worded.iter().map(|one| one.metapath.clone()).collect();
+        let expected = self.expected(&metapaths);
+        let there_and_back = metapaths.iter().any(Metapath::goes_there_and_back);
+        let expected_length =
+            |metapath: &Metapath| self.question.in_common && metapath.goes_there_and_back();
+        let longer = metapaths.iter().filter(|metapath| !expected_length(metapath));
+        let longer: usize = longer.map(|metapath| metapath.steps.len() - 1).sum();
+        let unlearnt = self.wording(&expected, None);
+        let by_schema =
+            Guess { log: unlearnt.0 + LONGER * longer as f32, plain: unlearnt.1, metapaths };
+        let learnt = self.phrasing(worded).map(|phrasing| {
+            let (log, plain) = self.wording(&expected, Some(phrasing));
+            (log + (phrasing.n as f32 + 1.0).ln(), plain)
+        });
+        let mut guess = by_schema;
+        if guess.metapaths.iter().any(|metapath| metapath.is_one_way_within_a_type()) {
+            guess.plain = false;
+        }
+        if let Some((log, plain)) = learnt
+            && plain
+            && (!guess.plain || log > guess.log)
+        {
+            (guess.log, guess.plain) = (log, plain);
+        }
+        let asks_later =
+            |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
+        if guess.metapaths.first().is_some_and(|metapath| asks_later(metapath.target)) {
+            guess.log += ASKS_LATER;
+        }
+        if self.question.in_common && !there_and_back {
+            guess.log += NOTHING_IN_COMMON;
+        }
+        let misplaced = self.n_said_elsewhere(&guess.metapaths) + self.n_in_order(&guess.metapaths);
+        guess.log += SAID_ELSEWHERE * misplaced as f32;
+        guess
+    }
+
+    /// Words of the relations of each metapath that the question says, but not before its name; of
+    /// one name, all are its own.
+    fn n_said_elsewhere(&self, metapaths: &[Metapath]) -> usize {
+        let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
+        let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
+            let own = metapath.steps.iter().flat_map(|step| self.schema.of_relation(step.0));
+            own.filter(|own| says(&self.question.said, own) && !says(before, own)).count()
+        };
+        match metapaths.len() {
+            0 | 1 => 0,
+            _ => metapaths.iter().zip(&self.question.before).map(of_name).sum(),
+        }
+    }
+
+    /// Metapaths of which the words before the name say the first step before the second.
+    fn n_in_order(&self, metapaths: &[Metapath]) -> usize {
+        let is_in_order = |(metapath, before): &(&Metapath, &Vec<String>)| {
+            let &[(first, _), (second, _)] = metapath.steps.as_slice() else { return false };
+            let last_said = |of: RelationId, not_of: RelationId| {
+                let (own, other) = (self.schema.of_relation(of), self.schema.of_relation(not_of));
+                let is_own = |stem: &String| {
+                    own.iter().any(|own| is_form(stem, own) && !other.contains(own))
+                };
+                before.iter().rposition(is_own)
+            };
+            let places = last_said(first, second).zip(last_said(second, first));
+            places.is_some_and(|(first, second)| first < second)
+        };
+        metapaths.iter().zip(&self.question.before).filter(is_in_order).count()
+    }
+
+    /// The log chance of the words under a reading with these stems of the schema, and whether all
+    /// are explained.
+    fn wording(&self, expected: &[(usize, f32)], phrasing: Option<&Phrasing>) -> (f32, bool) {
+        let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
+        let count = |stem: &str| {
+            let said = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
+            said.filter(|&said| said >= MIN_SAID).unwrap_or(0) as f32
+        };
+        let chance =
+            |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
+        let prior = |at: usize, asks: bool| {
+            let forms = expected.iter().filter(|pair| self.forms[pair.0] >> at & 1 == 1);
+            let least = if asks { SAYS_ASKING } else { SAYS_OTHER };
+            forms.map(|pair| pair.1).fold(least, f32::max)
+        };
+        let (mut log, mut plain) = (0.0, true);
+        for (at, (stem, &asks)) in self.question.said.iter().zip(&self.question.asks).enumerate() {
+            let chance = chance(stem, prior(at, asks));
+            log += chance.ln();
+            plain &= asks || chance >= EXPLAINED;
+        }
+        let is_expected = |stem: &str| {
+            let place = self.stems.binary_search_by(|other| other.as_str().cmp(stem));
+            place.is_ok_and(|at| expected.binary_search_by_key(&at, |pair| pair.0).is_ok())
+        };
+        let is_said = |stem: &str| self.question.said.iter().any(|other| is_form(stem, other));
+        let learnt = phrasing.into_iter().flat_map(|phrasing| phrasing.words.keys());
+        let learnt = learnt.map(String::as_str).filter(|stem| !is_expected(stem) && !is_said(stem));
+        let unsaid: f32 = expected
+            .iter()
+            .filter(|pair| self.forms[pair.0] == 0)
+            .map(|&(stem, prior)| (self.stems[stem].as_str(), prior))
+            .chain(learnt.map(|stem| (stem, SAYS_OTHER)))
+            .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(SAYS_OTHER).ln())
+            .sum();
+        (log + unsaid, plain)
+    }
+
+    /// Readings that explain all words, most likely first; ties by their metapaths.
+    fn guesses(&self) -> Vec<Guess> {
+        let types = self.question.linked_types(self.base);
+        let of_name: Vec<Vec<Worded<'_>>> = types
+            .iter()
+            .map(|types| {
+                let learnt = |metapath: &Metapath| self.learnt_words(metapath).is_some();
+                let of = |&kind: &TypeId| {
+                    let mut metapaths = metapaths_from(self.base, kind, false);
+                    if !self.phrasings.is_empty() {
+                        let directed = metapaths_from(self.base, kind, true);
+                        metapaths.extend(directed.into_iter().filter(learnt));
+                        metapaths.sort();
+                        metapaths.dedup();
+                    }
+                    metapaths.into_iter().map(|metapath| self.worded(metapath))
+                };
+                types.iter().flat_map(of).collect()
+            })
+            .collect();
+        let targets: BTreeSet<TypeId> =
+            of_name.iter().flatten().map(|one| one.metapath.target).collect();
+        let mut guesses: Vec<Guess> =
+            targets.into_iter().flat_map(|target| self.guesses_at(target, &of_name)).collect();
+        guesses.retain(|guess| guess.plain);
+        guesses.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.metapaths.cmp(&b.metapaths)));
+        guesses
+    }
+
+    /// Readings that ask for one type: the likeliest metapaths from each name combined.
+    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Worded<'_>>]) -> Vec<Guess> {
+        let mut combined: Vec<Vec<&Worded<'_>>> = vec![Vec::new()];
+        for metapaths in of_name {
+            let own = metapaths.iter().filter(|one| one.metapath.target == target);
+            let mut own: Vec<(f32, &Worded<'_>)> =
+                own.map(|one| (self.guess(&[one]).log, one)).collect();
+            own.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.metapath.cmp(&b.1.metapath)));
+            let kept: Vec<&Worded<'_>> = own
+                .into_iter()
+                .map(|pair| pair.1)
+                .enumerate()
+                .filter(|(at, one)| *at < KEPT_METAPATHS || one.words.is_some())
+                .map(|pair| pair.1)
+                .collect();
+            combined = combined
+                .iter()
+                .flat_map(|before| {
+                    kept.iter().map(|&one| before.iter().copied().chain([one]).collect())
+                })
+                .collect();
+        }
+        let plain = combined.iter().filter(|metapaths| self.may_be_plain(metapaths));
+        plain.map(|metapaths| self.guess(metapaths)).collect()
+    }
+}
+
+/// What a plain question asks for, and its answers; none if it is not plain, or no reading of it
+/// that explains its words has an answer.
+pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Reading> {
+    let question = Question::new(base, query);
+    if !question.may_be_plain() {
+        return None;
+    }
+    if let Some(reading) = bare_name(base, &question) {
+        return Some(reading);
+    }
+    let named: BTreeSet<NodeId> = question.names.iter().flatten().copied().collect();
+    let named: Vec<NodeId> = named.into_iter().collect();
+    let model = Model::new(base, &question, phrasings);
+    if !model.may_explain() {
+        return None;
+    }
+    let guesses = model.guesses();
+    let least = guesses.first()?.log - MAX_BEHIND;
+    let mut found: Option<(f32, Reading)> = None;
+    for guess in guesses.iter().take(TRIED).take_while(|guess| guess.log >= least) {
+        if found.as_ref().is_some_and(|(log, _)| guess.log < log - SAME) {
+            break;
+        }
+        let sets: Option<Vec<Vec<NodeId>>> = question
+            .names
+            .iter()
+            .zip(&guess.metapaths)
+            .map(|(nodes, metapath)| reached(base, nodes, metapath))
+            .collect();
+        let own = answers(&sets?, &named);
+        if own.is_empty() {
+            continue;
+        }
+        let told = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
+        let way = question.names.iter().cloned().zip(guess.metapaths.iter().cloned());
+        let (_, reading) = found.get_or_insert_with(|| {
+            let (metapaths, answers, ways) = Default::default();
+            let named = named.clone();
+            (guess.log, Reading { metapaths, named, answers, ways })
+        });
+        reading.ways.push(way.collect());
+        let both: BTreeSet<NodeId> = reading.answers.iter().copied().chain(own).collect();
+        reading.answers = both.into_iter().collect();
+        for metapath in told {
+            if !reading.metapaths.contains(&metapath) {
+                reading.metapaths.push(metapath);
+            }
+        }
+    }
+    found.map(|pair| pair.1).filter(|reading| reading.answers.len() <= MAX_ANSWERS)
+}
+
+/// The reading of a question that is one name and no word more: the nodes that bear it, where they
+/// may be answers.
+fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
+    let [nodes] = question.names.as_slice() else { return None };
+    let may_answer = |&&node: &&NodeId| base.kb.is_candidate(node);
+    let answers: BTreeSet<NodeId> = nodes.iter().filter(may_answer).copied().collect();
+    let is_bare = question.said.is_empty() && !answers.is_empty();
+    let answers = answers.into_iter().collect();
+    is_bare.then(|| Reading { metapaths: Vec::new(), named: Vec::new(), answers, ways: Vec::new() })
+}
+
+impl Reading {
+    /// How the question was read, and what that means for a node.
+    pub fn explanation(&self, node: NodeId) -> Explanation {
+        let place = match (self.answers.binary_search(&node), self.named.binary_search(&node)) {
+            (Ok(_), _) => "one of its answers",
+            (_, Ok(_)) => "named by it",
+            _ => "none of its answers",
+        };
+        let metapaths =
+            self.metapaths.iter().map(|metapath| Explanation::new("metapath", metapath.as_str()));
+        let n = Explanation::new("answers", self.answers.len());
+        Explanation::new("plain question", place).with(metapaths).with([n])
+    }
+
+    /// For each of some nodes the paths that lead to it as the question says, one from each of its
+    /// names; none for a node that does not answer it.
+    pub fn paths(&self, kb: &Kb, nodes: &[NodeId]) -> Vec<Vec<Path>> {
+        let mut paths = vec![Vec::new(); nodes.len()];
+        for way in &self.ways {
+            let along = |(names, metapath): &(Vec<NodeId>, Metapath)| {
+                paths_along(kb, names, nodes, &metapath.typed_steps(), MAX_EDGES)
+            };
+            let by_name: Vec<Vec<Option<Path>>> = way.iter().map(along).collect();
+            for (at, (own, node)) in paths.iter_mut().zip(nodes).enumerate() {
+                let from_all: Option<Vec<Path>> =
+                    by_name.iter().map(|paths| paths.get(at).cloned().flatten()).collect();
+                if own.is_empty() && self.answers.binary_search(node).is_ok() {
+                    *own = from_all.unwrap_or_default();
+                }
+            }
+        }
+        paths
+    }
+
+    /// The ranking with the answers of the reading first, in their old order and those it lacks
+    /// behind, and without the nodes that the question names. Answers score above 0.5, all others
+    /// below 0.05, so that the answer ends between them; best first, ties by smaller id.
+    pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
+        let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
+        let mut ranked: Vec<(NodeId, f32)> = Vec::new();
+        let mut answered = BTreeSet::new();
+        for &(node, score) in ranking {
+            let share = (score.max(0.0) / top) * 0.049;
+            if self.answers.binary_search(&node).is_ok() {
+                answered.insert(node);
+                ranked.push((node, 0.51 + share));
+            } else if self.named.binary_search(&node).is_err() {
+                ranked.push((node, share));
+            }
+        }
+        let lacking = self.answers.iter().filter(|node| !answered.contains(node));
+        ranked.extend(lacking.map(|&node| (node, 0.505)));
+        ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        ranked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_testing::example_base;
+
+    #[test]
+    fn a_name_and_no_word_more_asks_for_what_bears_it() {
+        let base = example_base();
+        let read = |query: &str| read(&base, query, &Phrasings::default());
+        let product = base.kb.nodes_of_type(base.kb.type_id("product").unwrap())[0];
+        let name = base.kb.name(product);
+        let reading = read(name).unwrap();
+        assert_eq!((reading.answers.as_slice(), reading.named.len()), ([product].as_slice(), 0));
+        let ranked = reading.apply(&[(product + 1, 0.9), (product, 0.1)]);
+        assert_eq!(ranked[0].0, product);
+        // A brand is no answer, and words beside a name ask for something else.
+        let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
+        for (query, node) in [
+            (base.kb.name(brand).to_owned(), brand),
+            (format!("other products like {name}"), product),
+        ] {
+            let asked = read(&query);
+            assert!(asked.is_none_or(|reading| !reading.answers.contains(&node)), "{query}");
+        }
+    }
+}

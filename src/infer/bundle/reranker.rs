@@ -1,0 +1,410 @@
+//! The learned re-ranker of an answer: how the nodes that several programs found are put in one
+//! order.
+//!
+//! Programs rank by scores that cannot be compared, and each knows its own metapaths alone. Here
+//! every node that a program or the search by words put forward is described by the same features,
+//! whichever program found it: how the programs score it, what its document and the names of its
+//! neighbours say of the query's words together, which nodes that the query names stand beside it.
+//! A linear model over these features orders the nodes (listwise learning to rank: Cao et al.
+//! 2007); its weights hold for all categories and name nothing of the base.
+//!
+//! Must not know: how weights are found, what programs do.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use agent_ground::words::{is_question_word, name_words};
+use agent_index::{IndexError, IndexedBase, TextPart, terms::QueryTerms};
+use agent_kb::{Direction, Kb, NodeId, Scores};
+use agent_retrieve::Feature;
+
+/// Nodes of each program that are put in order; those behind follow as the programs rank them.
+const PER_PROGRAM: usize = 40;
+/// Nodes found by words that are put in order.
+const FOUND: usize = 40;
+/// Nodes found by words to which the others are compared.
+const COMPARED: usize = 400;
+/// Linked nodes of each type that count as named.
+const LINKED: usize = 5;
+/// Neighbours of a named node by one relation that are looked at.
+const MAX_NEIGHBORS: usize = 20_000;
+/// Nodes that are looked at by a thread at least.
+const A_THREAD: usize = 32;
+/// Raw score of a program from which a higher one says no more.
+const STRONG_SCORE: f32 = 6.0;
+/// Logarithm below which a node's share of the score is not told apart from zero.
+const LEAST_LOG: f32 = -60.0;
+
+/// The features of one node, in this order.
+pub const FEATURES: [&str; 18] = [
+    "scores of programs",
+    "scores of programs, logarithm",
+    "best score",
+    "raw scores",
+    "ranks",
+    "ranks, logarithm",
+    "type",
+    "words of the document",
+    "share in the document",
+    "share in names of neighbours",
+    "share in either",
+    "meaning",
+    "found by words",
+    "named itself",
+    "strongest named neighbour",
+    "second named neighbour",
+    "number of neighbours",
+    "length",
+];
+
+/// Weights of [`FEATURES`] by name; what has none counts 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Reranker {
+    /// Weight by name of the feature.
+    pub weights: BTreeMap<String, f32>,
+}
+
+/// What is known of the nodes that were put forward for one query.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeFeatures {
+    /// The nodes, ascending.
+    pub nodes: Vec<NodeId>,
+    /// One row of [`FEATURES`] for each node.
+    pub rows: Vec<[f32; FEATURES.len()]>,
+}
+
+impl Reranker {
+    /// What moves a node up or down against the other nodes put forward, largest first, ties in the
+    /// order of [`FEATURES`]; empty for a node without features.
+    pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Feature> {
+        let row = features.nodes.binary_search(&node).ok().and_then(|at| features.rows.get(at));
+        let Some(row) = row else { return Vec::new() };
+        let n = features.rows.len() as f32;
+        let reason = |(at, (&name, &value)): (usize, (&&'static str, &f32))| {
+            let all = features.rows.iter().filter_map(|other| other.get(at)).sum::<f32>();
+            let weight = self.weights.get(name).copied().unwrap_or(0.0);
+            Feature { name: name.to_owned(), value, weight, gain: weight * (value - all / n) }
+        };
+        let mut reasons: Vec<Feature> = FEATURES.iter().zip(row).enumerate().map(reason).collect();
+        reasons.sort_by(|a, b| b.gain.abs().total_cmp(&a.gain.abs()));
+        reasons
+    }
+
+    /// The ranking with its nodes ordered by their features; those without features
+    /// follow in their old order. Scores are in `0..=1`, best first, ties by smaller id.
+    pub fn apply(&self, features: &NodeFeatures, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
+        let weight = |name: &&str| self.weights.get(*name).copied().unwrap_or(0.0);
+        let weights: Vec<f32> = FEATURES.iter().map(weight).collect();
+        let sum = |row: &[f32; FEATURES.len()]| {
+            row.iter().zip(&weights).map(|(value, weight)| value * weight).sum::<f32>()
+        };
+        let logs: Vec<f32> = features.rows.iter().map(sum).collect();
+        let largest = logs.iter().copied().fold(f32::MIN, f32::max);
+        let share = |log: &f32| (log - largest).max(LEAST_LOG).exp();
+        let ordered: Vec<(NodeId, f32)> =
+            features.nodes.iter().copied().zip(logs.iter().map(share)).collect();
+        let least = ordered.iter().map(|pair| pair.1).fold(1.0, f32::min);
+        let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
+        let rest = ranking
+            .iter()
+            .filter(|(node, _)| features.nodes.binary_search(node).is_err())
+            .map(|&(node, score)| (node, score.max(0.0) / top * least * 0.5));
+        Scores::new(ordered.iter().copied().chain(rest).collect()).ranking()
+    }
+}
+
+/// What features take from a query alone, before any program has answered.
+pub struct QueryFeatures {
+    /// Nodes found by words.
+    found: Vec<(NodeId, f32)>,
+    /// Nodes that are named.
+    linked: Scores,
+    words: Words,
+    documents: QueryTerms,
+    names: QueryTerms,
+    meaning: Arc<[f32]>,
+}
+
+impl QueryFeatures {
+    /// # Errors
+    /// Those of the embedder.
+    pub fn of(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
+        let types = base.kb.candidate_types();
+        Ok(Self {
+            found: base.text.search(query, TextPart::DocumentWithNames, types, COMPARED),
+            linked: base.entities.link(&base.kb, query, &[], LINKED),
+            words: Words::new(base, query),
+            documents: base.terms.query(&base.stems, query),
+            names: base.neighbor_names.query(&base.stems, query),
+            meaning: base.embed_query(query)?,
+        })
+    }
+
+    /// What a node's document and the names of its neighbours have of the query's words: BM25 of the
+    /// document, and the shares that the document, the names, and both together cover.
+    fn said_by(&self, base: &IndexedBase, node: NodeId) -> [f32; 4] {
+        [
+            base.terms.bm25(&self.documents, node),
+            base.terms.coverage(&self.documents, node),
+            base.neighbor_names.coverage(&self.names, node),
+            self.words.covered(base, node),
+        ]
+    }
+}
+
+/// The features of all nodes that the rankings of programs, each with its probability, and the
+/// search by words put forward; candidates only.
+///
+/// # Errors
+/// Those of the vectors.
+pub fn node_features(
+    base: &IndexedBase,
+    query: &QueryFeatures,
+    rankings: &[(f32, &Vec<(NodeId, f32)>)],
+) -> Result<NodeFeatures, IndexError> {
+    let put_forward = rankings
+        .iter()
+        .flat_map(|(_, ranking)| ranking.iter().take(PER_PROGRAM))
+        .chain(query.found.iter().take(FOUND))
+        .map(|pair| pair.0)
+        .filter(|&node| base.kb.is_candidate(node));
+    let nodes: Vec<NodeId> = put_forward.collect::<BTreeSet<_>>().into_iter().collect();
+    let programs = Programs::new(base, &nodes, rankings);
+    let beside = beside_named(&base.kb, &nodes, &query.linked);
+    let similarities = base.vectors.score(&query.meaning, &nodes)?;
+    let found = Scores::new(query.found.clone());
+    let best_found = found.largest().max(f32::MIN_POSITIVE);
+    let texts: Vec<[f32; 4]> =
+        nodes.par_iter().with_min_len(A_THREAD).map(|&node| query.said_by(base, node)).collect();
+    let best_match = texts.iter().map(|text| text[0]).fold(f32::MIN_POSITIVE, f32::max);
+    let rows = nodes.iter().enumerate().map(|(at, &node)| {
+        let [joined, best, raw, ranks, kind] = programs.of(base, at, node);
+        let [first, second] = beside[at];
+        let [matched, covered, covered_by_names, covered_by_both] = texts[at];
+        [
+            joined,
+            (joined + 0.01).ln(),
+            best,
+            raw,
+            ranks,
+            (ranks + 0.01).ln(),
+            (kind + 0.02).ln(),
+            matched / best_match,
+            covered,
+            covered_by_names,
+            covered_by_both,
+            similarities[at].max(0.0),
+            found.get(node).unwrap_or(0.0) / best_found,
+            query.linked.get(node).unwrap_or(0.0),
+            first,
+            second,
+            (degree(&base.kb, node) as f32).ln_1p() / 5.0,
+            (base.terms.length(node) as f32).ln_1p() / 5.0,
+        ]
+    });
+    let rows = rows.collect();
+    Ok(NodeFeatures { nodes, rows })
+}
+
+/// What programs say of each node: scores over the best of their program, times probability; the
+/// best of them; raw scores and inverse ranks times probability.
+struct Programs {
+    said: Vec<[f32; 4]>,
+    /// Probability by type of the node that a program ranks first.
+    kinds: Vec<f32>,
+}
+
+impl Programs {
+    fn new(base: &IndexedBase, nodes: &[NodeId], rankings: &[(f32, &Vec<(NodeId, f32)>)]) -> Self {
+        let mut said = vec![[0.0; 4]; nodes.len()];
+        let mut kinds = vec![0.0; base.kb.types().len()];
+        for &(probability, ranking) in rankings {
+            let Some(&(first, largest)) = ranking.first() else { continue };
+            if let Some(kind) = kinds.get_mut(usize::from(base.kb.node_type(first).0)) {
+                *kind += probability;
+            }
+            let largest = largest.max(f32::MIN_POSITIVE);
+            for (rank, &(node, score)) in (1u16..).zip(ranking) {
+                let Ok(at) = nodes.binary_search(&node) else { continue };
+                let Some([joined, best, raw, ranks]) = said.get_mut(at) else { continue };
+                let score = score.max(0.0);
+                *joined += probability * score / largest;
+                *best = best.max(score / largest);
+                *raw += probability * score.min(STRONG_SCORE) * 2.0 / STRONG_SCORE;
+                *ranks += probability / f32::from(rank);
+            }
+        }
+        Self { said, kinds }
+    }
+
+    fn of(&self, base: &IndexedBase, at: usize, node: NodeId) -> [f32; 5] {
+        let [joined, best, raw, ranks] = self.said.get(at).copied().unwrap_or_default();
+        let kind = self.kinds.get(usize::from(base.kb.node_type(node).0)).copied();
+        [joined, best, raw, ranks, kind.unwrap_or(0.0)]
+    }
+}
+
+/// Neighbours of a node by all relations and directions.
+fn degree(kb: &Kb, node: NodeId) -> usize {
+    let relations = kb.relations_of(kb.node_type(node)).iter();
+    relations.map(|&relation| kb.degree(node, relation, Direction::Any)).sum()
+}
+
+/// Link strengths of the two strongest named nodes beside each node, by any relation.
+fn beside_named(kb: &Kb, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
+    let mut beside = vec![[0.0f32; 2]; nodes.len()];
+    for &(named, strength) in linked.as_slice() {
+        let mut places = BTreeSet::new();
+        for &relation in kb.relations_of(kb.node_type(named)) {
+            let neighbors = kb.neighbors(named, relation, Direction::Any);
+            let known = &neighbors[..neighbors.len().min(MAX_NEIGHBORS)];
+            // The fewer are looked up among the more.
+            if known.len() < nodes.len() {
+                places.extend(known.iter().filter_map(|node| nodes.binary_search(node).ok()));
+            } else {
+                let is_known = |at: &usize| known.binary_search(&nodes[*at]).is_ok();
+                places.extend((0..nodes.len()).filter(is_known));
+            }
+        }
+        for at in places {
+            if let Some([first, second]) = beside.get_mut(at) {
+                if strength > *first {
+                    (*first, *second) = (strength, *first);
+                } else {
+                    *second = second.max(strength);
+                }
+            }
+        }
+    }
+    beside
+}
+
+/// The query's stems with their ids in documents and in names, and the smaller of their idfs.
+struct Words {
+    stems: Vec<(Option<u32>, Option<u32>, f32)>,
+    total: f32,
+}
+
+impl Words {
+    fn new(base: &IndexedBase, query: &str) -> Self {
+        let stems: BTreeSet<String> = name_words(query)
+            .filter(|(_, word)| !is_question_word(word))
+            .map(|(_, word)| base.stems.stem(&word).into_owned())
+            .collect();
+        let known = |stem: &String| {
+            let (document, name) = (base.terms.stem_id(stem), base.neighbor_names.stem_id(stem));
+            let idfs =
+                [document.map(|id| base.terms.idf(id)), name.map(|id| base.neighbor_names.idf(id))];
+            let idf = idfs.into_iter().flatten().reduce(f32::min)?;
+            Some((document, name, idf))
+        };
+        let stems: Vec<_> = stems.iter().filter_map(known).collect();
+        let total = stems.iter().map(|stem| stem.2).sum::<f32>().max(f32::MIN_POSITIVE);
+        Self { stems, total }
+    }
+
+    /// The share of the query's idf mass that a node's document or the names of its neighbours
+    /// have, in `0..=1`.
+    fn covered(&self, base: &IndexedBase, node: NodeId) -> f32 {
+        let has = |&&(document, name, _): &&(Option<u32>, Option<u32>, f32)| {
+            document.is_some_and(|stem| base.terms.has(node, stem))
+                || name.is_some_and(|stem| base.neighbor_names.has(node, stem))
+        };
+        self.stems.iter().filter(has).map(|stem| stem.2).sum::<f32>() / self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_testing::example_base;
+
+    fn features_of(
+        base: &IndexedBase,
+        query: &str,
+        rankings: &[(f32, &Vec<(NodeId, f32)>)],
+    ) -> NodeFeatures {
+        node_features(base, &QueryFeatures::of(base, query).unwrap(), rankings).unwrap()
+    }
+
+    /// The value of one feature on a node; none if the node was not put forward.
+    fn value(features: &NodeFeatures, name: &str, node: NodeId) -> Option<f32> {
+        let at = features.nodes.binary_search(&node).ok()?;
+        let column = FEATURES.iter().position(|&other| other == name).unwrap();
+        Some(features.rows[at][column])
+    }
+
+    #[test]
+    fn features_tell_what_is_known_of_nodes_whoever_put_them_forward() {
+        let base = example_base();
+        let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
+        let relation = base.kb.relation_id("has_brand").unwrap();
+        let beside = base.kb.neighbors(brand, relation, Direction::In)[0];
+        let query = format!("{} wool", base.kb.name(brand));
+        let (first, second) = (vec![(beside, 3.0), (1, 1.5)], vec![(brand, 2.0), (1, 0.5)]);
+        let features = features_of(&base, &query, &[(0.8, &first), (0.2, &second)]);
+        let value = |name, node| value(&features, name, node);
+        assert_eq!(value("scores of programs", brand), None, "a brand cannot be an answer");
+        let near = |name, node, expected: f32| {
+            let value = value(name, node).unwrap();
+            assert!((value - expected).abs() < 1e-6, "{name} of {node}: {value}");
+        };
+        near("scores of programs", beside, 0.8);
+        near("scores of programs", 1, 0.8 * 0.5 + 0.2 * 0.25);
+        near("ranks", 1, 0.5);
+        let strength = base.entities.link(&base.kb, &query, &[], LINKED).get(brand).unwrap();
+        assert!(strength > 0.0);
+        assert_eq!(value("strongest named neighbour", beside), Some(strength));
+        let shares = |node| {
+            ["share in the document", "share in names of neighbours", "share in either"]
+                .map(|name| value(name, node).unwrap())
+        };
+        for node in [beside, 1] {
+            let [document, names, either] = shares(node);
+            assert!(either >= document.max(names) * 0.5 && either <= 1.0, "{node}");
+        }
+        assert!(shares(beside)[1] > 0.0 && shares(1)[0] > 0.0);
+    }
+
+    #[test]
+    fn reasons_add_up_to_what_a_node_has_over_the_mean() {
+        let rows: Vec<[f32; FEATURES.len()]> = [(1.0, 0.5), (0.0, 2.0)]
+            .map(|(joined, length)| {
+                let mut row = [0.0; FEATURES.len()];
+                (row[0], row[17]) = (joined, length);
+                row
+            })
+            .to_vec();
+        let features = NodeFeatures { nodes: vec![4, 9], rows };
+        let weights = [("scores of programs", 3.0), ("length", -0.5)];
+        let weights = weights.map(|(name, weight)| (name.to_owned(), weight)).into();
+        let reranker = Reranker { weights };
+        let reasons = reranker.reasons(&features, 9);
+        assert_eq!(
+            (&*reasons[0].name, reasons[0].value, reasons[0].gain),
+            (FEATURES[0], 0.0, -1.5)
+        );
+        assert_eq!((&*reasons[1].name, reasons[1].value), ("length", 2.0));
+        assert!((reasons[1].gain + 0.375).abs() < 1e-6 && reasons[2].gain == 0.0);
+        assert!(reranker.reasons(&features, 5).is_empty(), "nothing is known of node 5");
+    }
+
+    #[test]
+    fn without_weights_nodes_are_ordered_by_id_and_nothing_is_lost() {
+        let base = example_base();
+        let ranking = vec![(2, 1.0), (0, 0.5)];
+        let features = features_of(&base, "steel", &[(1.0, &ranking)]);
+        let ordered = Reranker::default().apply(&features, &ranking);
+        let ids: Vec<NodeId> = ordered.iter().map(|pair| pair.0).collect();
+        assert_eq!(ids, features.nodes);
+        assert!(ids.contains(&0) && ids.contains(&2));
+        let unknown = Reranker::default().apply(&NodeFeatures::default(), &ranking);
+        assert_eq!(unknown.iter().map(|pair| pair.0).collect::<Vec<_>>(), [2, 0]);
+    }
+}

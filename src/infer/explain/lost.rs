@@ -1,0 +1,203 @@
+//! Where a program that does not rank an answer lost it: backwards from the ranking, through what
+//! was cut and filtered, over the metapaths to the linked entities that would have led to an
+//! answer.
+//!
+//! Calls of one stretch are those whose nodes get into the ranking, or into the start of a
+//! metapath, without a metapath between. Within a stretch the latest call that was given a node and
+//! did not pass it on is where it was lost. If there is none, the nodes from which each metapath
+//! would have reached one of those sought are sought in the stretch before it.
+//!
+//! Must not know: how the loss is told.
+
+use std::sync::Arc;
+
+use crate::explain::{
+    Kind,
+    flow::{Flow, Way, holds},
+};
+use agent_index::IndexedBase;
+use agent_kb::{Direction, NodeId, NodeSet, RelationId};
+use agent_tools::{NodeFlow, Session, Steps, ToolCall, ToolHost, Value, registry};
+
+/// Metapaths one after another that are followed back.
+const MAX_METAPATHS: usize = 6;
+/// Nodes from which a metapath could have reached an answer; further ones are left out.
+const MAX_STARTS: usize = 50_000;
+/// A `k` is too small if so many times as many nodes would have held the one sought.
+const MORE: i64 = 10;
+/// Most nodes that a search may be asked for.
+const MAX_FOUND: i64 = 5_000;
+
+/// Where an answer was lost.
+#[derive(Debug)]
+pub(super) struct Lost {
+    /// In which way.
+    pub(super) kind: Kind,
+    /// At which call.
+    pub(super) call: usize,
+    /// The place it would have had in the result of a search with a larger `k`.
+    pub(super) place: Option<usize>,
+    /// Metapaths between the call and the ranking.
+    pub(super) metapaths: usize,
+    /// The nodes that were sought there: answers, or linked entities that lead to them.
+    pub(super) sought: NodeSet,
+}
+
+/// What a search for the loss looks at.
+pub(super) struct Search<'a> {
+    /// The base.
+    pub(super) base: &'a Arc<IndexedBase>,
+    /// The calls.
+    pub(super) flow: &'a Flow<'a>,
+}
+
+impl Search<'_> {
+    /// Where the nodes sought were lost on the way to the result of `end` (to any call before
+    /// `before` when it is not known).
+    pub(super) fn lost(
+        &self,
+        end: Option<usize>,
+        before: usize,
+        sought: &NodeSet,
+        metapaths: usize,
+    ) -> Option<Lost> {
+        let leads = self.flow.leading_to(end, before);
+        let stretch: Vec<usize> =
+            (0..leads.len()).filter(|&at| leads.get(at).copied().unwrap_or_default()).collect();
+        let found =
+            |kind, call, place| Lost { kind, call, place, metapaths, sought: sought.clone() };
+        if let Some(call) = stretch.iter().rev().copied().find(|&at| self.drops(at, sought)) {
+            let cuts = self.flow.calls.get(call).is_some_and(|of| of.flow == NodeFlow::Cut);
+            return Some(found(if cuts { Kind::Cut } else { Kind::Filtered }, call, None));
+        }
+        let of_metapaths =
+            stretch.iter().filter_map(|&at| self.lost_before_metapath(at, sought, metapaths));
+        if let Some(lost) = of_metapaths.min_by_key(preference) {
+            return Some(lost);
+        }
+        // Nothing held it, so whether a larger k would have is all that can be asked.
+        let finders = stretch.iter().copied().filter(|&at| self.flow.way(at) == Way::Find);
+        let probed: Vec<(usize, Option<usize>)> =
+            finders.map(|at| (at, self.place_with_more(at, sought))).collect();
+        let nearest = probed.iter().filter_map(|&(at, place)| Some((place?, at))).min();
+        if metapaths > 0 {
+            let named =
+                |at: &usize| self.flow.calls.get(*at).is_some_and(|of| of.flow == NodeFlow::Link);
+            let link = probed.iter().map(|pair| pair.0).find(named);
+            let call = nearest.map(|pair| pair.1).or(link).or(probed.first().map(|pair| pair.0));
+            return call.map(|call| found(Kind::NotLinked, call, None));
+        }
+        if let Some((place, call)) = nearest {
+            return Some(found(Kind::Cut, call, Some(place)));
+        }
+        let finds = |at: &usize| self.flow.way(*at) != Way::Carry;
+        let call = stretch.iter().rev().copied().find(finds)?;
+        Some(found(Kind::NotReached, call, None))
+    }
+
+    /// Whether a call was given a node sought and gave none.
+    fn drops(&self, call: usize, sought: &NodeSet) -> bool {
+        self.flow.way(call) == Way::Carry
+            && self.flow.result(call).is_some_and(|result| !holds(result, sought))
+            && self.flow.carried(call).iter().any(|operand| holds(operand.value, sought))
+    }
+
+    /// Where the nodes were lost from which a metapath would have reached one sought.
+    fn lost_before_metapath(&self, at: usize, sought: &NodeSet, metapaths: usize) -> Option<Lost> {
+        let call = self.flow.calls.get(at)?;
+        if self.flow.way(at) != Way::Metapath || metapaths >= MAX_METAPATHS {
+            return None;
+        }
+        let starts = starts(self.base, call, sought)?;
+        let operand = self.flow.operands(at).first()?;
+        if starts.is_empty() {
+            return None;
+        }
+        if holds(operand.value, &starts) {
+            // The metapath left the way to it because of its limit.
+            let (kind, sought) = (Kind::Cut, sought.clone());
+            return Some(Lost { kind, call: at, place: None, metapaths, sought });
+        }
+        self.lost(operand.from, at, &starts, metapaths + 1)
+            .filter(|lost| lost.kind != Kind::NotReached)
+    }
+
+    /// The place of the first node sought if a search gave ten times as many.
+    fn place_with_more(&self, at: usize, sought: &NodeSet) -> Option<usize> {
+        let call = self.flow.calls.get(at)?;
+        let tool = registry().iter().position(|spec| spec.name == call.name && spec.cached)?;
+        let of_k = registry().get(tool)?.args.iter().position(|arg| arg.name == "k")?;
+        let mut args = call.args.clone();
+        let k = args.get_mut(of_k)?;
+        let Value::Int(before) = *k else { return None };
+        *k = Value::Int(before.saturating_mul(MORE).min(MAX_FOUND).max(before));
+        let mut session = Session::new(self.base.clone(), None);
+        let Ok(Value::Scores(scores)) = session.call(tool, args) else { return None };
+        let place = scores.ranking().iter().position(|pair| sought.contains(pair.0))?;
+        Some(place + 1)
+    }
+}
+
+/// A linked entity that was there and dropped says more than one that was never found; then the
+/// metapath that fewest nodes could have begun; then the earlier call.
+fn preference(lost: &Lost) -> (bool, usize, usize) {
+    (lost.kind == Kind::NotLinked, lost.sought.len(), lost.call)
+}
+
+/// The nodes from which the metapath of a call reaches one of the nodes; `None` if the call is no
+/// metapath of known relations.
+pub(super) fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<NodeSet> {
+    let text = |at: usize| match call.args.get(at) {
+        Some(Value::Text(text)) => Some(&**text),
+        _ => None,
+    };
+    let relation = |name: &str| base.kb.relation_id(name).map(|relation| vec![relation]);
+    let all = || (0..base.kb.relations().len()).map(|at| RelationId(at as u16)).collect();
+    let NodeFlow::Metapath(steps) = call.flow else { return None };
+    let steps: Vec<(Vec<RelationId>, Direction)> = match steps {
+        Steps::Directed => vec![(relation(text(1)?)?, backwards(text(2)?))],
+        Steps::Either => vec![(text(1).and_then(relation).unwrap_or_else(all), Direction::Any)],
+        Steps::Path => {
+            let written: Vec<&str> = match call.args.get(1)? {
+                Value::Text(step) => vec![step],
+                Value::List(steps) => steps
+                    .iter()
+                    .filter_map(
+                        |step| if let Value::Text(step) = step { Some(&**step) } else { None },
+                    )
+                    .collect(),
+                _ => return None,
+            };
+            let step = |written: &&str| {
+                let (name, direction) = written
+                    .rsplit_once(':')
+                    .filter(|pair| ["in", "out", "any"].contains(&pair.1))
+                    .unwrap_or((written, "any"));
+                Some((relation(name)?, backwards(direction)))
+            };
+            written.iter().rev().map(step).collect::<Option<_>>()?
+        }
+    };
+    let mut nodes = reached.clone();
+    for (relations, direction) in steps {
+        let mut before: Vec<NodeId> = Vec::new();
+        for &node in nodes.as_slice() {
+            for &relation in &relations {
+                before.extend(base.kb.neighbors(node, relation, direction).iter());
+            }
+            if before.len() >= MAX_STARTS {
+                break;
+            }
+        }
+        nodes = NodeSet::new(before);
+    }
+    Some(nodes)
+}
+
+fn backwards(direction: &str) -> Direction {
+    match direction {
+        "out" => Direction::In,
+        "in" => Direction::Out,
+        _ => Direction::Any,
+    }
+}

@@ -1,0 +1,238 @@
+//! Why other nodes stand above the first answer: the ranking's scores are taken apart into what
+//! each call contributed, and the call that speaks most for the wrong nodes is named.
+//!
+//! Sums, differences, weights, normalizing and fusion are taken apart; what is neither is one
+//! contribution. Must not know: which program gave the ranking.
+
+use crate::explain::flow::Flow;
+use agent_kb::{NodeId, Scores};
+use agent_retrieve::Ranking;
+use agent_tools::{NodeFlow, ToolCall, Value};
+
+/// Wrong nodes above the answer that are looked at, from the top.
+const MAX_WRONG: usize = 50;
+/// Sums within sums that are taken apart.
+const MAX_DEPTH: usize = 64;
+
+/// What one call contributes to the scores of the ranking.
+struct Summand {
+    call: usize,
+    factor: f32,
+    scores: Scores,
+    /// The call whose result it is, or of a fusion the first ranking of: none for the other rankings
+    /// and for what the program computed by itself.
+    stands_for: Option<usize>,
+}
+
+/// The call whose scores favour the wrong nodes most.
+pub(super) struct Favours {
+    /// The call.
+    pub(super) call: usize,
+    /// By how much more it adds to a wrong node than to the answer, mean over those above it; in
+    /// scores of the ranking.
+    pub(super) by: f32,
+}
+
+/// The call that speaks most for the nodes above the first answer; `None` when no call does, or the
+/// program computed the ranking by itself. Ties go to the earlier call.
+pub(super) fn favours(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Option<Favours> {
+    let above = ranking.iter().map(|pair| pair.0).take_while(|&node| node != answer);
+    let wrong: Vec<NodeId> = above.take(MAX_WRONG).collect();
+    let mut summands = Vec::new();
+    take_apart(flow, flow.last?, 1.0, 0, &mut summands);
+    let mut by_call: Vec<(usize, f32)> = Vec::new();
+    for summand in &summands {
+        let of = |node: NodeId| summand.factor * summand.scores.get(node).unwrap_or(0.0);
+        let more: f32 = wrong.iter().map(|&node| of(node) - of(answer)).sum();
+        let more = more / wrong.len().max(1) as f32;
+        match by_call.iter_mut().find(|pair| pair.0 == summand.call) {
+            Some(pair) => pair.1 += more,
+            None => by_call.push((summand.call, more)),
+        }
+    }
+    by_call.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let &(call, by) = by_call.first()?;
+    (by > 0.0).then_some(Favours { call, by })
+}
+
+/// The calls whose results are summed to the ranking, with the factor of each, in the order in which
+/// the sum takes them; a call that is summed several times has the sum of its factors. A fusion is
+/// one summand.
+pub(super) fn weights(flow: &Flow<'_>) -> Vec<(usize, f32)> {
+    flow.last.map_or_else(Vec::new, |last| weights_in(flow, last))
+}
+
+/// As [`weights`], of the calls whose results are summed to that of a call.
+pub(super) fn weights_in(flow: &Flow<'_>, call: usize) -> Vec<(usize, f32)> {
+    let mut summands = Vec::new();
+    take_apart(flow, call, 1.0, 0, &mut summands);
+    let mut weights: Vec<(usize, f32)> = Vec::new();
+    for (call, factor) in summands.iter().filter_map(|one| Some((one.stands_for?, one.factor))) {
+        match weights.iter_mut().find(|pair| pair.0 == call) {
+            Some(pair) => pair.1 += factor,
+            None => weights.push((call, factor)),
+        }
+    }
+    weights
+}
+
+fn number(value: Option<&Value>) -> Option<f32> {
+    match value {
+        Some(Value::Float(number)) => Some(*number as f32),
+        Some(Value::Int(number)) => Some(*number as f32),
+        _ => None,
+    }
+}
+
+/// Adds what a call's scores consist of, times a factor.
+fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut Vec<Summand>) {
+    let Some(call) = flow.calls.get(at) else { return };
+    let parts = if depth < MAX_DEPTH { parts(call) } else { None };
+    let operands = flow.operands(at);
+    match parts {
+        Some(factors) if !operands.is_empty() => {
+            for (operand, of) in operands.iter().zip(factors) {
+                match (operand.from, operand.value) {
+                    (Some(from), _) => take_apart(flow, from, factor * of, depth + 1, into),
+                    (None, Value::Scores(scores)) => into.push(Summand {
+                        call: at,
+                        factor: factor * of,
+                        scores: (**scores).clone(),
+                        stands_for: None,
+                    }),
+                    _ => {}
+                }
+            }
+        }
+        _ if call.flow == NodeFlow::Fuse => fused(flow, at, factor, into),
+        _ => {
+            if let Some(Value::Scores(scores)) = flow.result(at) {
+                let scores = (**scores).clone();
+                into.push(Summand { call: at, factor, scores, stands_for: Some(at) });
+            }
+        }
+    }
+}
+
+/// The factor of each operand that holds nodes, if the call is linear in its operands.
+fn parts(call: &ToolCall) -> Option<Vec<f32>> {
+    let scores_at = |at: usize| matches!(call.args.get(at), Some(Value::Scores(_)));
+    match call.flow {
+        NodeFlow::Keep | NodeFlow::Cut | NodeFlow::Remove if scores_at(0) => Some(vec![1.0]),
+        NodeFlow::Normalize => match call.args.first() {
+            Some(Value::Scores(scores)) if scores.largest() > 0.0 => {
+                Some(vec![1.0 / scores.largest()])
+            }
+            _ => None,
+        },
+        NodeFlow::Sum => Some(vec![1.0, 1.0]),
+        NodeFlow::Difference => Some(vec![1.0, -1.0]),
+        NodeFlow::Multiply => {
+            number(call.args.first()).or_else(|| number(call.args.get(1))).map(|by| vec![by])
+        }
+        NodeFlow::Divide => {
+            number(call.args.get(1)).filter(|by| *by != 0.0).map(|by| vec![1.0 / by])
+        }
+        _ => None,
+    }
+}
+
+/// Each ranking of a fusion contributes its reciprocal ranks.
+fn fused(flow: &Flow<'_>, at: usize, factor: f32, into: &mut Vec<Summand>) {
+    let k = flow.calls.get(at).and_then(|call| number(call.args.get(1))).unwrap_or_default();
+    let mut stands_for = Some(at);
+    for operand in flow.operands(at) {
+        if let Value::Scores(scores) = operand.value {
+            let call = operand.from.unwrap_or(at);
+            let scores = scores.reciprocal_ranks(k);
+            into.push(Summand { call, factor, scores, stands_for: stands_for.take() });
+        }
+    }
+}
+
+/// The best place of an answer in the scores of any call whose nodes get into the ranking; `None`
+/// when no scores hold one. Only nodes that may be answers are counted.
+pub(super) fn best_place(
+    flow: &Flow<'_>,
+    answers: &[NodeId],
+    may_answer: impl Fn(NodeId) -> bool,
+) -> Option<usize> {
+    let leads = flow.leading_to(flow.last, flow.calls.len());
+    let scored = leads.iter().enumerate().filter(|(_, leads)| **leads).filter_map(|(at, _)| {
+        match flow.result(at) {
+            Some(Value::Scores(scores)) => Some(scores),
+            _ => None,
+        }
+    });
+    scored
+        .filter_map(|scores| {
+            let held = answers.iter().filter_map(|&answer| Some((answer, scores.get(answer)?)));
+            let best = held.min_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)))?;
+            let above = |&&(node, score): &&(NodeId, f32)| {
+                may_answer(node) && (score > best.1 || score == best.1 && node < best.0)
+            };
+            Some(1 + scores.as_slice().iter().filter(above).count())
+        })
+        .min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::testing::{call, of, scores};
+    use agent_kb::{Combine, NodeSet};
+
+    #[test]
+    fn summands_add_up_to_the_ranking_and_the_one_that_favours_wrong_nodes_is_named() {
+        let (a, b) = (scores(&[(1, 1.0), (2, 3.0)]), scores(&[(1, 8.0), (3, 4.0)]));
+        let without = Value::nodes(NodeSet::new(vec![9]));
+        let doubled = Value::scores(of(&a).scale(2.0));
+        let normal = Value::scores(of(&b).normalized());
+        let less = Value::scores(of(&doubled).combine(&of(&normal).scale(-1.0), Combine::Sum));
+        let kept = Value::scores(of(&less).filter(|node, _| node != 9));
+        let top = Value::scores(of(&kept).top(3));
+        let calls = [
+            call("search", vec![Value::text("x")], &a),
+            call("search", vec![Value::text("y")], &b),
+            call("*", vec![a.clone(), Value::Float(2.0)], &doubled),
+            call("normalize", vec![b.clone()], &normal),
+            call("-", vec![doubled.clone(), normal.clone()], &less),
+            call("without", vec![less.clone(), without], &kept),
+            call("top", vec![kept.clone(), Value::Int(3)], &top),
+        ];
+        let ranking = of(&top).ranking();
+        let flow = Flow::new(&calls, &ranking);
+        assert_eq!(flow.last, Some(6));
+        let mut summands = Vec::new();
+        take_apart(&flow, 6, 1.0, 0, &mut summands);
+        assert_eq!(summands.iter().map(|one| one.call).collect::<Vec<_>>(), [0, 1]);
+        for (node, score) in ranking.iter().copied() {
+            let sum: f32 =
+                summands.iter().map(|s| s.factor * s.scores.get(node).unwrap_or(0.0)).sum();
+            assert!((sum - score).abs() < 1e-6, "node {node}: {sum}, not {score}");
+        }
+        // Node 2 leads with 6, node 1 has 1: the first search gives it 4 less, the second 1 less.
+        let favours = favours(&flow, &ranking, 1).expect("a call favours node 2");
+        assert_eq!((favours.call, favours.by), (0, 4.0));
+        assert_eq!(best_place(&flow, &[1], |_| true), Some(1), "second by x, first by y");
+        assert_eq!(best_place(&flow, &[3], |node| node != 1), Some(1));
+        assert_eq!(best_place(&flow, &[7], |_| true), None);
+    }
+
+    #[test]
+    fn fusion_contributes_reciprocal_ranks() {
+        let (a, b) = (scores(&[(1, 1.0), (2, 3.0)]), scores(&[(1, 8.0), (3, 4.0)]));
+        let fused = of(&a).reciprocal_ranks(60.0);
+        let fused = Value::scores(fused.combine(&of(&b).reciprocal_ranks(60.0), Combine::Sum));
+        let list = Value::List(vec![a.clone(), b.clone()]);
+        let calls = [
+            call("search", vec![Value::text("x")], &a),
+            call("search", vec![Value::text("y")], &b),
+            call("fuse", vec![list, Value::Float(60.0)], &fused),
+        ];
+        let ranking = of(&fused).ranking();
+        let flow = Flow::new(&calls, &ranking);
+        let favours = favours(&flow, &ranking, 2).expect("a call favours node 1");
+        assert_eq!((ranking[0].0, favours.call), (1, 1));
+    }
+}

@@ -1,0 +1,507 @@
+//! What the calls of one run say of the best right answer and of the wrong nodes above it: a table
+//! of signals, those that decide the order first; and of the nodes that metapaths start from, which
+//! lead to a right answer.
+//!
+//! A signal is a call that gives scores which get into the ranking. Calls that only pass scores on
+//! (weights, sums, cuts, filters) are left out: what they do stands in the weights of the others.
+//!
+//! Must not know: how this is told, who asks.
+
+use std::sync::Arc;
+
+use crate::explain::{
+    Loss, OfProgram,
+    flow::{Flow, Way, node_set},
+    lost::starts,
+    order::{weights, weights_in},
+};
+use agent_index::IndexedBase;
+use agent_kb::{NodeId, NodeSet};
+use agent_retrieve::Ranking;
+use agent_tools::{NodeFlow, ToolCall, Value, source::literal};
+
+/// Metapaths followed back from the end of a run; earlier ones are not looked at.
+const MAX_METAPATHS: usize = 16;
+/// Nodes shown of what a metapath starts from.
+const SHOWN_STARTS: usize = 3;
+/// Characters of a text in the label of a call.
+const TEXT_CHARS: usize = 28;
+/// Calls within calls that a label names.
+const LABEL_DEPTH: usize = 2;
+/// Calls that a list in a label names.
+const LABEL_ITEMS: usize = 6;
+
+/// A node of the table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shown {
+    /// The node.
+    pub node: NodeId,
+    /// Whether it is a right answer.
+    pub is_answer: bool,
+    /// Its rank among the nodes that may be answers, from 1; none where it is not ranked.
+    pub rank: Option<usize>,
+    /// Its score; none where it is not ranked.
+    pub score: Option<f32>,
+}
+
+/// What one call says of the nodes of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signal {
+    /// The call in few words: untrusted text, one line.
+    pub label: String,
+    /// The line of the program, from 1, if it is known.
+    pub line: Option<usize>,
+    /// Whether it is an operator over several calls, which the line says in few words.
+    pub combines: bool,
+    /// By what its scores are multiplied in the ranking, where that is one number.
+    pub weight: Option<f32>,
+    /// The score of each node of the table, in their order; none where it has none.
+    pub values: Vec<Option<f32>>,
+}
+
+/// A node that a metapath starts from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// The node.
+    pub node: NodeId,
+    /// How sure the call is of it; none for a plain set.
+    pub strength: Option<f32>,
+    /// Whether the metapath leads from it to a right answer.
+    pub leads: bool,
+}
+
+/// A call that found what metapaths start from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Linked {
+    /// The call in few words: untrusted text, one line.
+    pub label: String,
+    /// Its best nodes, at most three, and behind them the best one that leads to an answer, if none
+    /// of them does.
+    pub starts: Vec<Start>,
+    /// How many nodes it found.
+    pub n: usize,
+    /// Whether it links what the query names, rather than finding nodes otherwise.
+    pub names: bool,
+}
+
+/// A step along relations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Walked {
+    /// The call in few words: untrusted text, one line.
+    pub label: String,
+    /// The line of the program, from 1, if it is known.
+    pub line: Option<usize>,
+    /// Nodes that it reached.
+    pub n: usize,
+    /// Right answers among them, or, of a step before others, nodes that lead to one.
+    pub n_sought: usize,
+    /// Whether its nodes are answers rather than the start of another step.
+    pub ends: bool,
+}
+
+/// The evidence of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signals {
+    /// The best right answer, then the wrong nodes above it, or the best wrong ones where it is not
+    /// ranked; best first.
+    pub shown: Vec<Shown>,
+    /// The calls that tell them apart: those that are summed to the ranking by how far they part the
+    /// shown nodes, then the others, the latest first.
+    pub rows: Vec<Signal>,
+    /// Labels of calls that say the same of all shown nodes, the latest first.
+    pub same: Vec<String>,
+    /// What metapaths start from, in the order of the calls, equal calls once.
+    pub linked: Vec<Linked>,
+    /// Steps along relations on the way to the ranking, in the order of the calls, equal calls once.
+    pub walked: Vec<Walked>,
+    /// Why no right answer is first; none where one is.
+    pub loss: Option<Loss>,
+}
+
+/// The evidence of a run on a query with known answers, with at most `n_wrong` wrong nodes.
+/// Deterministic; quadratic in the calls, of which a trace keeps 200 at most.
+pub fn signals(
+    base: &Arc<IndexedBase>,
+    calls: &[ToolCall],
+    ranking: &Ranking,
+    (query, answers): (&str, &[NodeId]),
+    n_wrong: usize,
+) -> Signals {
+    let flow = Flow::new(calls, ranking);
+    let ranked: Ranking =
+        ranking.iter().filter(|pair| base.kb.is_candidate(pair.0)).copied().collect();
+    let place = ranked.iter().position(|pair| answers.contains(&pair.0));
+    let now = place.map_or(0.0, |at| 1.0 / (at + 1) as f32);
+    let loss = (place != Some(0)).then(|| OfProgram { base, calls, now }.loss(ranking, answers));
+    let reader = Reader { flow: &flow, query };
+    let shown = shown(&ranked, answers, place, n_wrong);
+    let (rows, same) = reader.rows(&shown);
+    let sought = Sought::new(base, &flow, answers);
+    let (linked, walked) = (reader.linked(&sought), reader.walked(&sought));
+    Signals { shown, rows, same, linked, walked, loss }
+}
+
+/// The best right answer and the wrong nodes above it.
+fn shown(ranked: &Ranking, answers: &[NodeId], place: Option<usize>, n_wrong: usize) -> Vec<Shown> {
+    let at = |at: usize, is_answer| {
+        ranked.get(at).map(|&(node, score)| Shown {
+            node,
+            is_answer,
+            rank: Some(at + 1),
+            score: Some(score),
+        })
+    };
+    let unranked = || {
+        let node = answers.iter().min().copied()?;
+        Some(Shown { node, is_answer: true, rank: None, score: None })
+    };
+    let answer = place.map_or_else(unranked, |place| at(place, true));
+    let is_wrong = |at: &usize| ranked.get(*at).is_some_and(|pair| !answers.contains(&pair.0));
+    // Of an answer that is first, the nodes that it had to pass.
+    let end = place.filter(|&place| place > 0).unwrap_or(ranked.len());
+    let wrong = (0..end).filter(is_wrong).take(n_wrong).filter_map(|place| at(place, false));
+    answer.into_iter().chain(wrong).collect()
+}
+
+/// For each call, the nodes whose presence in its result leads to an answer.
+struct Sought {
+    /// Answers, and before a step along relations the nodes from which it reaches one of those
+    /// sought behind it.
+    nodes: Vec<NodeSet>,
+    /// Whether its nodes get into the ranking without a step along relations.
+    ends: Vec<bool>,
+    /// Whether its nodes are the start of a step along relations on the way to the ranking.
+    starts: Vec<bool>,
+}
+
+impl Sought {
+    fn new(base: &Arc<IndexedBase>, flow: &Flow<'_>, answers: &[NodeId]) -> Sought {
+        let n = flow.calls.len();
+        let ends = flow.leading_to(flow.last, n);
+        let mut all = Sought {
+            nodes: vec![NodeSet::default(); n],
+            starts: vec![false; n],
+            ends: ends.clone(),
+        };
+        all.add(&ends, &answers.iter().copied().collect());
+        let leads = |all: &Sought, at: &usize| all.ends[*at] || all.starts[*at];
+        let mut followed = 0;
+        for at in (0..n).rev() {
+            if flow.way(at) != Way::Metapath || !leads(&all, &at) || followed == MAX_METAPATHS {
+                continue;
+            }
+            followed += 1;
+            let from = flow.calls.get(at).and_then(|call| starts(base, call, &all.nodes[at]));
+            let operand = flow.operands(at).first().and_then(|operand| operand.from);
+            let before = flow.leading_to(operand, at);
+            for (starts, leads) in all.starts.iter_mut().zip(&before) {
+                *starts |= leads;
+            }
+            all.add(&before, &from.unwrap_or_default());
+        }
+        all
+    }
+
+    fn add(&mut self, calls: &[bool], more: &NodeSet) {
+        let led = self.nodes.iter_mut().zip(calls).filter(|pair| *pair.1);
+        led.for_each(|(nodes, _)| *nodes = nodes.union(more));
+    }
+}
+
+/// Reads the calls of a run.
+struct Reader<'a> {
+    flow: &'a Flow<'a>,
+    query: &'a str,
+}
+
+impl Reader<'_> {
+    /// The calls that tell the shown nodes apart, and labels of those that do not.
+    fn rows(&self, shown: &[Shown]) -> (Vec<Signal>, Vec<String>) {
+        let leads = self.flow.leading_to(self.flow.last, self.flow.calls.len());
+        let weights = weights(self.flow);
+        let (mut rows, mut same) = (Vec::new(), Vec::new());
+        for (at, call) in self.flow.calls.iter().enumerate().rev() {
+            let weight = weights.iter().find(|pair| pair.0 == at).map(|pair| pair.1);
+            let Some(Value::Scores(scores)) = self.flow.result(at) else { continue };
+            if !leads[at] || (weight.is_none() && passes_on(call)) {
+                continue;
+            }
+            let values: Vec<Option<f32>> = shown.iter().map(|one| scores.get(one.node)).collect();
+            let (label, line) = (self.label(at, 0), call.line);
+            let tells = values.iter().any(|value| *value != values[0]);
+            if tells {
+                let combines = is_operator(call);
+                let row = Signal { label, line, combines, weight, values };
+                if !rows.contains(&row) {
+                    rows.push(row);
+                }
+            } else if values.iter().any(Option::is_some) && !same.contains(&label) {
+                same.push(label);
+            }
+        }
+        // A stable sort: the others stay in their order.
+        rows.sort_by(|a, b| spread(b).total_cmp(&spread(a)));
+        (rows, same)
+    }
+
+    /// What metapaths start from.
+    fn linked(&self, sought: &Sought) -> Vec<Linked> {
+        let mut linked: Vec<Linked> = Vec::new();
+        for at in 0..self.flow.calls.len() {
+            if !sought.starts[at] || self.flow.way(at) != Way::Find {
+                continue;
+            }
+            let Some(found) = self.flow.result(at) else { continue };
+            let start = |node: NodeId, strength| Start {
+                node,
+                strength,
+                leads: sought.nodes[at].contains(node),
+            };
+            let all: Vec<Start> = match found {
+                Value::Scores(scores) => {
+                    scores.ranking().iter().map(|pair| start(pair.0, Some(pair.1))).collect()
+                }
+                other => {
+                    // Texts, such as what is quoted, are no nodes.
+                    let Some(nodes) = node_set(other) else { continue };
+                    nodes.as_slice().iter().map(|&node| start(node, None)).collect()
+                }
+            };
+            let mut starts: Vec<Start> = all.iter().take(SHOWN_STARTS).copied().collect();
+            if !starts.iter().any(|start| start.leads) {
+                starts.extend(all.iter().find(|start| start.leads));
+            }
+            let names = self.flow.calls.get(at).is_some_and(|call| call.flow == NodeFlow::Link);
+            let one = Linked { label: self.label(at, 0), starts, n: all.len(), names };
+            if !linked.contains(&one) {
+                linked.push(one);
+            }
+        }
+        linked
+    }
+
+    /// Steps along relations on the way to the ranking.
+    fn walked(&self, sought: &Sought) -> Vec<Walked> {
+        let mut walked: Vec<Walked> = Vec::new();
+        for at in 0..self.flow.calls.len() {
+            let on_the_way = sought.ends[at] || sought.starts[at];
+            if !on_the_way || self.flow.way(at) != Way::Metapath {
+                continue;
+            }
+            let Some(reached) = self.flow.result(at).and_then(node_set) else { continue };
+            let one = Walked {
+                label: self.label(at, 0),
+                line: self.flow.calls.get(at).and_then(|call| call.line),
+                n: reached.len(),
+                n_sought: reached.intersection(&sought.nodes[at]).len(),
+                ends: sought.ends[at],
+            };
+            if !walked.contains(&one) {
+                walked.push(one);
+            }
+        }
+        walked
+    }
+
+    /// A sum in few words: the names of the calls that are summed, each with its weight; none where
+    /// fewer than two are known.
+    fn sum(&self, at: usize) -> Option<String> {
+        let summed = weights_in(self.flow, at);
+        let of = |&(call, weight): &(usize, f32)| {
+            let name = self.label(call, LABEL_DEPTH + 1);
+            if weight == 1.0 { name } else { format!("{} {name}", rounded(f64::from(weight))) }
+        };
+        let shown: Vec<String> = summed.iter().take(LABEL_ITEMS).map(of).collect();
+        let more = if summed.len() > LABEL_ITEMS { " + .." } else { "" };
+        (summed.len() > 1).then(|| format!("({}{more})", shown.join(" + ")))
+    }
+
+    /// A call in few words: operands by the calls that gave them, the query by its name, sums with
+    /// their weights.
+    fn label(&self, at: usize, depth: usize) -> String {
+        let Some(call) = self.flow.calls.get(at) else { return String::new() };
+        if depth > LABEL_DEPTH {
+            return format!("{}(..)", call.name);
+        }
+        let is_sum = matches!(call.flow, NodeFlow::Sum | NodeFlow::Difference);
+        if let Some(sum) = is_sum.then(|| self.sum(at)).flatten() {
+            return sum;
+        }
+        // Of a text that nodes are compared with, which nodes they are says nothing.
+        let compares = call.flow == NodeFlow::Carry
+            && call.args.iter().any(|arg| matches!(arg, Value::Text(_)));
+        let tells = |arg: &&Value| !(compares && node_set(arg).is_some());
+        let args: Vec<String> = call
+            .args
+            .iter()
+            .filter(tells)
+            .filter_map(|arg| self.argument(at, arg, depth))
+            .collect();
+        match is_operator(call) {
+            true => args.join(&format!(" {} ", call.name)),
+            false => format!("{}({})", call.name, args.join(", ")),
+        }
+    }
+
+    /// An argument in few words; none for an empty list, which says nothing.
+    fn argument(&self, at: usize, arg: &Value, depth: usize) -> Option<String> {
+        let from = |value: &Value| {
+            let operands = self.flow.operands(at).iter();
+            operands.filter(|operand| std::ptr::eq(operand.value, value)).find_map(|one| one.from)
+        };
+        let of = |value: &Value| match from(value) {
+            Some(from) => self.label(self.source(from), depth + 1),
+            None => node_set(value).map_or_else(String::new, |set| format!("{} nodes", set.len())),
+        };
+        Some(match arg {
+            Value::Text(text) if **text == *self.query => "query".to_owned(),
+            Value::Text(text) => literal(&cut(text)),
+            Value::Int(number) => number.to_string(),
+            Value::Float(number) => rounded(*number),
+            Value::Bool(truth) => truth.to_string(),
+            Value::Scores(_) | Value::Nodes(_) => of(arg),
+            Value::List(items) if items.is_empty() => return None,
+            Value::List(items) if items.iter().all(|item| matches!(item, Value::Int(_))) => {
+                format!("{} nodes", items.len())
+            }
+            Value::List(items) => {
+                let item = |item: &Value| match item {
+                    Value::Text(text) => literal(&cut(text)),
+                    Value::Int(number) => number.to_string(),
+                    other => of(other),
+                };
+                let shown: Vec<String> = items.iter().take(LABEL_ITEMS).map(item).collect();
+                let more = if items.len() > LABEL_ITEMS { ", .." } else { "" };
+                format!("[{}{more}]", shown.join(", "))
+            }
+            other => other.describe().to_owned(),
+        })
+    }
+
+    /// The call whose nodes a call passes on, as far back as it only passes them on.
+    fn source(&self, mut at: usize) -> usize {
+        while let Some(call) = self.flow.calls.get(at)
+            && passes_on(call)
+            && let [operand, rest @ ..] = self.flow.carried(at)
+            && rest.is_empty()
+            && let Some(from) = operand.from
+        {
+            at = from;
+        }
+        at
+    }
+}
+
+fn is_operator(call: &ToolCall) -> bool {
+    !call.name.starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+/// Whether a call only passes on the order that it was given, or sums it with others.
+fn passes_on(call: &ToolCall) -> bool {
+    let passes = matches!(
+        call.flow,
+        NodeFlow::Keep
+            | NodeFlow::Cut
+            | NodeFlow::Remove
+            | NodeFlow::Sum
+            | NodeFlow::Difference
+            | NodeFlow::Multiply
+            | NodeFlow::Divide
+            | NodeFlow::Normalize
+            | NodeFlow::Note
+    );
+    passes || matches!(call.name, "power" | "nodes")
+}
+
+/// How far a signal parts the shown nodes in the ranking's scores; 0 where its weight is not known.
+fn spread(signal: &Signal) -> f32 {
+    let Some(weight) = signal.weight else { return 0.0 };
+    let values = || signal.values.iter().map(|value| value.unwrap_or(0.0) * weight);
+    values().fold(f32::MIN, f32::max) - values().fold(f32::MAX, f32::min)
+}
+
+fn rounded(number: f64) -> String {
+    format!("{}", (number * 1000.0).round() / 1000.0)
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT_CHARS) {
+        Some((at, _)) => format!("{}..", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::testing::{call, of, scores};
+
+    /// A program that sums two weighed signals over one that says the same of all.
+    fn calls() -> (Vec<ToolCall>, Ranking) {
+        let found = scores(&[(1, 1.0), (2, 1.0), (3, 1.0)]);
+        let words = scores(&[(1, 8.0), (2, 4.0), (3, 2.0)]);
+        let close = scores(&[(1, 0.1), (2, 0.9), (3, 0.8)]);
+        let normal = Value::scores(of(&words).normalized());
+        let weighed = Value::scores(of(&close).scale(3.0));
+        let sum = Value::scores(of(&normal).combine(of(&weighed), agent_kb::Combine::Sum));
+        let top = Value::scores(of(&sum).top(3));
+        let text = || Value::text("a query");
+        let pool = Value::nodes(of(&found).nodes());
+        let calls = vec![
+            call("search", vec![text()], &found),
+            call("match_text", vec![text(), pool.clone()], &words),
+            call("similarity", vec![Value::text("left"), pool], &close),
+            call("normalize", vec![words], &normal),
+            call("*", vec![close, Value::Float(3.0)], &weighed),
+            call("+", vec![normal, weighed], &sum),
+            call("top", vec![sum, Value::Int(3)], &top),
+        ];
+        let ranking = of(&top).ranking();
+        (calls, ranking)
+    }
+
+    #[test]
+    fn signals_come_by_how_far_they_part_right_from_wrong() {
+        let (calls, ranking) = calls();
+        let flow = Flow::new(&calls, &ranking);
+        let reader = Reader { flow: &flow, query: "a query" };
+        let shown = shown(&ranking, &[1], Some(2), 2);
+        let nodes: Vec<(NodeId, bool)> =
+            shown.iter().map(|one| (one.node, one.is_answer)).collect();
+        assert_eq!(nodes, [(1, true), (2, false), (3, false)]);
+        let (rows, same) = reader.rows(&shown);
+        let told: Vec<(&str, Option<f32>)> =
+            rows.iter().map(|row| (row.label.as_str(), row.weight)).collect();
+        let expected = [("similarity(\"left\")", Some(3.0)), ("match_text(query)", Some(0.125))];
+        assert_eq!(told, expected);
+        assert_eq!(rows[0].values, [Some(0.1), Some(0.9), Some(0.8)]);
+        assert_eq!(same, ["search(query)"]);
+    }
+
+    #[test]
+    fn a_product_says_what_its_sum_weighs() {
+        let (mut calls, _) = calls();
+        let sum = of(calls[5].result.as_ref().unwrap()).clone();
+        let kind = scores(&[(1, 1.0), (2, 0.5), (3, 0.2)]);
+        let both = Value::scores(sum.combine(of(&kind), agent_kb::Combine::Product));
+        let sum = calls[5].result.clone().unwrap();
+        calls.pop();
+        calls.push(call("search_vectors", vec![Value::text("a query")], &kind));
+        calls.push(call("*", vec![sum, kind], &both));
+        let ranking = of(&both).ranking();
+        let flow = Flow::new(&calls, &ranking);
+        let reader = Reader { flow: &flow, query: "a query" };
+        let label = "(0.125 match_text(..) + 3 similarity(..)) * search_vectors(query)";
+        assert_eq!(reader.label(7, 0), label);
+    }
+
+    #[test]
+    fn a_first_answer_is_shown_with_those_it_passed_and_a_lost_one_without_a_rank() {
+        let ranked = vec![(1, 3.0), (2, 2.0), (3, 1.0)];
+        let of = |answers: &[NodeId], place| -> Vec<(NodeId, Option<usize>)> {
+            shown(&ranked, answers, place, 2).iter().map(|one| (one.node, one.rank)).collect()
+        };
+        assert_eq!(of(&[1], Some(0)), [(1, Some(1)), (2, Some(2)), (3, Some(3))]);
+        assert_eq!(of(&[9, 8], None), [(8, None), (1, Some(1)), (2, Some(2))]);
+    }
+}

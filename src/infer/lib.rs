@@ -1,0 +1,630 @@
+//! Runs programs and bundles on queries: compiled once, answered by the tools of one base, in the
+//! sandbox.
+//!
+//! [`Rerank`] and [`React`] answer with a language model and without any program.
+//!
+//! ```no_run
+//! use std::{path::Path, sync::Arc};
+//!
+//! use agent::{
+//!     bundle::Bundle, dataset::Home, index::IndexedBase,
+//!     infer::{BundleRetriever, Runtime},
+//!     retrieve::Retriever, sandbox::Workers,
+//! };
+//!
+//! let shop = Home::new("home").get("shop")?;
+//! let base = Arc::new(IndexedBase::open(&shop.kb_dir(), &shop.index_dir(), "shop")?);
+//! let bundle = Bundle::read(Path::new("bundle.json"))?;
+//! bundle.check_base(&base)?;
+//! let runtime = Runtime::new(base, Arc::new(Workers::new(2)?), None);
+//! let answers = BundleRetriever::new(Arc::new(runtime), &bundle)?;
+//! let ranking = answers.retrieve("a durable steel bottle by Northpeak", 20)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Must not know: which answers are right, how programs are found.
+
+mod answer;
+pub mod bundle;
+mod expand;
+pub mod explain;
+#[cfg(test)]
+#[path = "../../tests/it/support/given.rs"]
+mod given;
+mod join;
+mod query_reader;
+pub mod rag;
+mod react;
+mod record;
+mod rerank;
+mod shown;
+mod tail;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use tracing::{Span, trace_span};
+
+use crate::{
+    bundle::{
+        Bundle, Member, cutoff::Cutoff, reading::Phrasings, reranker::NodeFeatures,
+        router::features,
+    },
+    join::{Joined, Unranked, joined},
+    query_reader::{Offered, ReadQuery, mixed, read_query},
+};
+use agent_index::IndexedBase;
+use agent_kb::{Kb, NodeId, answer::Explanation};
+use agent_llm::RoleSpec;
+use agent_retrieve::{
+    Answer, Call, Detail, Miss, Ranking, RetrieveError, Retriever, Way, Why, checked, place,
+    place_of, shortlist,
+};
+use agent_sandbox::{
+    ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Outcome, Param, Ran, Sandbox,
+    SandboxOptions, Workers, program::Program,
+};
+use agent_tools::{Assistant, Session, ToolCache, ToolCall, Trace};
+
+pub use answer::{STAND_IN, answer};
+pub use expand::{EXPAND_ROLE, Expander, expand_asks};
+pub use join::{Joining, Part, asked, chosen_categories, fuse, join, parts, routes};
+pub use query_reader::READ_ASKS;
+pub use react::{REACT_ASKS, REACT_ROLE, React};
+pub use record::{
+    AnswerRecord, EntityRecord, Expected, HitRecord, SchemaWordRecord, StepRecord,
+    UnderstoodRecord, WayRecord, hits, path_in_words,
+};
+pub use rerank::{RERANK_ASKS, RERANK_ROLE, Rerank};
+pub(crate) use shown::Linked;
+
+/// Reads a new query.
+pub const ROUTER_ROLE: RoleSpec = RoleSpec {
+    name: "router",
+    summary: "reads a new query: its category, entities, wanted type, constraints",
+    temperature: Some(0.0),
+    max_tokens: 1_024,
+};
+
+/// What is asked of a language model for one query.
+#[derive(Clone, Debug)]
+pub struct Asks {
+    /// Who asks.
+    pub role: RoleSpec,
+    /// The longest of its prompts.
+    pub prompt: &'static str,
+    /// The prompt of later turns, and how many there are at most.
+    pub later: Option<(&'static str, usize)>,
+    /// Requests at least, where every reply can be used.
+    pub least: usize,
+    /// Requests at most, repairs included.
+    pub most: usize,
+}
+
+/// Candidates a program is given.
+pub const SHORTLIST: usize = 100;
+/// Queries whose candidates are kept; at this number all are dropped.
+const MAX_SHORTLISTS: usize = 10_000;
+
+/// Values of declared parameters by name.
+pub type ParamValues = BTreeMap<String, f64>;
+
+/// One base with a sandbox: what programs run on.
+pub struct Runtime {
+    base: Arc<IndexedBase>,
+    sandbox: ChosenSandbox,
+    limits: Limits,
+    cache: Option<Arc<ToolCache>>,
+    assistant: Option<Arc<Assistant>>,
+    /// Requests and tokens that the tools of one call may ask, where these are fewer than for all.
+    asking: Option<(u64, u64)>,
+    /// Set when calls are to end soon.
+    stop: Arc<AtomicBool>,
+    shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
+    runs: AtomicU64,
+}
+
+impl Runtime {
+    /// A runtime on a pool of workers. With a cache, equal tool calls are answered once.
+    pub fn new(
+        base: Arc<IndexedBase>,
+        workers: Arc<Workers>,
+        cache: Option<Arc<ToolCache>>,
+    ) -> Self {
+        Self::in_sandbox(base, workers, cache, &SandboxOptions::default())
+    }
+
+    /// The same, with a say in where programs run. The embedder is prepared before any program has
+    /// to wait for it; one that cannot be is told by the tools that need it.
+    pub fn in_sandbox(
+        base: Arc<IndexedBase>,
+        workers: Arc<Workers>,
+        cache: Option<Arc<ToolCache>>,
+        options: &SandboxOptions,
+    ) -> Self {
+        let _ = base.embedder().prepare();
+        let sandbox = ChosenSandbox::new(workers, options);
+        let (limits, shortlists) = (Limits::default(), Mutex::default());
+        let (stop, runs) = Default::default();
+        let (assistant, asking) = (None, None);
+        Self { base, sandbox, limits, cache, assistant, asking, stop, shortlists, runs }
+    }
+
+    /// The same runtime, whose programs end soon once `stop` is set.
+    pub fn stoppable(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// The same runtime with a language model for the tools that ask one.
+    pub fn with_assistant(mut self, assistant: Option<Arc<Assistant>>) -> Self {
+        self.assistant = assistant;
+        self
+    }
+
+    /// The same runtime, whose programs ask at most so many requests of so many tokens in a call.
+    pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
+        self.asking = Some((requests, tokens));
+        self
+    }
+
+    /// The language model, if there is one.
+    pub fn assistant(&self) -> Option<&Arc<Assistant>> {
+        self.assistant.as_ref()
+    }
+
+    /// The base.
+    pub fn base(&self) -> &Arc<IndexedBase> {
+        &self.base
+    }
+
+    /// How often programs were run so far, on any thread.
+    pub fn runs(&self) -> u64 {
+        self.runs.load(Ordering::Relaxed)
+    }
+
+    /// Parses and checks a program.
+    ///
+    /// # Errors
+    /// The failure, with its place in the source.
+    pub fn compile(&self, program: &Program) -> Result<Compiled, Failure> {
+        self.sandbox.compile(program.code(), &self.limits)
+    }
+
+    /// The parameters a program declares, by name.
+    ///
+    /// # Errors
+    /// What `params()` fails with.
+    pub fn declared_params(&self, compiled: &Compiled) -> Result<Vec<Param>, Failure> {
+        self.sandbox.declared_params(compiled, &self.limits)
+    }
+
+    /// The candidates of a query; equal queries are searched once.
+    ///
+    /// # Errors
+    /// Those of the indexes.
+    pub fn candidates(&self, query: &str) -> Result<Arc<[NodeId]>, RetrieveError> {
+        let lock = || self.shortlists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(candidates) = lock().get(query) {
+            return Ok(candidates.clone());
+        }
+        let candidates: Arc<[NodeId]> = shortlist(&self.base, query, SHORTLIST)?.into();
+        let mut kept = lock();
+        if kept.len() >= MAX_SHORTLISTS {
+            kept.clear();
+        }
+        kept.insert(query.to_owned(), candidates.clone());
+        Ok(candidates)
+    }
+
+    /// Runs a program on one query; notes its tool calls if a trace is given.
+    ///
+    /// # Errors
+    /// [`RetrieveError`] when the query cannot be searched, or a tool could not ask its language
+    /// model any more or was stopped, whatever the program made of it; a failure of the program is in the inner
+    /// result.
+    pub fn run(
+        &self,
+        compiled: &Compiled,
+        params: &ParamValues,
+        query: &str,
+        trace: Option<&Trace>,
+    ) -> Result<Result<Outcome, Failure>, RetrieveError> {
+        let query = checked(query)?;
+        let _span = trace_span!("program").entered();
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let candidates = match self.sandbox.reads_candidates(compiled) {
+            true => self.candidates(query)?,
+            false => Arc::default(),
+        };
+        let mut session =
+            Session::new(self.base.clone(), self.cache.clone()).stoppable(self.stop.clone());
+        if let Some(assistant) = &self.assistant {
+            session = session.with_assistant(assistant.clone());
+        }
+        if let Some((requests, tokens)) = self.asking {
+            session = session.asking_at_most(requests, tokens);
+        }
+        if let Some(trace) = trace {
+            session = session.traced(trace);
+        }
+        let n_nodes = self.base.kb.n_nodes() as usize;
+        let input = Input { query, candidates: &candidates, params, n_nodes };
+        let (result, host): Ran =
+            self.sandbox.run(compiled, Box::new(session), input, &self.limits);
+        match host.outage() {
+            Some(error) => Err(RetrieveError::Llm(error)),
+            None => Ok(result),
+        }
+    }
+}
+
+/// A program as a retriever.
+pub struct ProgramRetriever {
+    runtime: Arc<Runtime>,
+    name: String,
+    compiled: Compiled,
+    params: ParamValues,
+}
+
+impl ProgramRetriever {
+    /// The program with its declared parameters, but for those given.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn new(
+        runtime: Arc<Runtime>,
+        program: &Program,
+        params: ParamValues,
+    ) -> Result<Self, Failure> {
+        let compiled = runtime.compile(program)?;
+        Ok(Self { runtime, name: format!("program {}", program.short_id()), compiled, params })
+    }
+}
+
+impl Retriever for ProgramRetriever {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let trace = (detail.explained > 0).then(Trace::default);
+        let outcome = self
+            .runtime
+            .run(&self.compiled, &self.params, query, trace.as_ref())?
+            .map_err(|failure| failed(&failure, failure.to_string()))?;
+        let mut ranking = outcome.ranking;
+        ranking.truncate(k);
+        let calls = trace.map(|trace| trace.take()).unwrap_or_default();
+        let kb = &self.runtime.base.kb;
+        let why = ranking.iter().take(detail.explained).enumerate().map(|(at, &(node, score))| {
+            let explanation = place_of(&self.name, at, score);
+            Why { explanation, calls: calls_on(kb, "", &calls, node), features: Vec::new() }
+        });
+        let why = why.collect();
+        Ok(Answer { why, ..Answer::of(ranking) })
+    }
+}
+
+/// The calls of a category's program, and what each says of a node.
+fn calls_on(kb: &Kb, category: &str, calls: &[ToolCall], node: NodeId) -> Vec<Call> {
+    let call = |call: &ToolCall| Call {
+        category: category.to_owned(),
+        line: call.line,
+        tool: call.name.to_owned(),
+        arguments: call.arguments(kb),
+        result: call.outcome(kb),
+        value: call.value_of(node),
+    };
+    calls.iter().map(call).collect()
+}
+
+/// One category, ready to run.
+struct CategoryProgram {
+    name: String,
+    /// The beginning of its program's id.
+    program: String,
+    description: String,
+    /// Whether a model is told its name alone.
+    is_told_by_name: bool,
+    compiled: Compiled,
+    params: ParamValues,
+}
+
+/// What one category came to.
+struct Run<'a> {
+    /// Its position.
+    category: usize,
+    category_program: &'a CategoryProgram,
+    probability: f32,
+    ranking: Ranking,
+    /// None unless they were asked for.
+    calls: Vec<ToolCall>,
+}
+
+/// What a question gives before anything is joined.
+struct Ranked<'a> {
+    /// Of all categories that answer, each once, most probable first.
+    runs: Vec<Run<'a>>,
+    routes: Routes,
+    unranked: Unranked,
+}
+
+/// By member, the categories that answer, with their probabilities.
+type Routes = Vec<Vec<(usize, f32)>>;
+
+/// A bundle as a retriever.
+pub struct BundleRetriever {
+    runtime: Arc<Runtime>,
+    name: String,
+    category_programs: Vec<CategoryProgram>,
+    members: Vec<Member>,
+    cutoff: Option<Cutoff>,
+    phrasings: Option<Phrasings>,
+    /// Who reads the query, beside the bundle's router.
+    assistant: Option<Arc<Assistant>>,
+}
+
+impl BundleRetriever {
+    /// The bundle on a runtime; whether it was made for its base is the caller's to check.
+    ///
+    /// # Errors
+    /// When one of its programs does not compile.
+    pub fn new(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
+        let category_programs: Result<Vec<CategoryProgram>, Failure> = bundle
+            .categories
+            .iter()
+            .map(|category| {
+                let compiled = runtime.compile(&category.program)?;
+                Ok(CategoryProgram {
+                    name: category.name.clone(),
+                    program: category.program.short_id().to_owned(),
+                    description: category.program.description().to_owned(),
+                    is_told_by_name: category.is_told_by_name(),
+                    compiled,
+                    params: category.params.clone(),
+                })
+            })
+            .collect();
+        let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
+        let (cutoff, phrasings) = (bundle.cutoff.clone(), bundle.phrasings.clone());
+        let (category_programs, members) = (category_programs?, bundle.members());
+        let assistant = None;
+        Ok(Self { runtime, name, category_programs, members, phrasings, cutoff, assistant })
+    }
+
+    /// The same, with a language model that reads the query: it is told names and descriptions of the
+    /// categories and the entities that the query may name.
+    pub fn read_by(mut self, assistant: Arc<Assistant>) -> Self {
+        self.assistant = Some(assistant);
+        self
+    }
+
+    /// The categories that answer a query with their probabilities, most probable first: those that
+    /// the bundle's routers ask and, where a model names one, that one too, with the mean of what
+    /// router and model hold it for; of several routers, with their mean.
+    ///
+    /// # Errors
+    /// That the query cannot be read, or that a ceiling or a stop keeps the model from being asked.
+    pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
+        let query = checked(query)?;
+        let read = self.read(query)?.and_then(Result::ok);
+        Ok(asked(&self.routes(query, read.as_ref())))
+    }
+
+    /// The same by member, with what a model read.
+    fn routes(&self, query: &str, read: Option<&ReadQuery>) -> Routes {
+        let named = read.and_then(|read| read.category);
+        routes(&self.members, &features(self.runtime.base(), query), named)
+    }
+
+    /// How a model reads the query, or why it does not; none without a model.
+    fn read(&self, query: &str) -> Result<Option<Result<ReadQuery, Miss>>, RetrieveError> {
+        let Some(assistant) = &self.assistant else { return Ok(None) };
+        let category_programs = self.category_programs.iter();
+        let offered: Vec<Offered<'_>> = category_programs
+            .map(|one| Offered {
+                name: &one.name,
+                description: (!one.is_told_by_name).then_some(one.description.as_str()),
+            })
+            .collect();
+        read_query(self.runtime.base(), assistant, query, &offered).map(Some)
+    }
+
+    /// The ranking of one category; notes its tool calls if a trace is given.
+    fn rank(
+        &self,
+        category_program: &CategoryProgram,
+        query: &str,
+        trace: Option<&Trace>,
+    ) -> Result<Ranking, RetrieveError> {
+        self.runtime
+            .run(&category_program.compiled, &category_program.params, query, trace)?
+            .map(|outcome| outcome.ranking)
+            .map_err(|failure| failed(&failure, format!("{}: {failure}", category_program.name)))
+    }
+}
+
+/// What both give: `here` runs on this thread, `elsewhere` on one of rayon's. Unlike with
+/// `rayon::join`, a thread that waits here takes up no other question's work.
+fn meanwhile<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B + Send) -> (A, B) {
+    let mut found = None;
+    let own = rayon::in_place_scope(|scope| {
+        scope.spawn(|_| found = Some(elsewhere()));
+        here()
+    });
+    let found = found.unwrap_or_else(|| unreachable!("a scope ends after all that it spawned"));
+    (own, found)
+}
+
+/// What becomes of a query that a program failed on.
+fn failed(failure: &Failure, told: String) -> RetrieveError {
+    match failure.kind {
+        FailureKind::Deadline => RetrieveError::Late(told),
+        _ => RetrieveError::Program(told),
+    }
+}
+
+impl BundleRetriever {
+    /// What a question gives without any ranking.
+    fn unranked(&self, query: &str) -> Unranked {
+        let joinings: Vec<Joining<'_>> = self.members.iter().map(Joining::of).collect();
+        Unranked::of(self.runtime.base(), query, &joinings, self.phrasings.as_ref())
+    }
+
+    /// Runs the program of every category that answers a query, each once. Meanwhile another thread
+    /// finds what needs no ranking, and then runs programs too, unless a language model is asked,
+    /// whose ceilings count in the order of categories.
+    fn runs(
+        &self,
+        query: &str,
+        read: Option<&ReadQuery>,
+        detail: Detail,
+    ) -> Result<Ranked<'_>, RetrieveError> {
+        let routed = OnceLock::new();
+        let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let run_programs = |routed: &[(usize, f32)]| {
+            let take = || {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                routed.get(at).map(|&category| (at, category))
+            };
+            while let Some((at, category)) = take() {
+                let run = self.run_one(query, category, detail);
+                if run.is_err() {
+                    next.store(routed.len(), Ordering::Relaxed);
+                }
+                lock().push((at, run));
+            }
+        };
+        let span = Span::current();
+        let ((), unranked) = meanwhile(
+            || {
+                let routes = self.routes(query, read);
+                run_programs(&routed.get_or_init(|| (asked(&routes), routes)).0);
+            },
+            || {
+                let unranked = self.unranked(query);
+                if let Some(routed) = routed.get().filter(|_| self.runtime.assistant().is_none()) {
+                    span.in_scope(|| run_programs(&routed.0));
+                }
+                unranked
+            },
+        );
+        let mut runs = std::mem::take(&mut *lock());
+        runs.sort_unstable_by_key(|(at, _)| *at);
+        let runs: Result<Vec<Run<'_>>, RetrieveError> =
+            runs.into_iter().map(|(_, run)| run).collect();
+        let routes = routed.into_inner().map_or_else(Routes::new, |routed| routed.1);
+        Ok(Ranked { runs: runs?, routes, unranked })
+    }
+
+    fn run_one(
+        &self,
+        query: &str,
+        (category, probability): (usize, f32),
+        detail: Detail,
+    ) -> Result<Run<'_>, RetrieveError> {
+        let category_program = &self.category_programs[category];
+        let trace = (detail.explained > 0).then(Trace::default);
+        let ranking = self.rank(category_program, query, trace.as_ref())?;
+        let calls = trace.map(|trace| trace.take()).unwrap_or_default();
+        Ok(Run { category, category_program, probability, ranking, calls })
+    }
+
+    fn way(&self, run: &Run<'_>) -> Way {
+        Way {
+            category: run.category_program.name.clone(),
+            probability: run.probability,
+            program: run.category_program.program.clone(),
+            description: run.category_program.description.clone(),
+        }
+    }
+
+    /// Why a node has its place: what each category, the order, the reading of a plain question and
+    /// that of a language model say of it.
+    fn why(
+        &self,
+        runs: &[Run<'_>],
+        joined: &Joined,
+        own: Option<&Ranking>,
+        at: usize,
+        (node, score): (NodeId, f32),
+    ) -> Why {
+        let kb = &self.runtime.base().kb;
+        let categories = runs.iter().map(|run| {
+            let found = place("category", &run.ranking, node);
+            let probability = Explanation::new("probability", run.probability);
+            Explanation::new("category", run.category_program.name.as_str())
+                .with([probability])
+                .with(found.children)
+        });
+        let reading = joined.reading.as_ref().map(|reading| reading.explanation(node));
+        let of_model = own.map(|own| place("reading of the language model", own, node));
+        let explanation =
+            place_of(&self.name, at, score).with(categories).with(reading).with(of_model);
+        let calls =
+            runs.iter().flat_map(|run| calls_on(kb, &run.category_program.name, &run.calls, node));
+        let reasons = |(member, features): (&Member, &Option<NodeFeatures>)| {
+            Some(member.reranker.as_ref()?.reasons(features.as_ref()?, node))
+        };
+        let of_members = self.members.iter().zip(&joined.features);
+        let features = of_members.filter_map(reasons).find(|reasons| !reasons.is_empty());
+        Why { explanation, calls: calls.collect(), features: features.unwrap_or_default() }
+    }
+}
+
+impl Retriever for BundleRetriever {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        let query = checked(query)?;
+        let (read, unassisted) = match self.read(query)? {
+            Some(Err(miss)) => (None, Some(miss)),
+            read => (read.and_then(Result::ok), None),
+        };
+        let Ranked { runs, routes, unranked } = self.runs(query, read.as_ref(), detail)?;
+        let ranking = |at| runs.iter().find(|run| run.category == at).map(|run| &run.ranking);
+        let parts = parts(&self.members, &routes, ranking);
+        let mut joined = joined(self.runtime.base(), &parts, unranked)?;
+        // The end depends on all nodes: whoever asks for fewer is told the same.
+        let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
+            Some(reading) => cutoff.surest_at(reading.answers.len()),
+            None => cutoff.end(&joined.ranking),
+        });
+        // A plain question needs no model to be read.
+        let read = read.filter(|_| joined.reading.is_none());
+        let own = read.as_ref().map(|read| read.ranking(self.runtime.base()));
+        if let Some((read, own)) = read.as_ref().zip(own.as_ref()) {
+            joined.ranking = mixed(joined.ranking, own, read.weight());
+        }
+        joined.ranking.truncate(k);
+        let paths = match &joined.reading {
+            Some(reading) if detail.paths => {
+                let nodes: Vec<NodeId> = joined.ranking.iter().map(|pair| pair.0).collect();
+                reading.paths(&self.runtime.base().kb, &nodes)
+            }
+            _ => Vec::new(),
+        };
+        let route = runs.iter().map(|run| self.way(run)).collect();
+        let first = joined.ranking.iter().take(detail.explained).enumerate();
+        let why =
+            first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
+        let entities = read.iter().flat_map(ReadQuery::meant).collect();
+        Ok(Answer { end, route, paths, why, entities, unassisted, ..Answer::of(joined.ranking) })
+    }
+
+    fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
+        let route = self.route(query)?;
+        Ok(route.first().map(|&(category, _)| self.category_programs[category].name.clone()))
+    }
+}

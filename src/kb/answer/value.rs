@@ -1,0 +1,446 @@
+//! The value of an answer: ranked nodes, a single value, or a table. Must not know how it is found,
+//! compared or printed.
+//!
+//! As JSON an answer is one of
+//!
+//! ```text
+//! {"nodes": [[17, 0.93], [3, 0.4]]}                        node id, score; best first
+//! {"value": 4.62, "unit": "stars"}                         the unit may be left out
+//! {"columns": ["brand", "mean"], "rows": [["Umbra", 4.41]]}
+//! ```
+//!
+//! and a cell is `null`, `true` or `false`, a finite number, or text.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use crate::NodeId;
+
+/// Columns of a table.
+pub const MAX_COLUMNS: usize = 100;
+/// Rows of a table.
+pub const MAX_ROWS: usize = 10_000;
+/// Bytes of the text of one cell, of a column's name and of a unit.
+pub const MAX_CELL_BYTES: usize = 64 << 10;
+/// Whole numbers up to here are written without a fraction: all of them are exact.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// What answers a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum AnswerValue {
+    /// Nodes that answer it.
+    Nodes {
+        /// Node ids with scores, best first: score descending, then id ascending; each node once.
+        nodes: Vec<(NodeId, f32)>,
+    },
+    /// One value, such as a count or a name.
+    Single(Single),
+    /// A table.
+    Table(Table),
+}
+
+/// A single value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Single {
+    /// The value.
+    pub value: Cell,
+    /// What it is counted in, such as `kg`; none for a plain number or a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+}
+
+/// Rows of cells; every row has one cell for each column.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Parts")]
+pub struct Table {
+    columns: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// One value of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Cell {
+    /// Nothing is known.
+    #[default]
+    Empty,
+    /// A truth value.
+    Bool(bool),
+    /// A finite number.
+    Number(f64),
+    /// Text.
+    Text(String),
+}
+
+/// Why something is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// A row has fewer or more cells than there are columns.
+    #[error("row {row} of the table has {found} cells, not {columns}: one for each column")]
+    Ragged {
+        /// The row, from 1.
+        row: usize,
+        /// Its cells.
+        found: usize,
+        /// The columns.
+        columns: usize,
+    },
+    /// A table is too large.
+    #[error("the table has {found} {what}, more than {most}; ask for fewer")]
+    TooMany {
+        /// Rows or columns.
+        what: &'static str,
+        /// How many it has.
+        found: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// Two columns have one name.
+    #[error("two columns of the table are called {0:?}; name them apart")]
+    SameColumn(String),
+    /// A text is too long.
+    #[error("a text of the answer has {0} bytes, more than {MAX_CELL_BYTES}")]
+    LongText(usize),
+    /// A number is infinite or none.
+    #[error("an answer holds finite numbers only; leave the cell empty")]
+    NotFinite,
+    /// It begins like JSON and is none of the three forms.
+    #[error(
+        "{0:?} is no answer; write a number, a text, {{\"value\": 3, \"unit\": \"kg\"}} or \
+         {{\"columns\": [...], \"rows\": [[...]]}}"
+    )]
+    Unreadable(String),
+}
+
+impl AnswerValue {
+    /// Ranked nodes.
+    pub fn nodes(nodes: Vec<(NodeId, f32)>) -> Self {
+        Self::Nodes { nodes }
+    }
+
+    /// The ranking, if nodes are the answer.
+    pub fn as_nodes(&self) -> Option<&[(NodeId, f32)]> {
+        match self {
+            Self::Nodes { nodes } => Some(nodes),
+            _ => None,
+        }
+    }
+
+    /// A labelled answer as it is written in a file: what begins with `{` is JSON, a number is a
+    /// single number, `"..."` is the text within, and all else is a text.
+    ///
+    /// # Errors
+    /// [`ValueError`].
+    pub fn read(text: &str) -> Result<Self, ValueError> {
+        let text = text.trim();
+        let value = match text.chars().next() {
+            Some('{' | '"') => {
+                let unreadable = |_| ValueError::Unreadable(text.chars().take(100).collect());
+                match text.starts_with('{') {
+                    true => serde_json::from_str(text).map_err(unreadable)?,
+                    false => Self::from(serde_json::from_str::<Cell>(text).map_err(unreadable)?),
+                }
+            }
+            _ => Self::from(Cell::read(text)),
+        };
+        value.check()?;
+        Ok(value)
+    }
+
+    /// Whether it keeps the bounds of this file.
+    ///
+    /// # Errors
+    /// [`ValueError`].
+    pub fn check(&self) -> Result<(), ValueError> {
+        match self {
+            Self::Nodes { nodes } => match nodes.iter().all(|pair| pair.1.is_finite()) {
+                true => Ok(()),
+                false => Err(ValueError::NotFinite),
+            },
+            Self::Single(Single { value, unit }) => {
+                value.check()?;
+                check_text(unit.as_deref().unwrap_or_default())
+            }
+            Self::Table(table) => table.check(),
+        }
+    }
+}
+
+impl Default for AnswerValue {
+    /// No nodes.
+    fn default() -> Self {
+        Self::nodes(Vec::new())
+    }
+}
+
+impl From<Cell> for AnswerValue {
+    fn from(value: Cell) -> Self {
+        Self::Single(Single { value, unit: None })
+    }
+}
+
+impl Table {
+    /// A table.
+    ///
+    /// # Errors
+    /// That a row has not one cell for each column, that a column's name occurs twice, or that it
+    /// passes a bound of this file.
+    pub fn new(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> Result<Self, ValueError> {
+        let table = Self { columns, rows };
+        table.check()?;
+        Ok(table)
+    }
+
+    /// The names of the columns, in order.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// The rows, in order; each has one cell for each column.
+    pub fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
+    }
+
+    fn check(&self) -> Result<(), ValueError> {
+        for (what, found, most) in
+            [("columns", self.columns.len(), MAX_COLUMNS), ("rows", self.rows.len(), MAX_ROWS)]
+        {
+            if found > most {
+                return Err(ValueError::TooMany { what, found, most });
+            }
+        }
+        for (at, name) in self.columns.iter().enumerate() {
+            check_text(name)?;
+            if self.columns.iter().take(at).any(|other| other == name) {
+                return Err(ValueError::SameColumn(name.clone()));
+            }
+        }
+        for (at, row) in self.rows.iter().enumerate() {
+            if row.len() != self.columns.len() {
+                let (row, found, columns) = (at + 1, row.len(), self.columns.len());
+                return Err(ValueError::Ragged { row, found, columns });
+            }
+            row.iter().try_for_each(Cell::check)?;
+        }
+        Ok(())
+    }
+}
+
+/// A table before it is checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parts {
+    columns: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl TryFrom<Parts> for Table {
+    type Error = ValueError;
+
+    fn try_from(Parts { columns, rows }: Parts) -> Result<Self, ValueError> {
+        Self::new(columns, rows)
+    }
+}
+
+fn check_text(text: &str) -> Result<(), ValueError> {
+    match text.len() {
+        n if n > MAX_CELL_BYTES => Err(ValueError::LongText(n)),
+        _ => Ok(()),
+    }
+}
+
+impl Cell {
+    /// A number where the text is one that is finite, nothing for no text, else the text.
+    pub fn read(text: &str) -> Self {
+        match text.parse::<f64>() {
+            _ if text.is_empty() => Self::Empty,
+            Ok(number) if number.is_finite() => Self::Number(number),
+            _ => Self::Text(text.to_owned()),
+        }
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::Empty
+    }
+
+    /// The number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn check(&self) -> Result<(), ValueError> {
+        match self {
+            Self::Number(number) if !number.is_finite() => Err(ValueError::NotFinite),
+            Self::Text(text) => check_text(text),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    /// For people: `-` for nothing, at most four places behind the point.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("-"),
+            Self::Bool(truth) => truth.fmt(f),
+            Self::Number(number) if number.fract() == 0.0 => write!(f, "{number:.0}"),
+            Self::Number(number) => write!(f, "{number:.4}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Empty => serializer.serialize_none(),
+            Self::Bool(truth) => serializer.serialize_bool(*truth),
+            Self::Number(number) if number.fract() == 0.0 && number.abs() <= MAX_EXACT => {
+                serializer.serialize_i64(*number as i64)
+            }
+            Self::Number(number) => serializer.serialize_f64(*number),
+            Self::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Cell {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde_json::Value;
+        match Value::deserialize(deserializer)? {
+            Value::Null => Ok(Self::Empty),
+            Value::Bool(truth) => Ok(Self::Bool(truth)),
+            Value::Number(number) => number
+                .as_f64()
+                .filter(|number| number.is_finite())
+                .map(Self::Number)
+                .ok_or_else(|| D::Error::custom(ValueError::NotFinite)),
+            Value::String(text) => Ok(Self::Text(text)),
+            _ => Err(D::Error::custom("a cell is null, a truth value, a number or text")),
+        }
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+impl From<f64> for Cell {
+    /// A number; nothing for one that is not finite.
+    fn from(number: f64) -> Self {
+        if number.is_finite() { Self::Number(number) } else { Self::Empty }
+    }
+}
+
+impl From<f32> for Cell {
+    /// The number with the digits that the smaller one has; nothing for one that is not finite.
+    fn from(number: f32) -> Self {
+        number.to_string().parse::<f64>().map_or(Self::Empty, Self::from)
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(number: usize) -> Self {
+        Self::Number(number as f64)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn table() -> Table {
+        let rows = vec![vec!["Umbra".into(), 4.41.into()], vec!["Lark".into(), Cell::Empty]];
+        Table::new(vec!["brand".into(), "mean".into()], rows).unwrap()
+    }
+
+    #[test]
+    fn every_form_is_read_and_written() {
+        let single = |value: Cell, unit: Option<&str>| {
+            AnswerValue::Single(Single { value, unit: unit.map(str::to_owned) })
+        };
+        for (text, expected) in [
+            ("42", single(42usize.into(), None)),
+            (" -4.5e1 ", single((-45.0).into(), None)),
+            ("Northpeak", single("Northpeak".into(), None)),
+            ("\"42\"", single("42".into(), None)),
+            ("nan", single("nan".into(), None)),
+            (r#"{"value": 1.5, "unit": "kg"}"#, single(1.5.into(), Some("kg"))),
+            (r#"{"value": true}"#, single(true.into(), None)),
+            (
+                r#"{"columns":["brand","mean"],"rows":[["Umbra",4.41],["Lark",null]]}"#,
+                AnswerValue::Table(table()),
+            ),
+            (
+                r#"{"nodes": [[17, 0.5], [3, 0.25]]}"#,
+                AnswerValue::nodes(vec![(17, 0.5), (3, 0.25)]),
+            ),
+        ] {
+            let read = AnswerValue::read(text).unwrap();
+            assert_eq!(read, expected, "{text}");
+            let written = serde_json::to_string(&read).unwrap();
+            assert_eq!(AnswerValue::read(&written).unwrap(), expected, "{written}");
+        }
+        let written = serde_json::to_value(single(42usize.into(), None)).unwrap();
+        assert_eq!(written, json!({"value": 42}), "a whole number has no fraction");
+        assert_eq!(Cell::from(0.1f32), Cell::Number(0.1));
+        assert_eq!(Cell::from(f32::NAN), Cell::Empty);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused_with_its_reason() {
+        for text in [
+            "{",
+            "\"open",
+            "{}",
+            r#"{"value": [1]}"#,
+            r#"{"value": 1, "units": "kg"}"#,
+            r#"{"columns": ["a"], "rows": [[1, 2]]}"#,
+            r#"{"columns": ["a", "a"], "rows": []}"#,
+        ] {
+            let error = AnswerValue::read(text).unwrap_err();
+            assert!(matches!(error, ValueError::Unreadable(_)), "{text}: {error}");
+        }
+        let ragged = Table::new(vec!["a".into()], vec![vec![1usize.into()], vec![]]).unwrap_err();
+        assert_eq!(
+            ragged.to_string(),
+            "row 2 of the table has 0 cells, not 1: one for each column"
+        );
+        let many = Table::new(vec!["a".into()], vec![vec![Cell::Empty]; MAX_ROWS + 1]).unwrap_err();
+        assert!(many.to_string().contains("10001 rows, more than 10000"), "{many}");
+        let long = AnswerValue::read(&"x".repeat(MAX_CELL_BYTES + 1)).unwrap_err();
+        assert_eq!(long, ValueError::LongText(MAX_CELL_BYTES + 1));
+        let infinite = AnswerValue::from(Cell::Number(f64::INFINITY));
+        assert_eq!(infinite.check(), Err(ValueError::NotFinite));
+    }
+}

@@ -1,0 +1,165 @@
+//! The knowledge base: given a node id, its type, name, text, fields and neighbors.
+//!
+//! A base is a directory that is written once by [`KbWriter`], published by rename and then only
+//! read, memory-mapped, through [`Kb`]. Opening reads headers and nothing else, so it costs
+//! milliseconds whatever the size. This module must not know where data come from (`dataset`),
+//! nor what is built over them (`index`).
+//!
+//! # On disk (format 1, little-endian)
+//!
+//! ```text
+//! base          := manifest.json nodes.arrow fields.arrow graph.bin keys.arrow?
+//! manifest.json := one JSON object, see `manifest`; carries sizes and blake3 digests of the
+//!                  other files, and a digest of itself
+//! nodes.arrow   := Arrow IPC file (id: uint32, type: utf8, name: utf8, text: utf8), row = node id
+//! fields.arrow  := Arrow IPC file (node: uint32, field: utf8, value: utf8), sorted by node
+//! keys.arrow    := Arrow IPC file (node: uint32, key: utf8), row = node id; what the user's data
+//!                  call each node by, where that is not its number
+//! graph.bin     := magic[8] pad section* table
+//! section       := array of u16, u32 or u64, starting at a multiple of 64 bytes
+//! table         := entry*                    (place, count and digest are in the manifest)
+//! entry         := kind:u16 relation:u16 first:u32 offset:u64 length:u64
+//! kind          := 1 node types      u16[n_nodes]          2 type offsets  u32[n_types + 1]
+//!                | 3 nodes by type   u32[n_nodes]          4 candidates    u32[]
+//!                | 5 field offsets   u64[n_nodes + 1]      6 field ids     u16[n_rows]
+//!                | 7 nodes by key    u32[n_nodes]
+//!                | 16 out offsets    u32[last - first + 2] 17 out targets  u32[]
+//!                | 18 in offsets     u32[last - first + 2] 19 in sources   u32[]
+//!                | 20 out nodes      u32[]                 21 in nodes     u32[]
+//! ```
+//!
+//! Kinds 16 to 19 occur once per relation. Their offsets cover only `first ..= last`, the ids
+//! that have an edge; where fewer than one of 16 has one, kinds 20 and 21 list those that do, and
+//! offsets are theirs, so thousands of small relations cost little. A relation that has every edge
+//! both ways is stored once: its kinds 18, 19 and 21 are the places of 16, 17 and 20.
+//!
+//! # Damage
+//!
+//! Sizes and the digests of all tables are checked when a base is opened. The data are not read
+//! then, so every access is checked instead: a damaged file gives empty values or wrong ones,
+//! never ids of nodes that do not exist, a panic or undefined behaviour. [`Kb::met_damage`] says
+//! whether a list was left out; [`verify`] reads all and compares digests.
+//! A base must not be changed in place while it is open; replace it by [`publish`].
+//!
+//! # Limits
+//!
+//! | limit | unit | value | reason |
+//! | --- | --- | --- | --- |
+//! | [`MAX_NODES`] | nodes | 2^32 - 2 | ids are `u32` and offsets need one more |
+//! | [`MAX_EDGES`] | edges | 2 * 10^9 | 8 bytes each in memory during the build; offsets of a relation are `u32` |
+//! | [`MAX_LABELS`] | types, relations, fields | 65,535 each | ids are `u16` |
+//! | [`MAX_LABEL_BYTES`] | bytes | 1,024 | a label is a word, not a document |
+//! | [`MAX_KEY_BYTES`] | bytes | 1,024 | an id is no document; addresses of the web fit |
+
+pub mod answer;
+mod arrow;
+mod build;
+mod csr;
+mod error;
+mod graph;
+mod manifest;
+mod marks;
+pub mod metapath;
+mod open;
+mod paths;
+mod publish;
+mod rows;
+pub mod schema;
+mod scores;
+mod set;
+pub mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use build::{KbMeta, KbWriter};
+pub use csr::Neighbors;
+pub use error::KbError;
+pub use graph::{KbEdge, KbGraph, VisitedNodes};
+pub use manifest::{FileRecord, Manifest};
+pub use marks::Marks;
+pub use open::{Kb, verify};
+pub use paths::{
+    Hop, MetapathStep, Path, PathBounds, all_edges, hops, metapath_in_words, paths_along,
+    shortest_paths,
+};
+pub use publish::{is_set_aside, recover, remove_set_aside};
+pub use publish::{publish, sync_dir};
+pub use scores::{Combine, Scores, best, best_first};
+pub use set::NodeSet;
+
+/// A node, in `0 .. n_nodes`, in the order of the imported files; [`Kb::key`] is what these call it.
+pub type NodeId = u32;
+
+/// A node type, an index into [`Kb::types`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypeId(pub u16);
+
+/// A relation, an index into [`Kb::relations`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelationId(pub u16);
+
+/// A field, an index into [`Kb::field_names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldId(pub u16);
+
+impl TypeId {
+    /// The type of a node that does not exist; no type of any base has this id.
+    pub const NONE: TypeId = TypeId(u16::MAX);
+}
+
+/// Which way edges are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From source to destination, as stored.
+    Out,
+    /// From destination to source.
+    In,
+    /// Both ways; a neighbor reached both ways counts once.
+    Any,
+}
+
+impl Direction {
+    /// The way back.
+    pub fn reversed(self) -> Direction {
+        match self {
+            Direction::Out => Direction::In,
+            Direction::In => Direction::Out,
+            Direction::Any => Direction::Any,
+        }
+    }
+
+    /// A relation that is followed so: `-has_brand->` as stored, `<-has_brand-` against it, and
+    /// `-has_brand-` either way.
+    pub fn arrow(self, relation: &str) -> String {
+        match self {
+            Direction::Out => format!("-{relation}->"),
+            Direction::In => format!("<-{relation}-"),
+            Direction::Any => format!("-{relation}-"),
+        }
+    }
+}
+
+/// Edges of one relation between two node types, in stored orientation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tuple {
+    /// Type of the source nodes.
+    pub source: TypeId,
+    /// Relation of the edges.
+    pub relation: RelationId,
+    /// Type of the destination nodes.
+    pub target: TypeId,
+    /// Number of such edges, at least 1.
+    pub edges: u64,
+}
+
+/// Most nodes of a base.
+pub const MAX_NODES: u32 = u32::MAX - 1;
+/// Most edges of a base: 16 GB in memory while it is built.
+pub const MAX_EDGES: u64 = 2_000_000_000;
+/// Most types, relations and field names, each.
+pub const MAX_LABELS: usize = u16::MAX as usize;
+/// Longest type, relation or field name in bytes.
+pub const MAX_LABEL_BYTES: usize = 1024;
+/// Longest key of a node in bytes.
+pub const MAX_KEY_BYTES: usize = 1024;

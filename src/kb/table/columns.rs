@@ -1,0 +1,379 @@
+//! Makes columns from a base: here are nodes and where cells come from, which typed cells?
+//!
+//! Must not know: SQL, questions.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use crate::{
+    FieldId, Kb, MetapathStep, NodeId, TypeId,
+    table::{
+        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_NAMED, MAX_VALUES, Named, column_name,
+        value::{YEARS, category, date, quantity},
+    },
+};
+
+/// Steps of a metapath at most.
+pub const MAX_STEPS: usize = 3;
+/// Nodes of a step that are gathered before those that occur twice are dropped.
+const GATHERED: usize = 100_000;
+/// Nodes that are looked at to see what the values of a field are.
+const SAMPLED: usize = 1_000;
+/// Share of the values that must fit a kind.
+const FITS: f64 = 0.95;
+/// Values of a field that is a category at most, as a share of the values looked at, and so many
+/// in any case.
+const MAX_DISTINCT: f64 = 0.4;
+const FEW_DISTINCT: usize = 12;
+/// Mean bytes of the values of a category at most.
+const MAX_CATEGORY_BYTES: usize = 60;
+/// Between the items of a list that is one field.
+const SEPARATOR: &str = "; ";
+/// Share of the values that must have several items for a field to hold lists.
+const LISTS: f64 = 0.05;
+
+/// Why a column cannot be made: the names that a metapath leads to are too many to be held.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TooManyNames {
+    /// In all cells together; where they come from.
+    #[error("{0} leads to more than {MAX_NAMED} names; ask of fewer rows")]
+    Column(String),
+    /// In one cell; where they come from.
+    #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]
+    Cell(String),
+}
+
+/// What some of a type's nodes say of a field.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The field.
+    pub field: FieldId,
+    /// What its values are.
+    pub kind: ColumnKind,
+    /// The unit of most of its numbers.
+    pub unit: Option<String>,
+    /// Nodes that were looked at.
+    pub seen: usize,
+    /// Those of them that have a value.
+    pub filled: usize,
+    /// Different values among them.
+    pub distinct: usize,
+    /// The values of a category that were seen, in their commonest spelling, commonest first.
+    pub values: Vec<String>,
+}
+
+/// The fields that nodes of a type have, by a look at some of them, evenly spaced; ascending.
+pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
+    let nodes = kb.nodes_of_type(kind);
+    let every = nodes.len().div_ceil(SAMPLED).max(1);
+    let looked: Vec<NodeId> = nodes.iter().step_by(every).copied().collect();
+    let mut texts: BTreeMap<FieldId, Vec<&str>> = BTreeMap::new();
+    for &node in &looked {
+        for (field, text) in kb.fields(node) {
+            texts.entry(field).or_default().push(text);
+        }
+    }
+    let of = |(field, texts): (FieldId, Vec<&str>)| {
+        let (kind, unit) = field_kind(kb.field_name(field), &texts);
+        let filled = texts.iter().filter(|text| !text.is_empty()).count();
+        let counted = counted(kind, &texts);
+        let (distinct, groups) = (counted.len(), kind.groups());
+        let values =
+            if groups { counted.into_iter().map(|(text, _)| text).collect() } else { vec![] };
+        Sample { field, kind, unit, seen: looked.len(), filled, distinct, values }
+    };
+    texts.into_iter().map(of).collect()
+}
+
+/// The values of texts in their commonest spelling, commonest first, ties ascending.
+fn counted(kind: ColumnKind, texts: &[&str]) -> Vec<(String, usize)> {
+    let mut spellings: HashMap<String, BTreeMap<&str, usize>> = HashMap::new();
+    for text in texts {
+        for item in items(kind, text) {
+            let key = category(item);
+            if !key.is_empty() {
+                *spellings.entry(key).or_default().entry(item).or_default() += 1;
+            }
+        }
+    }
+    let mut counted: Vec<(String, usize)> = spellings
+        .into_values()
+        .map(|own| (commonest(&own).to_owned(), own.values().sum()))
+        .collect();
+    counted.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    counted
+}
+
+/// The spelling that occurs most often; ties to the smaller.
+fn commonest<'a>(spellings: &BTreeMap<&'a str, usize>) -> &'a str {
+    let best = spellings.iter().max_by(|one, other| one.1.cmp(other.1).then(other.0.cmp(one.0)));
+    best.map_or("", |(text, _)| text)
+}
+
+/// The items of a value: those of a list, or the one text.
+fn items(kind: ColumnKind, text: &str) -> impl Iterator<Item = &str> {
+    let separator = if kind == ColumnKind::Categories { SEPARATOR } else { "\u{0}" };
+    text.split(separator).map(str::trim).filter(|item| !item.is_empty())
+}
+
+/// Whether any node of a type has a value in a field, normalised. Looks at every node until one has.
+pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key: &str) -> bool {
+    let has = |node: &NodeId| {
+        kb.field(*node, field)
+            .is_some_and(|text| items(values, text).any(|item| category(item) == key))
+    };
+    kb.nodes_of_type(kind).iter().any(has)
+}
+
+/// What the values of a field are, and the unit of most of its numbers.
+pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
+    let filled: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
+    let enough = |n: usize| !filled.is_empty() && n as f64 >= FITS * filled.len() as f64;
+    let numbers: Vec<_> = filled.iter().filter_map(|text| quantity(text)).collect();
+    if enough(numbers.len()) {
+        let mut units: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+        for number in &numbers {
+            *units.entry(number.unit.as_deref()).or_default() += 1;
+        }
+        let most = units.iter().max_by_key(|(_, n)| **n);
+        if let Some((&unit, &n)) = most
+            && enough(n)
+        {
+            let is_year = |number: f64| number.fract() == 0.0 && YEARS.contains(&(number as i64));
+            let named = name.to_lowercase().contains("year");
+            let years = named && unit.is_none() && numbers.iter().all(|one| is_year(one.number));
+            let kind = if years { ColumnKind::Year } else { ColumnKind::Number };
+            return (kind, unit.map(str::to_owned));
+        }
+    }
+    if enough(filled.iter().filter(|text| date(text).is_some()).count()) {
+        return (ColumnKind::Date, None);
+    }
+    let several = filled.iter().filter(|text| text.contains(SEPARATOR)).count();
+    let lists = several as f64 > LISTS * filled.len() as f64;
+    let kind = if lists { ColumnKind::Categories } else { ColumnKind::Category };
+    let counted = counted(kind, &filled);
+    let n: usize = counted.iter().map(|(_, n)| n).sum();
+    let bytes: usize = counted.iter().map(|(text, n)| text.len() * n).sum();
+    let few = counted.len() <= FEW_DISTINCT.max((MAX_DISTINCT * n as f64) as usize);
+    if n > 0 && few && bytes <= MAX_CATEGORY_BYTES * n {
+        return (kind, None);
+    }
+    (ColumnKind::Text, None)
+}
+
+/// The nodes that a metapath leads to from a node, ascending, each once; a node does not lead back
+/// to itself.
+pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
+    let mut nodes = vec![from];
+    for step in steps {
+        let mut next: Vec<NodeId> = Vec::new();
+        let mut most = GATHERED;
+        for &node in &nodes {
+            let ends = kb.neighbors(node, step.relation, step.direction);
+            next.extend(ends.into_iter().filter(|&end| kb.node_type(end) == step.to));
+            if next.len() > most {
+                next.sort_unstable();
+                next.dedup();
+                most = GATHERED.max(2 * next.len());
+            }
+        }
+        next.sort_unstable();
+        next.dedup();
+        nodes = next;
+    }
+    nodes.retain(|&node| node != from || steps.is_empty());
+    nodes
+}
+
+/// The column of some nodes of one type. Costs a look at each node, and for a metapath one at each
+/// edge of it.
+///
+/// # Errors
+/// [`TooManyNames`].
+pub fn read(
+    kb: &Kb,
+    kind: TypeId,
+    nodes: &[NodeId],
+    spec: &ColumnSpec,
+) -> Result<Column, TooManyNames> {
+    let source = spec.source(kb, kind);
+    let end = |steps: &[MetapathStep]| steps.last().map_or("", |step| kb.type_name(step.to));
+    let column = |name: &str, kind, cells| Column {
+        name: column_name(name),
+        kind,
+        unit: None,
+        source: source.clone(),
+        cells,
+        unfit: 0,
+    };
+    Ok(match spec {
+        ColumnSpec::Name => {
+            let cells = nodes.iter().map(|&node| Cell::Text(kb.name(node).into())).collect();
+            column("name", ColumnKind::Text, cells)
+        }
+        ColumnSpec::Field(field) => of_field(kb, kind, nodes, *field, source.clone()),
+        ColumnSpec::Names(steps) => {
+            let mut names: HashMap<NodeId, Arc<str>> = HashMap::new();
+            let mut cells: Vec<Cell> = Vec::with_capacity(nodes.len());
+            let mut n = 0;
+            for &node in nodes {
+                let mut named: Vec<Named> = Vec::new();
+                let ends = reached(kb, node, steps);
+                if ends.len() > MAX_VALUES {
+                    return Err(TooManyNames::Cell(source));
+                }
+                for other in ends {
+                    let name = names.entry(other).or_insert_with(|| kb.name(other).into());
+                    named.push(Named { key: Key::Node(other), name: name.clone() });
+                }
+                n += named.len();
+                if n > MAX_NAMED {
+                    return Err(TooManyNames::Column(source));
+                }
+                let cell = if named.is_empty() { Cell::Empty } else { Cell::Many(named.into()) };
+                cells.push(cell);
+            }
+            column(end(steps), ColumnKind::Categories, cells)
+        }
+        ColumnSpec::Count(steps) => {
+            let count = |node: NodeId| match steps.as_slice() {
+                &[step] if leads_to_one_type(kb, kind, step) => {
+                    kb.degree(node, step.relation, step.direction)
+                }
+                _ => reached(kb, node, steps).len(),
+            };
+            let cells = nodes.iter().map(|&node| Cell::Number(count(node) as f64)).collect();
+            column(&format!("n_{}", end(steps)), ColumnKind::Number, cells)
+        }
+    })
+}
+
+/// The column of the names that a metapath leads to as far as they are those of some nodes; `back` is
+/// the metapath from its end. Costs a look at each edge that leads back from these nodes, whatever the
+/// number of rows.
+pub fn read_named(
+    kb: &Kb,
+    kind: TypeId,
+    nodes: &[NodeId],
+    (steps, back): (&[MetapathStep], &[MetapathStep]),
+    named: &[NodeId],
+) -> Column {
+    let mut of_row: BTreeMap<usize, Vec<Named>> = BTreeMap::new();
+    for &other in named {
+        let name: Arc<str> = kb.name(other).into();
+        for node in reached(kb, other, back) {
+            if let Ok(row) = nodes.binary_search(&node) {
+                let one = Named { key: Key::Node(other), name: name.clone() };
+                of_row.entry(row).or_default().push(one);
+            }
+        }
+    }
+    let mut cells = vec![Cell::Empty; nodes.len()];
+    for (row, mut own) in of_row {
+        own.sort();
+        own.dedup();
+        cells[row] = Cell::Many(own.into());
+    }
+    let spec = ColumnSpec::Names(steps.to_vec());
+    let end = steps.last().map_or("", |step| kb.type_name(step.to));
+    Column {
+        name: column_name(end),
+        kind: ColumnKind::Categories,
+        unit: None,
+        source: format!("{}, those that are asked for", spec.source(kb, kind)),
+        cells,
+        unfit: 0,
+    }
+}
+
+/// Whether a step leads to its type alone, and to another type than it begins at, so that degrees
+/// are counts.
+fn leads_to_one_type(kb: &Kb, from: TypeId, step: MetapathStep) -> bool {
+    use crate::Direction;
+    let mut ends = kb.tuples().iter().filter(|tuple| tuple.relation == step.relation);
+    let fits = |source: TypeId, target: TypeId| source != from || target == step.to;
+    from != step.to
+        && ends.all(|tuple| match step.direction {
+            Direction::Out => fits(tuple.source, tuple.target),
+            Direction::In => fits(tuple.target, tuple.source),
+            Direction::Any => false,
+        })
+}
+
+fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: String) -> Column {
+    let texts: Vec<&str> =
+        nodes.iter().map(|&node| kb.field(node, field).unwrap_or_default()).collect();
+    // What a field holds is that of the whole type, so that the same column of fewer rows has the
+    // same kind.
+    let all = kb.nodes_of_type(kind);
+    let every = all.len().div_ceil(SAMPLED).max(1);
+    let looked: Vec<&str> =
+        all.iter().step_by(every).filter_map(|&node| kb.field(node, field)).collect();
+    let known = looked.iter().any(|text| !text.is_empty());
+    of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source)
+}
+
+/// The column of some texts, one a row, empty ones for none; what its cells are, others of the same
+/// kind tell.
+pub fn of_texts(name: &str, texts: &[&str], looked: &[&str], source: String) -> Column {
+    let (kind, unit) = field_kind(name, looked);
+    let mut unfit = 0;
+    let mut cells: Vec<Cell> = Vec::with_capacity(texts.len());
+    let mut spellings = Spellings::default();
+    if kind.groups() && !kind.is_number() {
+        texts.iter().for_each(|text| items(kind, text).for_each(|item| spellings.count(item)));
+        spellings.settle();
+    }
+    for &text in texts {
+        let cell = match kind {
+            _ if text.is_empty() => Some(Cell::Empty),
+            ColumnKind::Number | ColumnKind::Year => {
+                let fitting = quantity(text).filter(|one| one.unit == unit);
+                fitting.map(|one| Cell::Number(one.number))
+            }
+            ColumnKind::Date => date(text).map(|date| Cell::Text(date.into())),
+            ColumnKind::Category => spellings.named(text).map(|one| Cell::Text(one.name)),
+            ColumnKind::Categories => {
+                let mut named: Vec<Named> =
+                    items(kind, text).filter_map(|item| spellings.named(item)).collect();
+                named.sort();
+                named.dedup();
+                named.truncate(MAX_VALUES);
+                (!named.is_empty()).then(|| Cell::Many(named.into()))
+            }
+            ColumnKind::Text => Some(Cell::Text(text.into())),
+        };
+        unfit += usize::from(cell.is_none());
+        cells.push(cell.unwrap_or(Cell::Empty));
+    }
+    Column { name: column_name(name), kind, unit, source, cells, unfit }
+}
+
+/// The spellings of values, and the one that stands for each.
+#[derive(Default)]
+struct Spellings<'a> {
+    keys: HashMap<&'a str, Arc<str>>,
+    counts: HashMap<Arc<str>, BTreeMap<&'a str, usize>>,
+    names: HashMap<Arc<str>, Arc<str>>,
+}
+
+impl<'a> Spellings<'a> {
+    fn count(&mut self, item: &'a str) {
+        let key = self.keys.entry(item).or_insert_with(|| category(item).into());
+        *self.counts.entry(key.clone()).or_default().entry(item).or_default() += 1;
+    }
+
+    fn settle(&mut self) {
+        let named = self.counts.iter().map(|(key, own)| (key.clone(), commonest(own).into()));
+        self.names = named.collect();
+    }
+
+    /// The value of an item; none for one without a word.
+    fn named(&self, item: &str) -> Option<Named> {
+        let key = self.keys.get(item.trim()).filter(|key| !key.is_empty())?;
+        Some(Named { key: Key::Value(key.clone()), name: self.names.get(key)?.clone() })
+    }
+}

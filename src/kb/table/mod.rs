@@ -1,0 +1,241 @@
+//! Tables of nodes: typed columns whose every cell has a source, SQL over them, and statistics.
+//!
+//! A table has one row a node. Its columns come from fields, from the names that metapaths lead to,
+//! or from how many there are; [`read`] makes them, with values normalised: numbers without
+//! thousands separators and with their unit, years, dates, categories of one spelling. [`Database`]
+//! holds tables in memory for SQL that can only read, within limits; [`statistics`] tests columns.
+//!
+//! Must not know: questions, answers, models.
+//!
+//! # Limits
+//!
+//! | limit | unit | value | reason |
+//! | --- | --- | --- | --- |
+//! | [`MAX_ROWS`] | rows of a table | 1,000,000 | a cell is 24 bytes, and a copy of it goes to SQLite |
+//! | [`MAX_COLUMNS`] | columns of a table | 16 | a question names a few |
+//! | [`MAX_VALUES`] | values of one cell | 100,000 | names that a metapath leads to |
+//! | [`MAX_NAMED`] | names of one column | 10,000,000 | a name is 40 bytes, beside its text |
+
+mod columns;
+mod database;
+mod functions;
+mod literals;
+pub mod statistics;
+#[cfg(test)]
+mod tests;
+pub mod value;
+
+use std::sync::Arc;
+
+pub use columns::{
+    MAX_STEPS, Sample, TooManyNames, field_kind, has_value, of_texts, reached, read, read_named,
+    sample,
+};
+pub use database::{Database, Limits, Rows, SqlError, SqlValue, quoted};
+pub use literals::with_literals;
+
+use crate::{FieldId, Kb, MetapathStep, NodeId, TypeId, metapath_in_words};
+
+/// Most rows of a table.
+pub const MAX_ROWS: usize = 1_000_000;
+/// Most columns of a table.
+pub const MAX_COLUMNS: usize = 16;
+/// Most names of one column, all cells together.
+pub const MAX_NAMED: usize = 10_000_000;
+/// Most values of one cell; of a field further ones are left out of it.
+pub const MAX_VALUES: usize = 100_000;
+
+/// Where the cells of a column come from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ColumnSpec {
+    /// The name of the row's node.
+    Name,
+    /// A field of it.
+    Field(FieldId),
+    /// The names of the nodes that a metapath leads to.
+    Names(Vec<MetapathStep>),
+    /// How many nodes a metapath leads to; zero where there is none.
+    Count(Vec<MetapathStep>),
+}
+
+impl ColumnSpec {
+    /// Where the cells come from, in words, such as `field price` or `product -has_brand-> brand`.
+    pub fn source(&self, kb: &Kb, rows: TypeId) -> String {
+        match self {
+            Self::Name => "name".to_owned(),
+            Self::Field(field) => format!("field {}", kb.field_name(*field)),
+            Self::Names(steps) => metapath_in_words(kb, rows, steps.iter().copied()),
+            Self::Count(steps) => {
+                format!("number of {}", metapath_in_words(kb, rows, steps.iter().copied()))
+            }
+        }
+    }
+
+    /// The metapath, where there is one.
+    pub fn steps(&self) -> &[MetapathStep] {
+        match self {
+            Self::Names(steps) | Self::Count(steps) => steps,
+            Self::Name | Self::Field(_) => &[],
+        }
+    }
+}
+
+/// What the cells of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColumnKind {
+    /// Numbers of one unit.
+    Number,
+    /// Years.
+    Year,
+    /// Dates, written year-month-day.
+    Date,
+    /// One of few values.
+    Category,
+    /// Several of few values.
+    Categories,
+    /// Anything else.
+    Text,
+}
+
+impl ColumnKind {
+    /// Whether cells can be computed with.
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Number | Self::Year)
+    }
+
+    /// Whether cells put rows into groups.
+    pub fn groups(self) -> bool {
+        matches!(self, Self::Category | Self::Categories | Self::Year)
+    }
+}
+
+/// One of several values of a cell.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    /// What tells it from others: a node's id, or the normalised value.
+    pub key: Key,
+    /// As it is shown.
+    pub name: Arc<str>,
+}
+
+/// What tells one group from another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A node.
+    Node(NodeId),
+    /// A normalised value.
+    Value(Arc<str>),
+}
+
+/// A cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// There is no value, or none that fits the column.
+    Empty,
+    /// A finite number.
+    Number(f64),
+    /// A text, in the one spelling of its value.
+    Text(Arc<str>),
+    /// Several values; at least one.
+    Many(Arc<[Named]>),
+}
+
+impl Cell {
+    /// The number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Empty)
+    }
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name in SQL: lower case letters, digits and underscores, no keyword.
+    pub name: String,
+    /// What its cells are.
+    pub kind: ColumnKind,
+    /// The unit of its numbers, where they have one.
+    pub unit: Option<String>,
+    /// Where its cells come from.
+    pub source: String,
+    /// A cell for each row.
+    pub cells: Vec<Cell>,
+    /// Cells that had a text which does not fit the column, and are empty.
+    pub unfit: usize,
+}
+
+impl Column {
+    /// Cells without a value.
+    pub fn n_empty(&self) -> usize {
+        self.cells.iter().filter(|cell| cell.is_empty()).count()
+    }
+}
+
+/// A table: one row a node.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The node of each row, ascending.
+    pub rows: Vec<NodeId>,
+    /// The columns; each has a cell for each row.
+    pub columns: Vec<Column>,
+}
+
+impl Table {
+    /// The column of that name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// Adds a column, under another name where its own is taken.
+    pub fn add(&mut self, mut column: Column) {
+        let plain = column.name.clone();
+        let mut n = 2;
+        while self.column(&column.name).is_some() || column.name == "id" {
+            column.name = format!("{plain}_{n}");
+            n += 1;
+        }
+        self.columns.push(column);
+    }
+
+    /// Where a cell comes from: the node, and what of it.
+    pub fn source(&self, row: usize, column: usize) -> Option<(NodeId, &str)> {
+        Some((*self.rows.get(row)?, self.columns.get(column)?.source.as_str()))
+    }
+
+    /// Keeps the rows that satisfy the predicate, by position.
+    pub fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        let kept: Vec<bool> = (0..self.rows.len()).map(&mut keep).collect();
+        let mut flags = kept.iter();
+        self.rows.retain(|_| *flags.next().unwrap_or(&false));
+        for column in &mut self.columns {
+            let mut flags = kept.iter();
+            column.cells.retain(|_| *flags.next().unwrap_or(&false));
+        }
+    }
+}
+
+/// A name as a column of SQL: lower case, runs of other characters than letters and digits as one
+/// underscore; never empty, never beginning with a digit.
+pub fn column_name(name: &str) -> String {
+    let mut written = String::new();
+    for c in agent_ground::words::fold(name).chars() {
+        if c.is_ascii_alphanumeric() {
+            written.push(c);
+        } else if !written.ends_with('_') && !written.is_empty() {
+            written.push('_');
+        }
+    }
+    let written = written.trim_end_matches('_');
+    match written.chars().next() {
+        Some(first) if first.is_ascii_alphabetic() => written.to_owned(),
+        _ => format!("c_{written}"),
+    }
+}

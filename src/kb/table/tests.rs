@@ -1,0 +1,301 @@
+//! Columns, SQL and statistics over small bases, and what they refuse.
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::*;
+use crate::{
+    Direction, KbMeta, KbWriter,
+    table::{
+        statistics::{StatisticsError, Tested},
+        value::{category, date, quantity, year},
+    },
+};
+
+/// What SciPy 1.17 gives for the same numbers.
+#[derive(Deserialize)]
+struct Fixture {
+    test: String,
+    data: Vec<Vec<f64>>,
+    statistic: f64,
+    p: f64,
+}
+
+fn tested(test: &str, data: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
+    let (one, other) = (&data[0], data.get(1));
+    let pair = || other.expect("two samples");
+    match test {
+        "shapiro_wilk" => statistics::shapiro_wilk(one),
+        "jarque_bera" => statistics::jarque_bera(one),
+        "pearson" => statistics::pearson(one, pair()),
+        "spearman" => statistics::spearman(one, pair()),
+        "f" => statistics::f_test(one, pair()),
+        "brown_forsythe" => statistics::brown_forsythe(data),
+        "kruskal_wallis" => statistics::kruskal_wallis(data),
+        "chi_square" => {
+            let counts = |row: &Vec<f64>| row.iter().map(|count| *count as u64).collect();
+            statistics::chi_square(&data.iter().map(counts).collect::<Vec<Vec<u64>>>())
+        }
+        other => panic!("no test {other}"),
+    }
+}
+
+#[test]
+fn statistics_are_those_of_scipy() {
+    let fixtures: Vec<Fixture> = serde_json::from_str(include_str!("scipy.json")).unwrap();
+    assert!(fixtures.len() >= 20);
+    for Fixture { test, data, statistic, p } in fixtures {
+        let found = tested(&test, &data).unwrap();
+        let near = |found: f64, known: f64| (found - known).abs() <= 1e-6 * known.abs().max(1.0);
+        assert!(near(found.statistic, statistic), "{test}: {} is not {statistic}", found.statistic);
+        assert!(near(found.p, p), "{test}: p {} is not {p}", found.p);
+    }
+}
+
+#[test]
+fn too_little_is_no_statistic() {
+    assert!(statistics::pearson(&[1.0, 2.0], &[2.0, 1.0]).is_err());
+    assert!(statistics::pearson(&[1.0, 1.0, 1.0], &[2.0, 1.0, 3.0]).is_err());
+    assert!(statistics::shapiro_wilk(&[4.0; 9]).is_err());
+    assert!(statistics::kruskal_wallis(&[vec![1.0, 2.0]]).is_err());
+    assert!(statistics::chi_square(&[vec![1, 2]]).is_err());
+    assert!(statistics::brown_forsythe(&[vec![1.0], vec![2.0]]).is_err());
+}
+
+#[test]
+fn numbers_have_units_and_separators() {
+    let of = |text: &str| quantity(text).map(|one| (one.number, one.unit));
+    let unit = |number: f64, unit: &str| Some((number, Some(unit.to_owned())));
+    assert_eq!(of("1,234.5"), Some((1234.5, None)));
+    assert_eq!(of("1.234,5"), Some((1234.5, None)));
+    assert_eq!(of("1 234"), Some((1234.0, None)));
+    assert_eq!(of("12,5"), Some((12.5, None)));
+    assert_eq!(of("1,234"), Some((1234.0, None)));
+    assert_eq!(of("-3e-2"), Some((-0.03, None)));
+    assert_eq!(of("$ 12.99"), unit(12.99, "USD"));
+    assert_eq!(of("12.99 EUR"), unit(12.99, "EUR"));
+    assert_eq!(of("£9"), unit(9.0, "GBP"));
+    assert_eq!(of("1.44 ounces"), unit(1.44, "ounces"));
+    assert_eq!(of("12 %"), unit(12.0, "%"));
+    assert_eq!(of("3 million"), Some((3e6, None)));
+    for no in [
+        "",
+        "10 - 20",
+        "3.4 x 2.1 inches",
+        "19q13.4",
+        "2020-03-01",
+        "1.2.3",
+        "ten",
+        "2 in Gift Cards (",
+    ] {
+        assert_eq!(of(no), None, "{no:?}");
+    }
+}
+
+#[test]
+fn dates_years_and_categories() {
+    assert_eq!(date("2020-3-1").as_deref(), Some("2020-03-01"));
+    assert_eq!(date("31.03.2020").as_deref(), Some("2020-03-31"));
+    assert_eq!(date("2020-03-31T10:00:00Z").as_deref(), Some("2020-03-31"));
+    assert_eq!(date("2020-13-01"), None);
+    assert_eq!(date("1.2.3"), None);
+    assert_eq!(year("published 2011"), Some(2011));
+    assert_eq!(year("12345"), None);
+    assert_eq!(category("U.S.A."), category("United States"));
+    assert_eq!(category("Café-Bar"), category("cafe bar"));
+    assert_ne!(category("UK"), category("US"));
+}
+
+fn people() -> Table {
+    let named = |names: &[&str]| {
+        let named = |name: &&str| Named { key: Key::Value((*name).into()), name: (*name).into() };
+        Cell::Many(names.iter().map(named).collect())
+    };
+    let column = |name: &str, kind, cells| Column {
+        name: name.to_owned(),
+        kind,
+        unit: None,
+        source: format!("field {name}"),
+        cells,
+        unfit: 0,
+    };
+    let ages = (0..1_000).map(|at| Cell::Number(f64::from(at % 90))).collect();
+    let tags = (0..1_000).map(|at| named(if at % 2 == 0 { &["a"] } else { &["a", "b"] }));
+    Table {
+        rows: (0..1_000).collect(),
+        columns: vec![
+            column("age", ColumnKind::Number, ages),
+            column("tag", ColumnKind::Categories, tags.collect()),
+        ],
+    }
+}
+
+fn asked(sql: &str) -> Result<Rows, SqlError> {
+    Database::load(&[("t", &people())]).unwrap().query(sql, &Limits::default())
+}
+
+#[test]
+fn sql_reads_tables_and_has_statistics() {
+    let one = |sql: &str| asked(sql).unwrap().rows[0][0].clone();
+    assert_eq!(one("SELECT count(*) FROM t WHERE age > 44"), SqlValue::Int(495));
+    assert_eq!(one("SELECT count(*) FROM t_tag WHERE value = 'b'"), SqlValue::Int(500));
+    assert_eq!(one("SELECT tag FROM t WHERE id = 1"), SqlValue::Text("a; b".into()));
+    assert_eq!(one("SELECT median(id) FROM t"), SqlValue::Real(499.5));
+    assert_eq!(one("SELECT quantile(id, 0.25) FROM t"), SqlValue::Real(249.75));
+    assert_eq!(one("SELECT corr(id, id * 2) FROM t"), SqlValue::Real(1.0));
+    assert_eq!(one("SELECT year('2011-02-03')"), SqlValue::Int(2011));
+    assert_eq!(one("SELECT left('Grönland', 3)"), SqlValue::Text("Grö".into()));
+    assert_eq!(one("SELECT floor(1987 / 10) * 10"), SqlValue::Real(1980.0));
+    assert_eq!(one("SELECT pow(2, 10) + mod(7, 4) + ceil(0.5)"), SqlValue::Real(1028.0));
+    assert_eq!(one("SELECT ln(0)"), SqlValue::Null);
+    // Each function that statements may call is there.
+    for name in database::FUNCTIONS.iter().chain(&functions::NAMES) {
+        let known = [0, 1, 2, 3].into_iter().any(|n| {
+            let arguments = vec!["1"; n].join(", ");
+            let calls = [name.to_string(), format!("{name}({arguments})")];
+            let over = format!("{name}({arguments}) OVER (ORDER BY id)");
+            calls.iter().chain([&over]).any(|call| asked(&format!("SELECT {call} FROM t")).is_ok())
+        });
+        assert!(known, "{name}");
+    }
+    let SqlValue::Real(variance) = one("SELECT variance(id) FROM t") else { panic!("a number") };
+    assert!((variance - 83_416.666_666).abs() < 1e-3);
+    assert_eq!(one("SELECT variance(age) FROM t WHERE id < 1"), SqlValue::Null);
+}
+
+#[test]
+fn hostile_sql_is_refused() {
+    let hostile = [
+        "INSERT INTO t VALUES (1, 2, 3)",
+        "UPDATE t SET age = 0",
+        "DELETE FROM t",
+        "DROP TABLE t",
+        "CREATE TABLE u (a)",
+        "ATTACH 'x.db' AS x",
+        "PRAGMA query_only = 0",
+        "VACUUM INTO 'x.db'",
+        "SELECT 1; DROP TABLE t",
+        "SELECT 1 -- and more",
+        "SELECT 1 /* and more */",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT * FROM r",
+        "WITH x AS (SELECT 1) DELETE FROM t",
+        "WITH x AS (SELECT 1) INSERT INTO t SELECT 1, 2, 3",
+        "SELECT load_extension('x')",
+        "SELECT randomblob(1000000000)",
+        "SELECT * FROM sqlite_master",
+        "SELECT * FROM pragma_table_info('t')",
+        "EXPLAIN SELECT 1",
+        "REPLACE INTO t VALUES (1, 2, 3)",
+        "ALTER TABLE t ADD COLUMN x",
+        "CREATE TEMP TABLE u AS SELECT 1",
+        "REINDEX",
+        "ANALYZE",
+        "BEGIN",
+        "DETACH DATABASE main",
+        "WITH x AS (SELECT 1) UPDATE t SET age = 0",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT count(*) FROM r",
+        "SELECT zeroblob(1000000000)",
+        "SELECT hex(randomblob(100))",
+        "SELECT printf('%1000000000d', 1)",
+        "SELECT quote(id) FROM t",
+        "SELECT * FROM sqlite_schema",
+        "SELECT sqlite_version()",
+        "SELECT last_insert_rowid(), changes()",
+        "SELECT * FROM pragma_database_list",
+        "SELECT 1\u{0}; DROP TABLE t",
+        "; DROP TABLE t",
+        "",
+    ];
+    for sql in hostile {
+        let refused = asked(sql).unwrap_err();
+        assert!(matches!(refused, SqlError::Refused(_)), "{sql}: {refused:?}");
+    }
+    assert!(matches!(asked(&format!("SELECT {}", "1+".repeat(20_000))), Err(SqlError::TooLong(_))));
+    for sql in ["SELECT nothing FROM t", "SELECT writefile('x', 'y')"] {
+        assert!(matches!(asked(sql), Err(SqlError::Wrong(_))), "{sql}");
+    }
+    // No text of more than a megabyte is ever made, nor a statement of many tables or parts.
+    let many = format!("SELECT count(*) FROM {}", vec!["t"; 70].join(" NATURAL JOIN "));
+    let deep = format!("SELECT {}1{}", "abs(".repeat(1_200), ")".repeat(1_200));
+    let wide = format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(100));
+    let columns = format!("SELECT {}1 FROM t", "id, ".repeat(3_000));
+    for sql in [
+        "SELECT format('%1000000000d', 1)",
+        "SELECT replace(format('%0900000d', 0), '0', 'abcdefgh')",
+        "SELECT length(format('%0900000d', 0) || format('%0900000d', 0))",
+        "SELECT group_concat(format('%0900d', a.id)) FROM t a, t b",
+        &many,
+        &deep,
+        &wide,
+        &columns,
+    ] {
+        let found = asked(sql);
+        assert!(matches!(found, Err(SqlError::Wrong(_))), "{}: {found:?}", &sql[..20]);
+    }
+    assert!(!std::path::Path::new("x.db").exists());
+}
+
+#[test]
+fn endless_sql_is_stopped() {
+    let begun = Instant::now();
+    let cross = "SELECT count(*) FROM t a, t b, t c, t d WHERE a.age + b.age + c.age + d.age = -1";
+    assert_eq!(asked(cross), Err(SqlError::Deadline(Duration::from_secs(2))));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    let rows = "SELECT a.id FROM t a, t b, t c";
+    assert_eq!(asked(rows), Err(SqlError::TooMuch { rows: 10_000 }));
+    // A billion rows, in ways that need no recursion.
+    for sql in [
+        "WITH a AS (SELECT x.id FROM t x, t y) SELECT count(*) FROM a b, a c WHERE b.id + c.id < 0",
+        "SELECT max(a.id + b.id + c.id + d.id) FROM t a, t b, t c, t d",
+        "SELECT count(*) FROM (SELECT DISTINCT a.id * 1000 + b.id AS n FROM t a, t b) x, t c, t d \
+         WHERE x.n + c.id + d.id < 0",
+        "SELECT a.id FROM t a, t b, t c ORDER BY a.age + b.age + c.age LIMIT 1",
+        "SELECT median(a.age + b.age + c.age) FROM t a, t b, t c",
+    ] {
+        assert_eq!(asked(sql), Err(SqlError::Deadline(Duration::from_secs(2))), "{sql}");
+    }
+    let long = "SELECT replace(replace(replace(format('%0500d', 1), '0', format('%0500d', 1)), '0', \
+                format('%0500d', 1)), '0', format('%0500d', 1))";
+    assert!(asked(long).is_err());
+}
+
+#[test]
+fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
+    let n = MAX_VALUES as u32 + 1;
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = KbWriter::create(dir.path()).unwrap();
+    writer.push_node("topic", "Physics", "", &[]).unwrap();
+    for paper in 1..=n {
+        writer.push_node("paper", "A paper", "", &[]).unwrap();
+        writer.push_edge(paper, "has_topic", 0).unwrap();
+    }
+    let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types: vec![] };
+    writer.finish(&meta, &mut |_, _| true).unwrap();
+    let kb = Kb::open(dir.path()).unwrap();
+    let (topic, paper) = (kb.type_id("topic").unwrap(), kb.type_id("paper").unwrap());
+    let relation = kb.relation_id("has_topic").unwrap();
+    let steps = vec![MetapathStep { relation, direction: Direction::In, to: paper }];
+    assert_eq!(reached(&kb, 0, &steps).len(), n as usize);
+    let count = read(&kb, topic, &[0], &ColumnSpec::Count(steps.clone())).unwrap();
+    assert_eq!(count.cells, [Cell::Number(f64::from(n))]);
+    let names = read(&kb, topic, &[0], &ColumnSpec::Names(steps)).unwrap_err();
+    assert!(names.to_string().contains("ask how many there are"), "{names}");
+}
+
+#[test]
+fn a_cell_of_many_values_is_held() {
+    let named = |n: u32| Named { key: Key::Node(n), name: "a long name of a thing".into() };
+    let column = Column {
+        name: "things".to_owned(),
+        kind: ColumnKind::Categories,
+        unit: None,
+        source: String::new(),
+        cells: vec![Cell::Many((0..MAX_VALUES as u32).map(named).collect())],
+        unfit: 0,
+    };
+    let table = Table { rows: vec![7], columns: vec![column] };
+    let database = Database::load(&[("t", &table)]).unwrap();
+    let rows = database.query("SELECT count(*) FROM t_things", &Limits::default()).unwrap();
+    assert_eq!(rows.rows, [[SqlValue::Int(MAX_VALUES as i64)]]);
+}

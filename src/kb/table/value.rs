@@ -1,0 +1,189 @@
+//! Normalises values: here is a text, which number with which unit, which date, which category?
+//!
+//! Must not know: nodes, columns.
+
+use agent_ground::words::name_words;
+
+/// Letters of a unit at most; what is longer is no unit.
+const MAX_UNIT: usize = 24;
+/// Bytes of a text that may be a number; what is longer is prose.
+const MAX_NUMBER: usize = 64;
+/// Signs and codes of currencies, with the code that stands for each.
+const CURRENCIES: [(&str, &str); 12] = [
+    ("US$", "USD"),
+    ("$", "USD"),
+    ("£", "GBP"),
+    ("€", "EUR"),
+    ("¥", "JPY"),
+    ("₹", "INR"),
+    ("USD", "USD"),
+    ("GBP", "GBP"),
+    ("EUR", "EUR"),
+    ("JPY", "JPY"),
+    ("CHF", "CHF"),
+    ("INR", "INR"),
+];
+/// Words that multiply the number before them.
+const MULTIPLIERS: [(&str, f64); 4] =
+    [("thousand", 1e3), ("million", 1e6), ("billion", 1e9), ("trillion", 1e12)];
+/// Spellings of one value that no rule makes equal, folded.
+const ALIASES: [(&str, &str); 9] = [
+    ("us", "united states"),
+    ("usa", "united states"),
+    ("u s", "united states"),
+    ("u s a", "united states"),
+    ("america", "united states"),
+    ("united states of america", "united states"),
+    ("uk", "united kingdom"),
+    ("u k", "united kingdom"),
+    ("great britain", "united kingdom"),
+];
+/// Days of the months of a leap year.
+const DAYS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+/// Years that a text may mean.
+pub const YEARS: std::ops::RangeInclusive<i64> = 1000..=2100;
+
+/// A number with its unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantity {
+    /// Finite.
+    pub number: f64,
+    /// The code of a currency, `%`, or a word such as `ounces`, folded; none for a bare number.
+    pub unit: Option<String>,
+}
+
+/// The number that a text is, with its unit: `1,234.5`, `$ 12.99`, `1.44 ounces`, `12 %`,
+/// `3 million`. None for anything else, such as a range or a sentence. A single separator before
+/// exactly three digits groups thousands if it is a comma, and begins the fraction if it is a point.
+pub fn quantity(text: &str) -> Option<Quantity> {
+    let text = text.trim();
+    if text.is_empty() || text.len() > MAX_NUMBER {
+        return None;
+    }
+    let (text, currency) = without_currency(text);
+    let end = text
+        .char_indices()
+        .find(|&(at, c)| !is_of_number(text, at, c))
+        .map_or(text.len(), |(at, _)| at);
+    let (digits, rest) = text.split_at(end);
+    let mut number = plain_number(digits.trim())?;
+    let mut rest = rest.trim();
+    for (word, factor) in MULTIPLIERS {
+        if let Some(after) = rest.strip_prefix(word)
+            && !after.starts_with(char::is_alphabetic)
+        {
+            (number, rest) = (number * factor, after.trim());
+        }
+    }
+    let unit = match (currency, rest) {
+        (Some(_), rest) if !rest.is_empty() => return None,
+        (currency, "") => currency.map(str::to_owned),
+        (_, "%") => Some("%".to_owned()),
+        (_, word) => Some(unit_word(word)?),
+    };
+    number.is_finite().then_some(Quantity { number, unit })
+}
+
+/// The text without the sign of a currency before or behind it, and its code.
+fn without_currency(text: &str) -> (&str, Option<&'static str>) {
+    for (sign, code) in CURRENCIES {
+        let is_word = sign.chars().all(char::is_alphabetic);
+        let stripped = text.strip_prefix(sign).or_else(|| text.strip_suffix(sign));
+        if let Some(rest) = stripped
+            && (!is_word || rest.contains(|c: char| c.is_ascii_digit()))
+        {
+            return (rest.trim(), Some(code));
+        }
+    }
+    (text, None)
+}
+
+/// Whether a character continues a number.
+fn is_of_number(text: &str, at: usize, c: char) -> bool {
+    let next_is_digit = || text[at + c.len_utf8()..].starts_with(|c: char| c.is_ascii_digit());
+    match c {
+        '0'..='9' => true,
+        '.' | ',' | '\u{a0}' | '\u{202f}' | ' ' => at > 0 && next_is_digit(),
+        '+' | '-' => at == 0 || text[..at].ends_with(['e', 'E']),
+        'e' | 'E' => {
+            let after = text[at + 1..].trim_start_matches(['+', '-']);
+            at > 0 && after.starts_with(|c: char| c.is_ascii_digit())
+        }
+        _ => false,
+    }
+}
+
+/// A number of digits, separators of thousands, a fraction and an exponent.
+fn plain_number(digits: &str) -> Option<f64> {
+    let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (digits, 0),
+    };
+    let spaced = mantissa.replace(['\u{a0}', '\u{202f}', ' '], ",");
+    let is_grouped = |text: &str, separator: char| {
+        let mut parts = text.trim_start_matches(['+', '-']).split(separator);
+        let first = parts.next().unwrap_or_default();
+        (1..=3).contains(&first.len()) && parts.all(|part| part.len() == 3)
+    };
+    let plain = match (spaced.rfind(','), spaced.rfind('.')) {
+        (None, _) if spaced.matches('.').count() <= 1 => spaced,
+        (None, _) if is_grouped(&spaced, '.') => spaced.replace('.', ""),
+        (Some(_), None) if is_grouped(&spaced, ',') => spaced.replace(',', ""),
+        (Some(_), None) if spaced.matches(',').count() == 1 => spaced.replace(',', "."),
+        (Some(comma), Some(point)) if comma < point => {
+            let (whole, fraction) = spaced.split_at(point);
+            let grouped = is_grouped(whole, ',') && !fraction[1..].contains(',');
+            grouped.then(|| whole.replace(',', "") + fraction)?
+        }
+        (Some(comma), Some(_)) => {
+            let (whole, fraction) = spaced.split_at(comma);
+            let grouped = is_grouped(whole, '.') && !fraction[1..].contains('.');
+            grouped.then(|| whole.replace('.', "") + "." + &fraction[1..])?
+        }
+        _ => return None,
+    };
+    let number: f64 = plain.parse().ok()?;
+    Some(if exponent == 0 { number } else { number * 10f64.powi(exponent) })
+}
+
+/// A unit: one or two words of letters.
+fn unit_word(text: &str) -> Option<String> {
+    let is_unit = |c: char| c.is_alphabetic() || matches!(c, '/' | '°' | 'µ' | ' ' | '.');
+    let fits = text.len() <= MAX_UNIT && text.chars().all(is_unit);
+    let words: Vec<_> = name_words(text).map(|(_, word)| word.into_owned()).collect();
+    (fits && (1..=2).contains(&words.len())).then(|| words.join(" "))
+}
+
+/// The date that a text is, as `2020-03-31`: written `2020-03-31`, `2020/03/31`, with a time behind
+/// it, or `31.03.2020`.
+pub fn date(text: &str) -> Option<String> {
+    let text = text.trim();
+    let text = text.split(['T', ' ']).next().unwrap_or_default();
+    let separator = ['-', '/', '.'].into_iter().find(|&c| text.matches(c).count() == 2)?;
+    let parts: Vec<&str> = text.split(separator).collect();
+    let &[first, month, last] = parts.as_slice() else { return None };
+    let (year, day) = if first.len() == 4 { (first, last) } else { (last, first) };
+    if year.len() != 4 || (first.len() != 4 && separator != '.') {
+        return None;
+    }
+    let (year, month): (i64, usize) = (year.parse().ok()?, month.parse().ok()?);
+    let day: u32 = day.parse().ok()?;
+    let days = *DAYS.get(month.checked_sub(1)?)?;
+    let exists = YEARS.contains(&year) && (1..=days).contains(&day);
+    exists.then(|| format!("{year:04}-{month:02}-{day:02}"))
+}
+
+/// The year of a number, a date or a text that begins or ends with a year of four digits.
+pub fn year(text: &str) -> Option<i64> {
+    let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| part.len() == 4);
+    numbers.filter_map(|part| part.parse().ok()).find(|year| YEARS.contains(year))
+}
+
+/// What values of one meaning have in common: case, accents and everything between words folded, and
+/// known other spellings replaced.
+pub fn category(text: &str) -> String {
+    let words: Vec<_> = name_words(text).map(|(_, word)| word).collect();
+    let folded = words.join(" ");
+    let alias = ALIASES.iter().find(|(other, _)| *other == folded);
+    alias.map_or(folded.clone(), |(_, value)| (*value).to_owned())
+}

@@ -1,0 +1,325 @@
+//! Prompts for language models: templates in files, with declared inputs, a form of the reply and
+//! a budget that holds whatever the inputs are.
+//!
+//! A file `agent-prompts/<role>/<name>.md` has a header in TOML between two lines `+++`, then a part
+//! after the line `## system` and a part after the line `## user`. `agent-prompts/README.md` says
+//! what stands in the header. Templates are written in Jinja; what they show of data goes through
+//! the filter `data`, which marks where it begins and ends, so that a model is told apart what it
+//! is asked and what it is shown.
+//!
+//! Must not know: language models, the knowledge base, programs; who asks.
+
+mod shrink;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use minijinja::Environment;
+use serde_json::Value;
+
+use crate::prompts::template::{Template, environment};
+use agent_ground::files;
+
+/// Bytes of a token, about; fewer than English has, so that estimates are rather too high.
+const BYTES_PER_TOKEN: u64 = 3;
+/// Longest file of a template, bytes.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+/// Bytes of text in the inputs of one prompt; what is longer could not be shortened in time.
+const MAX_INPUT_BYTES: usize = 16 << 20;
+/// Files that a directory of overrides may hold.
+const MAX_FILES: usize = 200;
+/// The file of a directory of overrides that may be there without being a prompt.
+const README: &str = "README.md";
+
+/// Names and texts of the built-in templates.
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        &[$((
+            $name,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../agent-prompts/", $name, ".md")),
+        )),*]
+    };
+}
+
+const BUILT_IN: &[(&str, &str)] = built_in![
+    "actor/improve",
+    "actor/initial",
+    "actor/mend",
+    "answer/check",
+    "answer/write",
+    "ask/cells",
+    "ask/columns",
+    "ask/read",
+    "ask/sql",
+    "categories/assign",
+    "categories/discover",
+    "comparator/contrast",
+    "expand/analyze",
+    "expand/generate",
+    "expand/keywords",
+    "expand/parse",
+    "expand/refine",
+    "react/results",
+    "react/step",
+    "rerank/score",
+    "router/read",
+    "synthesize/check",
+    "synthesize/fuse",
+    "synthesize/judge",
+    "synthesize/properties",
+    "synthesize/rewrite",
+    "tools/check",
+    "tools/classify",
+    "tools/extract",
+    "tools/parse_query",
+    "tools/score",
+    "tools/summarize",
+];
+
+/// A rendered prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prompt {
+    /// Instructions.
+    pub system: String,
+    /// The question with its data.
+    pub user: String,
+    /// Name and JSON schema of the reply, if it is to be JSON. The name has letters, digits and
+    /// underscores only.
+    pub schema: Option<(String, Value)>,
+    /// What was left out to stay within the budget, in words, in the order of the truncation; also
+    /// said at the end of the question.
+    pub left_out: Vec<String>,
+}
+
+/// What the reply to a prompt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    /// Prose.
+    Text,
+    /// One fenced program.
+    Program,
+    /// JSON of the prompt's schema.
+    Json,
+}
+
+/// What the header of a prompt says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description<'a> {
+    /// Which part of the program asks.
+    pub role: &'a str,
+    /// What is asked for, in one sentence.
+    pub purpose: &'a str,
+    /// What the reply is.
+    pub output: Output,
+    /// The inputs by name, and what each is.
+    pub inputs: &'a BTreeMap<String, String>,
+    /// Tokens of system and question together at most, estimated.
+    pub budget_tokens: u64,
+    /// Inputs that lose their ends when the budget is passed, the first one first.
+    pub shrink: &'a [String],
+}
+
+/// Why there is no prompt.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PromptError {
+    /// There is no prompt of that name.
+    #[error("there is no prompt {0:?}")]
+    Unknown(String),
+    /// The inputs are not those that the prompt declares.
+    #[error("prompt {prompt}: {problem}")]
+    Inputs {
+        /// The prompt.
+        prompt: String,
+        /// What is missing or too much.
+        problem: String,
+    },
+    /// The inputs do not fit the budget, however much of them is left out.
+    #[error(
+        "prompt {prompt} takes {tokens} tokens, more than {budget}, and input {input:?} cannot be \
+         shortened further; give less of it"
+    )]
+    TooLong {
+        /// The prompt.
+        prompt: String,
+        /// The longest input.
+        input: String,
+        /// Estimated tokens.
+        tokens: u64,
+        /// Tokens allowed.
+        budget: u64,
+    },
+    /// The template cannot be rendered with these inputs.
+    #[error("prompt {prompt} cannot be rendered: {message}")]
+    Render {
+        /// The prompt.
+        prompt: String,
+        /// What the engine says.
+        message: String,
+    },
+    /// A file is no template, or does not fit the one that it replaces.
+    #[error("{}:{line}: {message}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong and how to mend it.
+        message: String,
+    },
+}
+
+/// All prompts, ready to be rendered. Shared by all who ask.
+pub struct Prompts {
+    templates: BTreeMap<String, Template>,
+    environment: Environment<'static>,
+    fingerprint: String,
+}
+
+impl Prompts {
+    /// The prompts that come with the program.
+    ///
+    /// # Errors
+    /// None for the files as they are built in; a test renders them all.
+    pub fn built_in() -> Result<Prompts, PromptError> {
+        Self::of(BTreeMap::new())
+    }
+
+    /// The built-in prompts, some of them replaced by the files `<role>/<name>.md` of a directory.
+    /// A replacement has the same role, inputs, output and schema; its words, its budget and its
+    /// order of truncation are its own. At most 200 files of at most 64 KiB.
+    ///
+    /// # Errors
+    /// [`PromptError::File`] for a file that cannot be read, is no known prompt, does not parse, or
+    /// differs in what must be the same.
+    pub fn with_overrides(dir: &Path) -> Result<Prompts, PromptError> {
+        let mut texts = BTreeMap::new();
+        for path in files_below(dir)? {
+            let relative = path.strip_prefix(dir).unwrap_or(&path).with_extension("");
+            let name = relative.to_string_lossy().replace('\\', "/");
+            let is_prompt = path.extension().is_some_and(|suffix| suffix == "md");
+            if !is_prompt || !BUILT_IN.iter().any(|(known, _)| *known == name) {
+                let known: Vec<&str> = BUILT_IN.iter().map(|(known, _)| *known).collect();
+                let message = format!("there is no such prompt; there are {}", known.join(", "));
+                return Err(PromptError::File { path, line: 1, message });
+            }
+            let text = files::read_text(&path, MAX_FILE_BYTES)
+                .map_err(|error| file_error(&path, &error))?;
+            texts.insert(name, (path, text));
+        }
+        Self::of(texts)
+    }
+
+    /// The built-in templates, with the given texts in the place of some.
+    fn of(mut overrides: BTreeMap<String, (PathBuf, String)>) -> Result<Prompts, PromptError> {
+        let mut environment = environment();
+        let mut templates = BTreeMap::new();
+        let mut hasher = blake3::Hasher::new();
+        for &(name, built_in) in BUILT_IN {
+            let place = PathBuf::from(format!("agent-prompts/{name}.md"));
+            let mut template = Template::parse(name, &place, built_in)?;
+            let mut text = built_in.to_owned();
+            if let Some((path, replacing)) = overrides.remove(name) {
+                let replacement = Template::parse(name, &path, &replacing)?;
+                replacement.check_replaces(&template)?;
+                (template, text) = (replacement, replacing);
+            }
+            template.add_to(&mut environment)?;
+            for part in [name, &text] {
+                hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+            }
+            templates.insert(name.to_owned(), template);
+        }
+        let fingerprint = hasher.finalize().to_hex().to_string();
+        Ok(Prompts { templates, environment, fingerprint })
+    }
+
+    /// Identifies all templates as used: BLAKE3 of their names and texts, hexadecimal.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The names of all prompts, ascending.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.templates.keys().map(String::as_str)
+    }
+
+    /// What the header of a prompt says.
+    ///
+    /// # Errors
+    /// [`PromptError::Unknown`].
+    pub fn describe(&self, name: &str) -> Result<Description<'_>, PromptError> {
+        Ok(self.template(name)?.description())
+    }
+
+    /// The prompt with its inputs, an object with exactly the declared names. Where the estimate
+    /// (three bytes a token) is over the budget, the inputs that the header names lose their ends,
+    /// one after the other, as little as possible. Deterministic.
+    ///
+    /// # Errors
+    /// [`PromptError`]; never [`PromptError::File`].
+    pub fn render(&self, name: &str, inputs: Value) -> Result<Prompt, PromptError> {
+        shrink::render(self.template(name)?, &self.environment, inputs)
+    }
+
+    fn template(&self, name: &str) -> Result<&Template, PromptError> {
+        self.templates.get(name).ok_or_else(|| PromptError::Unknown(name.to_owned()))
+    }
+}
+
+/// Tokens of a text, about, rather too many.
+pub fn tokens(text: &str) -> u64 {
+    (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
+}
+
+fn file_error(path: &Path, error: &dyn std::error::Error) -> PromptError {
+    PromptError::File {
+        path: path.to_owned(),
+        line: 1,
+        message: format!("cannot be read: {error}"),
+    }
+}
+
+/// The files of a directory and of its folders, in the order of their paths, but for the page that
+/// introduces it and for what is hidden.
+fn files_below(dir: &Path) -> Result<Vec<PathBuf>, PromptError> {
+    let mut files = Vec::new();
+    let mut folders = vec![(dir.to_owned(), true)];
+    while let Some((folder, may_have_folders)) = folders.pop() {
+        let entries = fs::read_dir(&folder).map_err(|error| file_error(&folder, &error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| file_error(&folder, &error))?;
+            let (path, name) = (entry.path(), entry.file_name());
+            if name.to_string_lossy().starts_with('.') || (may_have_folders && name == README) {
+                continue;
+            }
+            if may_have_folders && path.is_dir() {
+                folders.push((path, false));
+            } else {
+                files.push(path);
+            }
+            if files.len() + folders.len() > MAX_FILES {
+                let message = format!(
+                    "there are more than {MAX_FILES} files; name a directory \
+                                       that holds prompts only"
+                );
+                return Err(PromptError::File { path: dir.to_owned(), line: 1, message });
+            }
+        }
+    }
+    files.sort();
+    for path in &files {
+        let bytes = fs::metadata(path).map_err(|error| file_error(path, &error))?.len();
+        if bytes > MAX_FILE_BYTES {
+            let message = format!("{bytes} bytes are more than the {MAX_FILE_BYTES} of a template");
+            return Err(PromptError::File { path: path.clone(), line: 1, message });
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,343 @@
+//! Asks a service over HTTP: with deadlines, a bounded reply, and a bounded number of repetitions.
+//! Must not know what is asked.
+//!
+//! A request is repeated when it failed for want of a connection, of time or of capacity (status
+//! 408, 409, 425, 429 and 5xx), after a random time below a bound that doubles ("full jitter"), or
+//! after the time that the service names. A wrong key, a spent quota and a wrong request are final.
+//! Secrets go into headers and nowhere else: they are taken out of messages, and no redirect is
+//! followed.
+//!
+//! ```text
+//! post -> gate (requests under way) -> circuit breaker (after failures in a row: one at a time)
+//!      -> rate limiter (requests and tokens a minute) -> attempt (deadlines) -> reply, or again
+//! ```
+//!
+//! Calls block and may come from several threads at a time; the runtime of their engine stays inside.
+
+mod account;
+mod attempt;
+mod circuit_breaker;
+mod failure;
+mod rate_limiter;
+mod requester;
+mod retry;
+#[cfg(test)]
+pub(crate) mod scripted;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    error::Error,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use reqwest::{Client, ClientBuilder, redirect::Policy};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::Semaphore,
+    task::JoinSet,
+};
+
+pub use crate::account::Account;
+use crate::{
+    circuit_breaker::CircuitBreaker, failure::AccountSecrets, rate_limiter::RateLimiter,
+    requester::Requester,
+};
+pub use crate::{
+    failure::told_wait,
+    retry::{Ended, Retry, may_pass},
+};
+
+/// Connections that nobody uses are closed after this time, before services close them.
+const IDLE_CONNECTION: Duration = Duration::from_secs(30);
+
+/// What one request may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Time for the connection: name, TCP and TLS.
+    pub connect: Duration,
+    /// Time from the start of an attempt to the first bytes of its reply.
+    pub first_byte: Duration,
+    /// Time between two pieces of a reply.
+    pub idle: Duration,
+    /// Time for one attempt, from the connection to the last byte.
+    pub attempt: Duration,
+    /// Time for all attempts of a request and all waits between them, from its turn on.
+    pub total: Duration,
+    /// Attempts of a request, the first one included.
+    pub attempts: u32,
+    /// Bound of the first wait between attempts; it doubles.
+    pub first_wait: Duration,
+    /// Longest wait between attempts; a service that names a longer one has failed.
+    pub longest_wait: Duration,
+    /// Longest reply, bytes.
+    pub reply_bytes: usize,
+    /// Requests under way at a time, over all threads.
+    pub at_a_time: usize,
+    /// Failures in a row, of all requests together, after which only one is tried at a time.
+    pub failures_in_a_row: u32,
+    /// Attempts that begin in a minute; none means any number.
+    pub requests_per_minute: Option<u32>,
+    /// Sum of the weights of attempts that begin in a minute; none means any number.
+    pub tokens_per_minute: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(120),
+            idle: Duration::from_secs(60),
+            attempt: Duration::from_secs(120),
+            total: Duration::from_secs(900),
+            attempts: 6,
+            first_wait: Duration::from_secs(1),
+            longest_wait: Duration::from_secs(60),
+            reply_bytes: 128 << 20,
+            at_a_time: 4,
+            failures_in_a_row: 8,
+            requests_per_minute: None,
+            tokens_per_minute: None,
+        }
+    }
+}
+
+/// A client of HTTP with these settings, whose TLS is computed by `ring`.
+///
+/// # Errors
+/// Why there is none: on a system without certificates, above all.
+pub fn http_client(
+    settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> Result<Client, String> {
+    // Another part of the process may have chosen before; then its choice holds.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    settings(Client::builder()).build().map_err(|error| {
+        let cause = innermost(&error);
+        format!("{cause}; TLS needs the certificates of the system (package ca-certificates)")
+    })
+}
+
+/// The innermost cause of an error: the outer ones say where, this one what happened.
+fn innermost(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// Why a service gave no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteError {
+    /// Address, key or headers cannot be used.
+    #[error("the service cannot be asked: {0}")]
+    Setup(String),
+    /// The service does not take the key.
+    #[error("{host} does not accept the key (status {status}): {message}; {}", failure::key_remedy(.status))]
+    Key {
+        /// The service.
+        host: String,
+        /// Status of the reply.
+        status: u16,
+        /// What the service says.
+        message: String,
+    },
+    /// The account has nothing left.
+    #[error(
+        "{host} says that the quota is spent: {message}; add credit, or wait until it is renewed"
+    )]
+    Quota {
+        /// The service.
+        host: String,
+        /// What the service says.
+        message: String,
+    },
+    /// The service does not take the request.
+    #[error("{host} refuses the request (status {status}): {message}{}", failure::remedy(.status, .message))]
+    Refused {
+        /// The service.
+        host: String,
+        /// Status of the reply.
+        status: u16,
+        /// What the service says.
+        message: String,
+    },
+    /// No attempt succeeded.
+    #[error("{host} gave no reply in {attempts} attempts, the last one failed with: {message}")]
+    Failed {
+        /// The service.
+        host: String,
+        /// Attempts made.
+        attempts: u32,
+        /// Why the last one failed.
+        message: String,
+    },
+    /// So many requests failed in a row that this one was not sent any more.
+    #[error(
+        "{host} failed {failures} times in a row, the last time with: {message}; it is not asked until a trial succeeds"
+    )]
+    Outage {
+        /// The service.
+        host: String,
+        /// Failures in a row.
+        failures: u32,
+        /// Why the last one failed.
+        message: String,
+    },
+    /// The reply is too long.
+    #[error("the reply of {host} is longer than {limit} bytes")]
+    TooLong {
+        /// The service.
+        host: String,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The reply is whole, but not in a form that was asked for.
+    #[error("the reply of {host} cannot be read: {reason}")]
+    Unreadable {
+        /// The service.
+        host: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The caller asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl RemoteError {
+    /// Whether the service refuses the request for its length.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self, Self::Refused { status, message, .. } if failure::is_too_long(*status, message))
+    }
+}
+
+/// A service that can be asked.
+pub struct Service {
+    requester: Arc<Requester>,
+    /// Taken when the service is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// Does not wait for names that are being looked up.
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Service {
+    /// Prepares to ask a service; nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`RemoteError::Setup`].
+    pub fn new(account: &Account, limits: Limits) -> Result<Service, RemoteError> {
+        Service::stoppable(account, limits, Arc::default())
+    }
+
+    /// Prepares to ask a service. Once `stop` is set, whatever waits ends within a second.
+    ///
+    /// # Errors
+    /// [`RemoteError::Setup`].
+    pub fn stoppable(
+        account: &Account,
+        limits: Limits,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Service, RemoteError> {
+        let (base, host) = account.address()?;
+        let headers = account.header_map()?;
+        let client = http_client(|client| {
+            let client = client
+                .connect_timeout(limits.connect)
+                .pool_idle_timeout(IDLE_CONNECTION)
+                .redirect(Policy::none());
+            // What is on this machine is not behind the proxy of the network.
+            if account::is_local(&base) { client.no_proxy() } else { client }
+        });
+        let client = client.map_err(RemoteError::Setup)?;
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| RemoteError::Setup(error.to_string()))?;
+        let requester = Requester {
+            client,
+            headers,
+            base,
+            host,
+            secrets: AccountSecrets::of(account),
+            limits,
+            gate: Semaphore::new(limits.at_a_time.clamp(1, Semaphore::MAX_PERMITS)),
+            circuit_breaker: CircuitBreaker::new(limits.failures_in_a_row),
+            rate_limiter: RateLimiter::new(limits.requests_per_minute, limits.tokens_per_minute),
+            retries: AtomicU64::new(0),
+            stop,
+        };
+        Ok(Service { requester: Arc::new(requester), runtime: Some(runtime) })
+    }
+
+    /// The name of its host.
+    pub fn host(&self) -> &str {
+        &self.requester.host
+    }
+
+    /// What one request may cost.
+    pub fn limits(&self) -> Limits {
+        self.requester.limits
+    }
+
+    /// Attempts that were repetitions.
+    pub fn retries(&self) -> u64 {
+        self.requester.retries.load(Ordering::Relaxed)
+    }
+
+    /// What a service says, on one short line without secrets.
+    pub fn shown(&self, message: &str) -> String {
+        self.requester.secrets.shown(message)
+    }
+
+    /// A text of a reply without key and values of headers, which a service may repeat: it may be
+    /// kept and shown.
+    pub fn without_secrets(&self, text: String) -> String {
+        self.requester.secrets.left_out(text)
+    }
+
+    /// Posts one body to a path of the service and gives the bytes of the reply. `weight` is what
+    /// counts to [`Limits::tokens_per_minute`], for each attempt.
+    ///
+    /// Blocks, so it is not for asynchronous tasks.
+    /// A reply that tells its length, or comes in chunks, is whole. One that ends with its
+    /// connection may be cut, which only its reader can find out.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; what may pass has been tried again before.
+    pub fn post(&self, path: &str, body: Vec<u8>, weight: u64) -> Result<Vec<u8>, RemoteError> {
+        let Some(runtime) = &self.runtime else { return Err(RemoteError::Stopped) };
+        runtime.block_on(self.requester.ask(path, &body, weight))
+    }
+
+    /// Posts bodies to a path, some at a time; replies in the order of the bodies.
+    pub fn post_all(&self, path: &str, bodies: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, RemoteError>> {
+        let mut replies: Vec<_> = bodies.iter().map(|_| None).collect();
+        let Some(runtime) = &self.runtime else { return Vec::new() };
+        runtime.block_on(async {
+            let mut tasks = JoinSet::new();
+            for (at, body) in bodies.into_iter().enumerate() {
+                let (requester, path) = (self.requester.clone(), path.to_owned());
+                tasks.spawn(async move { (at, requester.ask(&path, &body, 0).await) });
+            }
+            while let Some(done) = tasks.join_next().await {
+                if let Ok((at, reply)) = done
+                    && let Some(place) = replies.get_mut(at)
+                {
+                    *place = Some(reply);
+                }
+            }
+        });
+        let lost = || Err(RemoteError::Setup("its task ended early".to_owned()));
+        replies.into_iter().map(|reply| reply.unwrap_or_else(lost)).collect()
+    }
+}

@@ -1,0 +1,160 @@
+//! Which definitions the reported metrics follow. Two, because the field has two: the benchmark
+//! ranks every candidate, the tools of TREC only what was retrieved. They agree wherever the
+//! answers were ranked, and on hits and recalls whose cut-off is within the ranking.
+
+use std::collections::HashSet;
+
+use crate::eval::NodeId;
+use crate::eval::metrics::{Metric, MetricTable, Metrics};
+use crate::eval::ranks::Candidates;
+
+/// By which definitions a ranking is measured.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Definitions {
+    /// Those of STaRK, told in [`crate::eval::ranks`]: an answer that was not ranked has a rank
+    /// all the same, behind those that were, and answers that are no candidates are dropped.
+    #[default]
+    Stark,
+    /// Those of `trec_eval`: `success`, `recall`, `recip_rank`, `map` and `Rprec`. An answer that
+    /// was not ranked is not retrieved and adds nothing; every answer is relevant, every ranked
+    /// node retrieved, whether candidate or not. A query without any ranked node counts 0
+    /// everywhere, as with its option `-c`; `pytrec_eval` leaves such a query out.
+    Trec,
+}
+
+impl Definitions {
+    /// All reported metrics of one ranking. `answers` may come in any order, repeats count once.
+    ///
+    /// `ranking` has distinct nodes. [`Definitions::Stark`] puts them in order itself;
+    /// [`Definitions::Trec`] takes them as they come, best first, which is how those tools read
+    /// the file that [`crate::eval::trec::write_run`] makes of them, ties included. Its values are
+    /// computed in double precision, as theirs.
+    pub fn measure(
+        self,
+        ranking: &[(NodeId, f32)],
+        answers: &[NodeId],
+        candidates: Candidates<'_>,
+    ) -> MetricTable<f64> {
+        match self {
+            Definitions::Stark => Metrics::of(ranking, answers, candidates).into(),
+            Definitions::Trec => usual(ranking, answers),
+        }
+    }
+}
+
+/// The metrics of what was retrieved.
+fn usual(ranking: &[(NodeId, f32)], answers: &[NodeId]) -> MetricTable<f64> {
+    let relevant: HashSet<NodeId> = answers.iter().copied().collect();
+    let n_relevant = relevant.len();
+    let is_answer = |&(_, &(node, _)): &(usize, &(NodeId, f32))| relevant.contains(&node);
+    let ranks: Vec<usize> = (1..).zip(ranking).filter(is_answer).map(|(rank, _)| rank).collect();
+    let found_within = |k: usize| ranks.partition_point(|&rank| rank <= k);
+    let share = |part: f64| if n_relevant == 0 { 0.0 } else { part / n_relevant as f64 };
+    let hit = |k| f64::from(u8::from(found_within(k) > 0));
+    let recall = |k| share(found_within(k) as f64);
+    let value = |metric| match metric {
+        Metric::Hit1 => hit(1),
+        Metric::Hit3 => hit(3),
+        Metric::Hit5 => hit(5),
+        Metric::Hit10 => hit(10),
+        Metric::Hit20 => hit(20),
+        Metric::Hit50 => hit(50),
+        Metric::Hit100 => hit(100),
+        Metric::Recall5 => recall(5),
+        Metric::Recall10 => recall(10),
+        Metric::Recall20 => recall(20),
+        Metric::Recall50 => recall(50),
+        Metric::Recall100 => recall(100),
+        Metric::Mrr => ranks.first().map_or(0.0, |&rank| 1.0 / rank as f64),
+        Metric::Map => {
+            share((1..).zip(&ranks).map(|(found, &rank)| f64::from(found) / rank as f64).sum())
+        }
+        Metric::RPrecision => recall(n_relevant),
+    };
+    MetricTable::from_values(Metric::ALL.map(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::eval::trec::{self, DocIds};
+
+    /// What `scripts/trec-golden.py` wrote.
+    #[derive(Deserialize)]
+    struct Golden {
+        queries: Vec<Query>,
+        /// The files that pytrec_eval read.
+        run: String,
+        qrels: String,
+    }
+
+    #[derive(Deserialize)]
+    struct Query {
+        ranking: Vec<(NodeId, f32)>,
+        answers: Vec<NodeId>,
+        /// What pytrec_eval says by the name of the metric; nothing of a query without ranked node.
+        values: BTreeMap<String, f64>,
+    }
+
+    fn golden() -> Golden {
+        serde_json::from_str(include_str!("../../../tests/data/metrics/trec.json")).unwrap()
+    }
+
+    #[test]
+    fn the_files_written_are_those_that_pytrec_eval_read() {
+        let golden = golden();
+        let (mut run, mut qrels, ids) = (Vec::new(), Vec::new(), DocIds::Numbers(u32::MAX));
+        for (id, query) in (0..).zip(&golden.queries) {
+            trec::write_run(&mut run, ids, id, &query.ranking, "tag").unwrap();
+            trec::write_qrels(&mut qrels, ids, id, &query.answers).unwrap();
+        }
+        assert_eq!(String::from_utf8(run).unwrap(), golden.run);
+        assert_eq!(String::from_utf8(qrels).unwrap(), golden.qrels);
+    }
+
+    #[test]
+    fn usual_metrics_are_those_of_pytrec_eval() {
+        let (mut compared, mut unranked) = (0, 0);
+        for query in golden().queries {
+            // Half of the answers are no candidates; that makes no difference here.
+            let candidates = Candidates::All(100);
+            let found = Definitions::Trec.measure(&query.ranking, &query.answers, candidates);
+            for (metric, value) in found.iter() {
+                let known = |metric: Metric| query.values.get(metric.name()).copied();
+                let expected = match metric {
+                    // The file has recall there: a hit is any recall at all.
+                    Metric::Hit100 => {
+                        known(Metric::Recall100).map(|recall| f64::from(recall > 0.0))
+                    }
+                    metric => known(metric),
+                };
+                let expected = expected.unwrap_or_default();
+                assert!((value - expected).abs() < 1e-9, "{metric}: {value} {expected}");
+                compared += 1;
+            }
+            let is_ranked = |answer: &NodeId| query.ranking.iter().any(|pair| pair.0 == *answer);
+            unranked += usize::from(!query.answers.iter().all(is_ranked));
+        }
+        assert!(compared == 16 * 15 && unranked > 4);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_ranked_counts_by_the_benchmark_only() {
+        let (ranking, candidates) = ([(5, 2.0), (6, 1.0)], Candidates::All(10));
+        let measure = |definitions: Definitions, metric| {
+            definitions.measure(&ranking, &[6, 0], candidates).get(metric)
+        };
+        // Node 0 is the first of those that are not ranked, at rank 3.
+        let expected = f64::from(((0.5 + f64::from(2.0f32 / 3.0)) / 2.0) as f32);
+        assert_eq!(measure(Definitions::Stark, Metric::Map), expected);
+        assert_eq!(measure(Definitions::Trec, Metric::Map), 0.25);
+        assert_eq!(measure(Definitions::Stark, Metric::Recall5), 1.0);
+        assert_eq!(measure(Definitions::Trec, Metric::Recall5), 0.5);
+        assert_eq!(measure(Definitions::Trec, Metric::RPrecision), 0.5);
+        assert_eq!(Definitions::Trec.measure(&ranking, &[], candidates), MetricTable::default());
+    }
+}

@@ -1,0 +1,325 @@
+//! Scores one ranking against the answers of its query.
+//!
+//! The definitions are those of the STaRK benchmark (Wu et al. 2024, `stark_qa` with torchmetrics),
+//! so that numbers compare with published ones. A ranking covers *all* candidates: those it does
+//! not name tie below every named one. Here ties are always broken by ascending node id, so every
+//! rank is defined; only [`AnswerRanks::ndcg_at`] averages over ties, as its reference does.
+//!
+//! - Named nodes that are no candidates are dropped and take up no rank.
+//! - Answers that are no candidates are dropped; a query left with none scores 0 everywhere.
+//! - Unnamed candidates follow in ascending id order, with the lowest named score less 1.
+//! - An empty ranking scores 0 everywhere (the reference refuses it): naming nothing earns nothing.
+//!
+//! The full candidate list is never built. One pass over the ranking yields the ranks of the named
+//! answers, and how many candidates below each answer's id were named; the rank of an unnamed answer
+//! follows by counting. Cost: `O(p log a)` for `p` named nodes and `a` answers, plus `O(p log p)` if
+//! the ranking comes unsorted, plus a search per named node for candidates given as ids with gaps.
+//!
+//! Values are `f32`, as in the reference; means over queries are taken in `f64` elsewhere.
+
+use std::borrow::Cow;
+
+use crate::eval::NodeId;
+use agent_kb::Kb;
+
+/// The nodes a ranking is taken over.
+#[derive(Copy, Clone, Debug)]
+pub enum Candidates<'a> {
+    /// Every node id in `0..n`.
+    All(u32),
+    /// Every node id from the first up to, but without, the second.
+    Range(NodeId, NodeId),
+    /// These ids, strictly ascending. [`Candidates::sorted`] finds out if they are a range, which
+    /// is several times faster.
+    Sorted(&'a [NodeId]),
+    /// Those of a base, which tells them by their types without a search.
+    Base(&'a Kb),
+}
+
+impl<'a> Candidates<'a> {
+    /// Candidates from strictly ascending ids: a range if they have no gaps. `O(1)`.
+    ///
+    /// Ids that do not ascend strictly give wrong ranks, not an error.
+    pub fn sorted(ids: &'a [NodeId]) -> Candidates<'a> {
+        match (ids.first(), ids.last()) {
+            (Some(&first), Some(&last))
+                if last < NodeId::MAX && (last - first) as usize + 1 == ids.len() =>
+            {
+                Candidates::Range(first, last + 1)
+            }
+            _ => Candidates::Sorted(ids),
+        }
+    }
+
+    /// The candidates of a base: a range if they have no gaps. `O(1)`.
+    pub fn of(kb: &'a Kb) -> Candidates<'a> {
+        match Candidates::sorted(kb.candidates()) {
+            Candidates::Sorted(_) => Candidates::Base(kb),
+            range => range,
+        }
+    }
+
+    /// How many candidates there are.
+    pub fn n_candidates(&self) -> u64 {
+        match *self {
+            Candidates::All(n) => u64::from(n),
+            Candidates::Range(start, end) => u64::from(end.saturating_sub(start)),
+            Candidates::Sorted(ids) => ids.len() as u64,
+            Candidates::Base(kb) => kb.candidates().len() as u64,
+        }
+    }
+
+    /// Whether the node is a candidate.
+    #[inline]
+    fn contains(&self, node: NodeId) -> bool {
+        match *self {
+            Candidates::Base(kb) => kb.is_candidate(node),
+            _ => self.position(node).is_some(),
+        }
+    }
+
+    /// How many candidates have a smaller id, if the node is a candidate itself.
+    #[inline]
+    fn position(&self, node: NodeId) -> Option<u64> {
+        match *self {
+            Candidates::All(n) => (node < n).then_some(u64::from(node)),
+            Candidates::Range(start, end) => {
+                (start <= node && node < end).then(|| u64::from(node - start))
+            }
+            Candidates::Sorted(ids) => ids.binary_search(&node).ok().map(|at| at as u64),
+            Candidates::Base(kb) => Candidates::Sorted(kb.candidates()).position(node),
+        }
+    }
+}
+
+/// Which answers count as found.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum ScoreRule {
+    /// Every answer, whatever its score: torchmetrics up to 1.7.3, and all published STaRK numbers.
+    #[default]
+    Any,
+    /// Recall, precision, reciprocal rank and average precision count an answer only if its score
+    /// is above 0: torchmetrics from 1.7.4 on. Unnamed answers score the lowest named score less 1.
+    /// Hits, R-precision and nDCG do not change.
+    Positive,
+}
+
+/// A run of equal scores that holds at least one answer.
+#[derive(Copy, Clone, Debug)]
+struct TieGroup {
+    /// Ranks before the first of the group.
+    before: u64,
+    /// Ranks up to and with the last of the group.
+    through: u64,
+    n_answers: u64,
+}
+
+/// Where the answers of one query stand; every metric is a function of it.
+///
+/// Ranks start at 1. All metrics are 0 if no answer is a candidate or the ranking was empty.
+#[derive(Clone, Debug)]
+pub struct AnswerRanks {
+    /// Ranks of the answers that are candidates, ascending.
+    ranks: Vec<u64>,
+    /// The first so many ranks count under the score rule.
+    n_counted: usize,
+    /// Groups that hold answers, best first.
+    groups: Vec<TieGroup>,
+}
+
+impl AnswerRanks {
+    /// Finds the ranks of `answers` among `candidates` under `ranking`.
+    ///
+    /// Order: score descending, then node id ascending; a score that is not a number ranks below
+    /// all others. Nodes of the ranking must be distinct; of a repeated answer the best rank counts.
+    pub fn new(
+        ranking: &[(NodeId, f32)],
+        answers: &[NodeId],
+        candidates: Candidates<'_>,
+        rule: ScoreRule,
+    ) -> AnswerRanks {
+        let mut sought: Vec<NodeId> = answers.to_vec();
+        sought.sort_unstable();
+        sought.dedup();
+        sought.retain(|&answer| candidates.position(answer).is_some());
+        let mut found = AnswerRanks { ranks: Vec::new(), n_counted: 0, groups: Vec::new() };
+        if sought.is_empty() || ranking.is_empty() {
+            return found;
+        }
+        found.ranks.reserve_exact(sought.len());
+
+        let ranking = best_first(ranking);
+        // named[i]: nodes named so far with an id from answer i - 1 on and below answer i.
+        let mut named = vec![0_u64; sought.len() + 1];
+        let mut is_named = vec![false; sought.len()];
+        let mut rank = 0_u64;
+        let mut group = TieGroup { before: 0, through: 0, n_answers: 0 };
+        let mut group_score = f32::NAN;
+        for &(node, score) in ranking.iter() {
+            if !candidates.contains(node) {
+                continue;
+            }
+            if score != group_score {
+                group.through = rank;
+                if group.n_answers > 0 {
+                    found.groups.push(group);
+                }
+                group = TieGroup { before: rank, through: rank, n_answers: 0 };
+                group_score = score;
+            }
+            rank += 1;
+            let slot = sought.partition_point(|&answer| answer < node);
+            if sought.get(slot) != Some(&node) {
+                named[slot] += 1;
+            } else if !is_named[slot] {
+                is_named[slot] = true;
+                named[slot + 1] += 1;
+                found.ranks.push(rank);
+                found.n_counted += usize::from(rule == ScoreRule::Any || score > 0.0);
+                group.n_answers += 1;
+            }
+        }
+        group.through = rank;
+        if group.n_answers > 0 {
+            found.groups.push(group);
+        }
+
+        if found.ranks.len() < sought.len() {
+            let n_named = found.ranks.len();
+            let mut named_before = 0;
+            for (slot, &answer) in sought.iter().enumerate() {
+                named_before += named[slot];
+                if !is_named[slot] {
+                    let position = candidates.position(answer).unwrap_or(0);
+                    found.ranks.push(rank + position.saturating_sub(named_before) + 1);
+                }
+            }
+            let n_unnamed = found.ranks.len() - n_named;
+            // The filler score may itself be positive, if every named score is above 1.
+            let lowest = ranking.last().map_or(0.0, |&(_, score)| score);
+            if rule == ScoreRule::Any || lowest - 1.0 > 0.0 {
+                found.n_counted += n_unnamed;
+            }
+            found.groups.push(TieGroup {
+                before: rank,
+                through: candidates.n_candidates().max(rank),
+                n_answers: n_unnamed as u64,
+            });
+        }
+        found
+    }
+
+    /// Ranks of the answers among all candidates, ascending, from 1; dropped answers are absent.
+    pub fn ranks(&self) -> &[u64] {
+        &self.ranks
+    }
+
+    /// 1 if the best answer is at rank `k` or better, else 0.
+    pub fn hit_at(&self, k: u64) -> f32 {
+        self.ranks.first().map_or(0.0, |&best| f32::from(best <= k))
+    }
+
+    /// Share of the answers at rank `k` or better.
+    pub fn recall_at(&self, k: u64) -> f32 {
+        self.ratio(self.counted_within(k), self.ranks.len() as u64)
+    }
+
+    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 for `k` 0.
+    pub fn precision_at(&self, k: u64) -> f32 {
+        self.ratio(self.counted_within(k), k)
+    }
+
+    /// Reciprocal of the best answer's rank among all candidates; its mean over queries is the MRR.
+    pub fn reciprocal_rank(&self) -> f32 {
+        self.counted().first().map_or(0.0, |&best| 1.0 / best as f32)
+    }
+
+    /// Mean over all counted answers of the precision at their rank; its mean over queries is the MAP.
+    pub fn average_precision(&self) -> f32 {
+        mean_precision(self.counted())
+    }
+
+    /// Mean over the answers at rank `k` or better of the precision at their rank.
+    ///
+    /// As in the reference, the divisor is the number of answers found within `k`, not of all.
+    pub fn average_precision_at(&self, k: u64) -> f32 {
+        mean_precision(&self.counted()[..self.counted_within(k)])
+    }
+
+    /// Share of the answers at rank `a` or better, where `a` is the number of answers.
+    pub fn r_precision(&self) -> f32 {
+        let n_answers = self.ranks.len();
+        self.ratio(within(&self.ranks, n_answers as u64), n_answers as u64)
+    }
+
+    /// Normalised discounted cumulative gain at `k`: binary gain, discount `1 / log2(rank + 1)`.
+    ///
+    /// Equal scores share the mean gain of their group (McSherry & Najork 2008). The ideal gain is
+    /// cut at `k` too. `O(k)`; a `k` above the number of candidates is the same as that number.
+    pub fn ndcg_at(&self, k: u64) -> f32 {
+        let gain = |before: u64, through: u64| -> f64 {
+            (before..through.min(k)).map(|rank| 1.0 / (rank as f64 + 2.0).log2()).sum()
+        };
+        let ideal = gain(0, self.ranks.len() as u64);
+        if ideal == 0.0 {
+            return 0.0;
+        }
+        let share = |group: &TieGroup| {
+            let size = (group.through - group.before).max(1);
+            gain(group.before, group.through) * group.n_answers as f64 / size as f64
+        };
+        (self.groups.iter().map(share).sum::<f64>() / ideal) as f32
+    }
+
+    fn counted(&self) -> &[u64] {
+        &self.ranks[..self.n_counted]
+    }
+
+    fn counted_within(&self, k: u64) -> usize {
+        within(self.counted(), k)
+    }
+
+    fn ratio(&self, part: usize, whole: u64) -> f32 {
+        if whole == 0 { 0.0 } else { part as f32 / whole as f32 }
+    }
+}
+
+/// How many of the ascending ranks are at most `k`.
+fn within(ranks: &[u64], k: u64) -> usize {
+    ranks.partition_point(|&rank| rank <= k)
+}
+
+/// Mean of `i / rank_i` over ascending ranks, `i` from 1; 0 if there are none.
+///
+/// Each precision is rounded to `f32` as in the reference. Its sum of `f32` depends on the width of
+/// the processor's vectors; this one is exact, and the two agree within 2 units in the last place.
+fn mean_precision(ranks: &[u64]) -> f32 {
+    let precision = |(i, &rank)| f64::from(i as f32 / rank as f32);
+    let sum: f64 = (1_u32..).zip(ranks).map(precision).sum();
+    if ranks.is_empty() { 0.0 } else { (sum / ranks.len() as f64) as f32 }
+}
+
+/// The ranking by score descending, then node id ascending; borrowed if it is so already.
+fn best_first(ranking: &[(NodeId, f32)]) -> Cow<'_, [(NodeId, f32)]> {
+    if ranking.is_sorted_by_key(|&entry| order_key(entry)) {
+        return Cow::Borrowed(ranking);
+    }
+    let mut sorted = ranking.to_vec();
+    sorted.sort_unstable_by_key(|&entry| order_key(entry));
+    Cow::Owned(sorted)
+}
+
+/// A number that ascends as scores descend and, among equal scores, as ids ascend.
+#[inline]
+fn order_key((node, score): (NodeId, f32)) -> u64 {
+    let bits = (score + 0.0).to_bits(); // Adding 0 makes both zeros one.
+    let ascending = match score.is_nan() {
+        true => 0,
+        false if bits >> 31 == 1 => !bits,
+        false => bits | 0x8000_0000,
+    };
+    u64::from(!ascending) << 32 | u64::from(node)
+}
+
+#[cfg(test)]
+mod tests;

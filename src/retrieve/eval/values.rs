@@ -1,0 +1,284 @@
+//! Measures answers that are no nodes: single values and tables.
+//!
+//! | metric | of labels that are | 1 if |
+//! | --- | --- | --- |
+//! | exact | any value | the same is given: numbers that differ by at most a millionth of the larger, equal truth values, texts that are equal but for case and spaces, equal units; of a table the same rows, in any order |
+//! | numeric | a number | a number of the same unit is given that is off by at most 5 % (relaxed accuracy: Methani et al., *PlotQA*, WACV 2020) |
+//! | table F1 | a table | the harmonic mean of the shares of given rows that are right and of right rows that are given, each row counted as often as it occurs |
+//!
+//! Columns of a table are known by name, in any order; given columns that the label has not are left
+//! out of account. A label without a unit takes any. What is not answered, or with a value of another
+//! form, counts 0.
+//!
+//! Must not know: how an answer came about.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::eval::{
+    evaluation::EvalError,
+    statistics::{Interval, bootstrap_interval},
+};
+use agent_kb::answer::{AnswerValue, Cell, Single, Table};
+
+/// Share of the right number by which a given one may be off for `numeric`.
+pub const TOLERANCE: f64 = 0.05;
+/// Share of the larger by which equal numbers differ at most: sums in another order.
+const SAME: f64 = 1e-6;
+
+/// How good the answer to one query is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ValueResult {
+    /// The query's id in its dataset.
+    pub query_id: i64,
+    /// 1 if the same value is given, else 0.
+    pub exact: f64,
+    /// 1 if the number is near enough, else 0; none where the label is no number.
+    pub numeric: Option<f64>,
+    /// F1 of the rows, in `0..=1`; none where the label is no table.
+    pub table_f1: Option<f64>,
+}
+
+/// The mean of one metric.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ValueMean {
+    /// Queries whose labels have the metric.
+    pub n: usize,
+    /// Their mean, in `0..=1`.
+    pub mean: f64,
+    /// Bootstrap interval of it.
+    pub ci95: Interval,
+}
+
+/// The summary of one system on one set of queries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ValueEvaluation {
+    /// Over all queries.
+    pub exact: ValueMean,
+    /// Over labels that are numbers; none without any.
+    pub numeric: Option<ValueMean>,
+    /// Over labels that are tables; none without any.
+    pub table_f1: Option<ValueMean>,
+}
+
+impl ValueResult {
+    /// An answer against the right one; none for a query that failed.
+    pub fn of(query_id: i64, given: Option<&AnswerValue>, right: &AnswerValue) -> Self {
+        let exact = f64::from(given.is_some_and(|given| is_same(given, right)));
+        let (mut numeric, mut table_f1) = (None, None);
+        match right {
+            AnswerValue::Single(Single { value: Cell::Number(right), unit }) => {
+                let near = match given {
+                    Some(AnswerValue::Single(Single {
+                        value: Cell::Number(given),
+                        unit: other,
+                    })) => {
+                        fits(unit.as_deref(), other.as_deref())
+                            && (given - right).abs() <= TOLERANCE * right.abs()
+                    }
+                    _ => false,
+                };
+                numeric = Some(f64::from(near));
+            }
+            AnswerValue::Table(right) => {
+                table_f1 = Some(match given {
+                    Some(AnswerValue::Table(given)) => rows_f1(given, right),
+                    _ => 0.0,
+                });
+            }
+            AnswerValue::Single(_) | AnswerValue::Nodes { .. } => {}
+        }
+        Self { query_id, exact, numeric, table_f1 }
+    }
+}
+
+impl ValueResult {
+    /// How right the answer is, in `0..=1`: of a table the F1 of its rows, else whether it is exact.
+    pub fn score(&self) -> f64 {
+        self.table_f1.unwrap_or(self.exact)
+    }
+}
+
+/// Whether two numbers are the same but for the order in which they were computed.
+pub fn is_same_number(one: f64, other: f64) -> bool {
+    (one - other).abs() <= SAME * one.abs().max(other.abs())
+}
+
+impl ValueEvaluation {
+    /// Sums up results in any order; `seed` drives the bootstrap alone.
+    ///
+    /// # Errors
+    /// [`EvalError::NoQueries`].
+    pub fn from_results(results: &[ValueResult], seed: u64) -> Result<Self, EvalError> {
+        let mut sorted: Vec<&ValueResult> = results.iter().collect();
+        sorted.sort_by_key(|result| result.query_id);
+        let mean = |of: &dyn Fn(&ValueResult) -> Option<f64>| {
+            let values: Vec<f64> = sorted.iter().filter_map(|result| of(result)).collect();
+            if values.is_empty() {
+                return Ok(None);
+            }
+            let n = values.len();
+            let ci95 = bootstrap_interval(&values, seed)
+                .map_err(|source| EvalError::Statistics { quantity: "values", source })?;
+            Ok(Some(ValueMean { n, mean: values.iter().sum::<f64>() / n as f64, ci95 }))
+        };
+        Ok(Self {
+            exact: mean(&|result| Some(result.exact))?.ok_or(EvalError::NoQueries)?,
+            numeric: mean(&|result| result.numeric)?,
+            table_f1: mean(&|result| result.table_f1)?,
+        })
+    }
+}
+
+fn is_same(given: &AnswerValue, right: &AnswerValue) -> bool {
+    match (given, right) {
+        (AnswerValue::Single(given), AnswerValue::Single(right)) => {
+            is_same_cell(&given.value, &right.value)
+                && fits(right.unit.as_deref(), given.unit.as_deref())
+        }
+        (AnswerValue::Table(given), AnswerValue::Table(right)) => rows_f1(given, right) >= 1.0,
+        (given, right) => given == right,
+    }
+}
+
+fn is_same_cell(one: &Cell, other: &Cell) -> bool {
+    match (one, other) {
+        (Cell::Number(one), Cell::Number(other)) => is_same_number(*one, *other),
+        (one, other) => key(one) == key(other),
+    }
+}
+
+/// Whether a unit is the right one; any is where the label has none.
+fn fits(right: Option<&str>, given: Option<&str>) -> bool {
+    right.is_none_or(|right| given.is_some_and(|given| folded(given) == folded(right)))
+}
+
+/// F1 of the rows of a table; 1 where both have none.
+fn rows_f1(given: &Table, right: &Table) -> f64 {
+    let n_rows = given.rows().len() + right.rows().len();
+    if n_rows == 0 {
+        return 1.0;
+    }
+    let place =
+        |name: &String| given.columns().iter().position(|column| folded(column) == folded(name));
+    let Some(places) = right.columns().iter().map(place).collect::<Option<Vec<usize>>>() else {
+        return 0.0;
+    };
+    // Right rows by what is equal or not; among them numbers are compared.
+    let mut open: HashMap<Vec<Key>, Vec<Vec<Cell>>> = HashMap::new();
+    for row in right.rows() {
+        open.entry(row.iter().map(key).collect()).or_default().push(row.clone());
+    }
+    let mut n_right = 0;
+    for row in given.rows() {
+        let own: Vec<Cell> =
+            places.iter().map(|&at| row.get(at).cloned().unwrap_or_default()).collect();
+        let Some(left) = open.get_mut(&own.iter().map(key).collect::<Vec<_>>()) else { continue };
+        let same = |known: &Vec<Cell>| known.iter().zip(&own).all(|(a, b)| is_same_cell(a, b));
+        if let Some(at) = left.iter().position(same) {
+            left.swap_remove(at);
+            n_right += 1;
+        }
+    }
+    2.0 * f64::from(n_right) / n_rows as f64
+}
+
+/// A cell as far as it is equal to another or not; all numbers are alike.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Empty,
+    Bool(bool),
+    Number,
+    Text(String),
+}
+
+fn key(cell: &Cell) -> Key {
+    match cell {
+        Cell::Empty => Key::Empty,
+        Cell::Bool(truth) => Key::Bool(*truth),
+        Cell::Number(_) => Key::Number,
+        Cell::Text(text) => Key::Text(folded(text)),
+    }
+}
+
+/// Text in small letters with single spaces.
+fn folded(text: &str) -> String {
+    text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> AnswerValue {
+        AnswerValue::read(text).unwrap()
+    }
+
+    #[track_caller]
+    fn scores(given: &str, right: &str, expected: (f64, Option<f64>, Option<f64>)) {
+        let result = ValueResult::of(1, Some(&read(given)), &read(right));
+        assert_eq!((result.exact, result.numeric, result.table_f1), expected, "{given} {right}");
+    }
+
+    #[test]
+    fn single_values_are_compared_as_by_hand() {
+        scores("4.0", "4", (1.0, Some(1.0), None));
+        scores("0.30000000000000004", "0.3", (1.0, Some(1.0), None));
+        scores("1000000.9", "1000000", (1.0, Some(1.0), None));
+        scores("1000002", "1000000", (0.0, Some(1.0), None));
+        scores("104", "100", (0.0, Some(1.0), None));
+        scores("106", "100", (0.0, Some(0.0), None));
+        scores("0.001", "0", (0.0, Some(0.0), None));
+        scores("four", "4", (0.0, Some(0.0), None));
+        scores("north  PEAK", "North Peak", (1.0, None, None));
+        scores("true", "true", (1.0, None, None));
+        scores(
+            r#"{"value": 4, "unit": "KG"}"#,
+            r#"{"value": 4, "unit": "kg"}"#,
+            (1.0, Some(1.0), None),
+        );
+        scores(
+            r#"{"value": 4, "unit": "g"}"#,
+            r#"{"value": 4, "unit": "kg"}"#,
+            (0.0, Some(0.0), None),
+        );
+        scores("4", r#"{"value": 4, "unit": "kg"}"#, (0.0, Some(0.0), None));
+        scores(r#"{"value": 4, "unit": "kg"}"#, "4", (1.0, Some(1.0), None));
+        scores(r#"{"nodes": [[4, 1.0]]}"#, "4", (0.0, Some(0.0), None));
+        let failed = ValueResult::of(1, None, &read("4"));
+        assert_eq!((failed.exact, failed.numeric), (0.0, Some(0.0)));
+    }
+
+    #[test]
+    fn tables_are_sets_of_rows_by_column() {
+        let right =
+            r#"{"columns": ["brand", "mean"], "rows": [["Umbra", 4.5], ["Lark", 4], ["Lark", 4]]}"#;
+        let turned = r#"{"columns": ["Mean", "n", "Brand"], "rows": [[4, 9, "lark"], [4, 9, "lark"], [4.5, 2, "umbra"]]}"#;
+        scores(turned, right, (1.0, None, Some(1.0)));
+        // Two of three are given, one of them once too often.
+        let part = r#"{"columns": ["brand", "mean"], "rows": [["Umbra", 4.5], ["Umbra", 4.5], ["Lark", 4]]}"#;
+        scores(part, right, (0.0, None, Some(4.0 / 6.0)));
+        scores(r#"{"columns": ["brand"], "rows": [["Umbra"]]}"#, right, (0.0, None, Some(0.0)));
+        scores("4", right, (0.0, None, Some(0.0)));
+        let none = r#"{"columns": ["brand"], "rows": []}"#;
+        scores(none, none, (1.0, None, Some(1.0)));
+    }
+
+    #[test]
+    fn means_are_of_the_labels_that_have_the_metric() {
+        let table = r#"{"columns": ["a"], "rows": [[1]]}"#;
+        let results = [("4", "4"), ("104", "100"), ("x", "y"), (table, table)];
+        let results: Vec<ValueResult> = (0..)
+            .zip(results)
+            .map(|(id, (given, right))| ValueResult::of(id, Some(&read(given)), &read(right)))
+            .collect();
+        let sums = ValueEvaluation::from_results(&results, 0).unwrap();
+        assert_eq!((sums.exact.n, sums.exact.mean), (4, 0.5));
+        assert_eq!(sums.numeric.map(|one| (one.n, one.mean)), Some((2, 1.0)));
+        assert_eq!(sums.table_f1.map(|one| (one.n, one.mean)), Some((1, 1.0)));
+        let texts = ValueEvaluation::from_results(&results[2..3], 0).unwrap();
+        assert_eq!((texts.numeric, texts.table_f1), (None, None));
+        assert_eq!(ValueEvaluation::from_results(&[], 0), Err(EvalError::NoQueries));
+    }
+}

@@ -1,0 +1,223 @@
+//! What a program is: source text or a module, its identity, and what it says about itself.
+//!
+//! Must not know how programs run. Values found by a tuner are kept outside the source, so that
+//! the same program with other parameters keeps its identity.
+//!
+//! ```text
+//! //! category: products of a brand with a feature
+//! //! Finds the brand, then ranks its products by the feature.
+//! fn params() { ... }
+//! fn retrieve(query, candidates, params) { ... }
+//! ```
+//!
+//! A module of WebAssembly is stored as text as well, so that bundles and journals keep one form:
+//! `wasm:` and its bytes in base64. Its header is the text of its custom section `agent`.
+
+mod base64;
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Code, is_module, module_header};
+use agent_tools::source::comment;
+
+/// Begins the text of a program that is a module.
+const MODULE: &str = "wasm:";
+/// Longest category name, bytes; what is longer is cut.
+pub const CATEGORY_BYTES: usize = 200;
+/// Longest description, bytes; what is longer is cut.
+pub const DESCRIPTION_BYTES: usize = 2_000;
+
+/// A retrieval program. Equal sources, or equal modules, are equal programs.
+///
+/// ```
+/// use agent::program::Program;
+///
+/// let source = "//! category: by words\nfn retrieve(query, candidates, params) { candidates }";
+/// let program = Program::new(source);
+/// assert_eq!(program.category(), Some("by words"));
+/// // Line ends are no part of what a program is.
+/// assert_eq!(program.id(), Program::new(&source.replace('\n', "\r\n")).id());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Program {
+    source: String,
+    module: Option<Arc<[u8]>>,
+    id: String,
+    category: Option<String>,
+    description: String,
+}
+
+impl Program {
+    /// A program from its source. Line ends become `\n`, so that the identity does not depend on
+    /// the platform.
+    pub fn new(source: &str) -> Self {
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        let module = source.strip_prefix(MODULE).and_then(|text| base64::decode(text.trim_end()));
+        if let Some(module) = module.filter(|bytes| is_module(bytes)) {
+            return Self::module(&module);
+        }
+        let id = blake3::hash(source.as_bytes()).to_hex().to_string();
+        let (category, description) = read_header(&source);
+        Self { source, module: None, id, category, description }
+    }
+
+    /// A program that is a module of WebAssembly. Whether it is valid is for the sandbox to say.
+    pub fn module(bytes: &[u8]) -> Self {
+        let source = format!("{MODULE}{}", base64::encode(bytes));
+        let id = blake3::hash(bytes).to_hex().to_string();
+        let (category, description) = read_header(module_header(bytes).unwrap_or(""));
+        Self { source, module: Some(bytes.into()), id, category, description }
+    }
+
+    /// The program as a sandbox takes it.
+    pub fn code(&self) -> Code<'_> {
+        match &self.module {
+            Some(bytes) => Code::Wasm(bytes),
+            None => Code::Rhai(&self.source),
+        }
+    }
+
+    /// Whether it is a module.
+    pub fn is_module(&self) -> bool {
+        self.module.is_some()
+    }
+
+    /// What people read: the source; of a module its header and its size, as comments.
+    pub fn shown(&self) -> Cow<'_, str> {
+        let Some(module) = &self.module else { return Cow::Borrowed(&self.source) };
+        let category =
+            self.category.iter().map(|name| format!("//! category: {}\n", comment(name)));
+        let description = self.description.lines().map(|line| format!("//! {}\n", comment(line)));
+        let header: String = category.chain(description).collect();
+        let size = module.len();
+        Cow::Owned(format!("{header}// a module of WebAssembly, {size} bytes, {}\n", self.id))
+    }
+
+    /// The source text; of a module `wasm:` and its bytes in base64.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The BLAKE3 hash of the source, or of the module's bytes, 64 hexadecimal digits.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The first twelve digits of the identity, for people.
+    pub fn short_id(&self) -> &str {
+        &self.id[..12]
+    }
+
+    /// The kind of queries it answers, from the line `//! category: ...`.
+    pub fn category(&self) -> Option<&str> {
+        self.category.as_deref()
+    }
+
+    /// The other leading `//!` lines; empty when there are none.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+}
+
+impl From<String> for Program {
+    fn from(source: String) -> Self {
+        Self::new(&source)
+    }
+}
+
+impl From<Program> for String {
+    fn from(program: Program) -> Self {
+        program.source
+    }
+}
+
+/// Category and description from the leading `//!` lines.
+fn read_header(source: &str) -> (Option<String>, String) {
+    let mut category = None;
+    let mut description = String::new();
+    let lines = source.trim_start_matches('\u{feff}').lines().map(str::trim);
+    for line in lines.skip_while(|line| line.is_empty()) {
+        let Some(text) = line.strip_prefix("//!").map(str::trim) else { break };
+        match text.strip_prefix("category:").map(str::trim) {
+            Some(name) if category.is_none() && !name.is_empty() => {
+                category = Some(cut(name, CATEGORY_BYTES).to_owned());
+            }
+            _ => {
+                if !description.is_empty() {
+                    description.push('\n');
+                }
+                description.push_str(text);
+            }
+        }
+    }
+    let description = cut(description.trim(), DESCRIPTION_BYTES).to_owned();
+    (category, description)
+}
+
+/// The longest beginning of a text within a number of bytes.
+fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CATEGORY_BYTES, Program};
+    use crate::Code;
+
+    #[test]
+    fn the_header_ends_with_the_first_line_of_code() {
+        let program = Program::new(
+            "\n//! category: brands: with features\n//! Finds the brand.\n//! Then ranks.\nfn x() {}\n//! category: no\n",
+        );
+        assert_eq!(program.category(), Some("brands: with features"));
+        assert_eq!(program.description(), "Finds the brand.\nThen ranks.");
+        assert_eq!(Program::new("fn x() {}").category(), None);
+    }
+
+    #[test]
+    fn identity_is_the_source_whatever_its_line_ends() {
+        let program = Program::new("a\nb");
+        assert_eq!(program.id(), blake3::hash(b"a\nb").to_hex().as_str());
+        assert_eq!(program, Program::new("a\r\nb"));
+        assert_eq!(Program::new("a\r\r\nb"), Program::new("a\n\nb"));
+        assert_ne!(program.id(), Program::new("a\nb ").id());
+        let json = serde_json::to_string(&program).expect("json");
+        assert_eq!(serde_json::from_str::<Program>(&json).expect("json"), program);
+    }
+
+    #[test]
+    fn a_module_is_its_bytes_in_whatever_form() {
+        let text = "(module (@custom \"agent\" \"//! category: by hand\\n//! Ranks.\"))";
+        let bytes = wat::parse_str(text).expect("a module");
+        let program = Program::module(&bytes);
+        assert_eq!(program.id(), blake3::hash(&bytes).to_hex().as_str());
+        assert_eq!((program.category(), program.description()), (Some("by hand"), "Ranks."));
+        assert!(matches!(program.code(), Code::Wasm(code) if code == bytes));
+        assert!(program.is_module());
+        let shown = format!(
+            "//! category: by hand\n//! Ranks.\n// a module of WebAssembly, {} bytes, {}\n",
+            bytes.len(),
+            program.id()
+        );
+        assert_eq!(program.shown(), shown);
+        let json = serde_json::to_string(&program).expect("json");
+        assert_eq!(serde_json::from_str::<Program>(&json).expect("json"), program);
+        // What only looks like one is a source.
+        for text in ["wasm:", "wasm:AA==", "wasm:?"] {
+            assert!(matches!(Program::new(text).code(), Code::Rhai(source) if source == text));
+        }
+    }
+
+    #[test]
+    fn a_long_category_is_cut_at_a_character() {
+        let program = Program::new(&format!("//! category: x{}", "é".repeat(CATEGORY_BYTES)));
+        assert_eq!(program.category().map(str::len), Some(CATEGORY_BYTES - 1));
+    }
+}
