@@ -62,6 +62,7 @@
 //! `files tarball units words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth train` · `retrieve expand` ·
 //! `tools sandbox program` · `eval bundle infer rag explain ask measure` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
 
+pub use agent_app as app;
 pub use agent_ask as ask;
 pub use agent_cli as cli;
 pub use agent_dataset as dataset;

@@ -3,15 +3,12 @@
 use anyhow::anyhow;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit, dataset,
-    eval::forecast,
-    failure::{Explain, Result},
-    hits,
+use crate::{Context, Exit, eval::forecast, hits, printer::plain, query::warn_unassisted};
+use agent_app::{
+    dataset,
+    error::{Explain, Result},
     llm::{self, LlmArgs},
     named,
-    printer::plain,
-    query::warn_unassisted,
     systems::{Resources, SandboxArgs, open_system},
 };
 use agent_infer::{

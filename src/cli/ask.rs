@@ -12,11 +12,13 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 
 use crate::{
-    Context, Exit, dataset,
-    failure::{Explain, Result},
-    hits,
-    llm::{self, LlmArgs},
+    Context, Exit, hits,
     printer::{plain, table},
+};
+use agent_app::{
+    dataset,
+    error::{Explain, Result},
+    llm::{self, LlmArgs},
     systems::{Resources, SandboxArgs, open_bundle, read_bundle},
 };
 use agent_ask::{

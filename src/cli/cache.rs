@@ -8,9 +8,11 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    failure::Result,
-    hits::MAX_SHOWN,
-    printer::{count, plain, table},
+    printer::{plain, table},
+};
+use agent_app::{
+    error::Result,
+    text::{MAX_SHOWN, count},
 };
 use agent_embed::cache::{self, KeptFile};
 use agent_llm::shared::{Kept, SharedCache};

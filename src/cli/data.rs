@@ -14,10 +14,14 @@ use clap::{Subcommand, builder::PossibleValuesParser};
 use serde::Serialize;
 
 use crate::{
-    Context, Exit, dataset,
-    failure::{CommandError, Result},
-    printer::{count, plain, table},
+    Context, Exit,
+    printer::{plain, table},
     pull, synthesize,
+};
+use agent_app::{
+    dataset,
+    error::{AppError, Result},
+    text::count,
 };
 use agent_dataset::{
     Base, Summary,
@@ -197,7 +201,7 @@ fn index_state(base: &Base, ctx: &Context) -> &'static str {
 
 fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
     let kind = SampleKind::from_name(&args.kind)
-        .ok_or_else(|| CommandError::usage(anyhow!("there is no sample \"{}\"", args.kind)))?;
+        .ok_or_else(|| AppError::usage(anyhow!("there is no sample \"{}\"", args.kind)))?;
     let options = SampleOptions { seed: args.seed, scale: args.scale };
     if let Some(dir) = &args.to {
         let report = dataset::sample_files(kind, options, dir, ctx)?;

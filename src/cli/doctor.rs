@@ -10,13 +10,12 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{
-    Context, Exit, dataset,
-    failure::Result,
+use crate::{Context, Exit, printer::table, progress::Progress};
+use agent_app::{
+    dataset,
+    error::Result,
     llm::{self, LlmArgs, NoKey},
-    printer::table,
     private::VARIABLE,
-    progress::Progress,
 };
 use agent_dataset::{Base, DatasetError};
 use agent_index::IndexError;

@@ -8,7 +8,7 @@ mod report;
 mod sets;
 mod values;
 
-use crate::choice::choice;
+use agent_app::choice::choice;
 use std::{
     collections::{BTreeSet, HashSet},
     path::PathBuf,
@@ -27,10 +27,10 @@ pub(super) use self::{
     files::{tag, write},
     report::{percent, signed},
 };
-use crate::{
-    Context, Exit,
+use crate::{Context, Exit};
+use agent_app::{
     dataset::{self, Dataset},
-    failure::{CommandError, Explain, Result},
+    error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
     named,
     systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
@@ -186,11 +186,11 @@ struct Chosen {
 fn chosen(args: &Args) -> Result<Vec<Chosen>> {
     let distinct: HashSet<&String> = args.systems.iter().collect();
     if distinct.len() < args.systems.len() {
-        return Err(CommandError::usage(anyhow!("a --system is given twice")));
+        return Err(AppError::usage(anyhow!("a --system is given twice")));
     }
     let (first, more) = args.efforts.split_first().unwrap_or((&Effort::None, &[]));
     if more.iter().enumerate().any(|(at, one)| one == first || more[..at].contains(one)) {
-        return Err(CommandError::usage(anyhow!("an --effort is given twice")));
+        return Err(AppError::usage(anyhow!("an --effort is given twice")));
     }
     let mut chosen = Vec::new();
     let masked = |system: &String| {
@@ -199,7 +199,7 @@ fn chosen(args: &Args) -> Result<Vec<Chosen>> {
     };
     let named: Vec<String> = args.systems.iter().map(masked).collect();
     if args.mask.is_some() && named == args.systems {
-        return Err(CommandError::usage(anyhow!("--mask needs an mfar system")));
+        return Err(AppError::usage(anyhow!("--mask needs an mfar system")));
     }
     for system in &named {
         let efforts = if systems::leans_on_model(system) { &args.efforts[..] } else { &[*first] };
@@ -338,7 +338,7 @@ fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
     let given = [args.run_file.is_some(), args.qrels_file.is_some(), args.results_file.is_some()];
     if given.contains(&true) || !args.filters.is_empty() {
         let why = "--metrics value takes no --where and no files to write";
-        return Err(CommandError::usage(anyhow!(why)));
+        return Err(AppError::usage(anyhow!(why)));
     }
     let queries = values::queries(&args.split, &dataset.base, ctx)?;
     let base = dataset::open(dataset, ctx)?;

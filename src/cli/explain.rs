@@ -17,10 +17,13 @@ use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
 
 use crate::{
-    Context, Exit, dataset,
+    Context, Exit,
     eval::{parse_filter, queries},
     explain::report::Report,
-    failure::{CommandError, Explain, Result},
+};
+use agent_app::{
+    dataset,
+    error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
     systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
 };
@@ -89,17 +92,17 @@ impl Args {
             _ => (self.bundle.as_deref(), self.words.as_slice()),
         };
         if bundle.is_none() && self.program.is_none() {
-            return Err(CommandError::usage(anyhow!("there is no bundle and no program")))
+            return Err(AppError::usage(anyhow!("there is no bundle and no program")))
                 .hint("write `agent explain latest`, or give --program FILE.rhai");
         }
         if self.program.is_some() && self.dataset.is_none() {
-            return Err(CommandError::usage(anyhow!("a program is of no dataset by itself")))
+            return Err(AppError::usage(anyhow!("a program is of no dataset by itself")))
                 .hint("say which one with --dataset N");
         }
         match (words.is_empty(), self.answers.is_empty()) {
             (true, true) => Ok((bundle, None)),
             (false, false) => Ok((bundle, Some(words.join(" ")))),
-            _ => Err(CommandError::usage(anyhow!("a text and --answers belong together")))
+            _ => Err(AppError::usage(anyhow!("a text and --answers belong together")))
                 .hint("give the text of the question, and the ids of its answers"),
         }
     }
@@ -108,7 +111,7 @@ impl Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let (file, text) = args.asked()?;
     if text.is_none() && matches!(args.split, Split::Test | Split::TestTenth) {
-        return Err(CommandError::usage(anyhow!("the test split is for measuring only")))
+        return Err(AppError::usage(anyhow!("the test split is for measuring only")))
             .hint("explain the queries of val, or measure with `agent eval --split test`");
     }
     let bundle = file.map(|file| read_bundle(file, ctx)).transpose()?;
@@ -156,7 +159,7 @@ fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
         .hint("give ids as `agent query` and `agent search` print them with --json, as key")?;
     if answers.len() > MAX_ANSWERS {
         let n = answers.len();
-        return Err(CommandError::usage(anyhow!("{n} answers, more than {MAX_ANSWERS}")));
+        return Err(AppError::usage(anyhow!("{n} answers, more than {MAX_ANSWERS}")));
     }
     answers.sort_unstable();
     answers.dedup();

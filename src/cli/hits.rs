@@ -5,16 +5,12 @@ use std::collections::HashMap;
 
 use crate::{
     Context,
-    failure::Result,
     printer::{plain, table},
     why,
 };
+use agent_app::{error::Result, text::MAX_SHOWN};
 use agent_infer::{Expected, HitRecord, StepRecord, path_in_words};
 
-/// Most nodes that a command prints.
-pub(super) const MAX_K: u64 = 10_000;
-/// Characters of a name or type that a table shows.
-pub(super) const MAX_SHOWN: usize = 80;
 /// Characters of a node's name and type before the column that says why.
 const MAX_NAMED: usize = 32;
 /// Characters of the names within a path, and whether its relations are whole, tried in this order

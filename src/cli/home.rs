@@ -8,11 +8,11 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    failure::{Explain, Result},
+use crate::{Context, Exit, printer::table};
+use agent_app::{
+    error::{Explain, Result},
     named,
-    printer::{count, table},
+    text::count,
 };
 use agent_dataset::Home;
 use agent_ground::tarball::Member;

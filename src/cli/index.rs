@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::{Context, Exit, dataset, failure::Result, printer::count, vectors};
+use crate::{Context, Exit};
+use agent_app::{dataset, error::Result, text::count, vectors};
 use agent_dataset::Base;
 use agent_embed::{CachedEmbedder, Embedder, Spent};
 use agent_index::{

@@ -3,7 +3,8 @@
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::{Context, Exit, failure::Result, printer::table};
+use crate::{Context, Exit, printer::table};
+use agent_app::error::Result;
 use agent_serve::{Keys, Scope};
 
 #[derive(Debug, Subcommand)]

@@ -27,10 +27,8 @@ mod answer;
 mod ask;
 mod bench;
 mod cache;
-mod choice;
 mod cut;
 mod data;
-mod dataset;
 mod doctor;
 mod eval;
 mod examples;
@@ -41,16 +39,13 @@ mod hits;
 mod home;
 mod index;
 mod key;
-mod llm;
 mod manual;
 mod mcp;
-mod named;
 mod opener;
 mod optimize;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod printer;
-mod private;
 mod program;
 mod progress;
 mod pull;
@@ -61,18 +56,16 @@ mod run;
 mod search;
 mod serve;
 mod synthesize;
-mod synthetic;
 mod systems;
-mod test_split;
 mod train;
 mod unit;
-mod vectors;
 mod verify;
 mod why;
 
-pub use self::private::{sandbox_of_user, trust_of_user};
-use std::{
-    env, panic,
+pub use std::{
+    env,
+    ops::Deref,
+    panic,
     path::PathBuf,
     process::ExitCode,
     sync::{
@@ -90,11 +83,9 @@ use tracing_subscriber::{
     EnvFilter, Layer, fmt::format::FmtSpan, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-use crate::{
-    failure::{CommandError, Explain, Result},
-    printer::{Level, Printer},
-    private::Private,
-};
+use crate::printer::{Level, Printer};
+pub use agent_app::private::{sandbox_of_user, trust_of_user};
+use agent_app::{App, AppError, Explain, Result, variable};
 use agent_dataset::Home;
 use agent_index::Access;
 use agent_remote::Account;
@@ -104,8 +95,6 @@ use agent_sandbox::MAX_WORKERS;
 const NO_THREADS: &str = "the system refuses to start threads";
 const MORE_THREADS: &str = "raise the limit of processes (`ulimit -u`, or of the container), or set \
     RAYON_NUM_THREADS to a smaller number";
-/// Where models are asked unless OPENAI_BASE_URL says otherwise.
-const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// The most threads of parallel work: as many as can wait for programs at once.
 const MAX_THREADS: usize = MAX_WORKERS;
@@ -250,17 +239,20 @@ enum Command {
 
 /// What every command gets.
 struct Context {
-    home: Home,
-    private: Private,
-    /// The file of `--config`.
-    config: Option<PathBuf>,
+    app: App,
     printer: Arc<Printer>,
-    /// Set by Ctrl-C and SIGTERM; every long operation polls it.
-    stop: Arc<AtomicBool>,
     /// What is said where the command is ended before it could say it.
     farewell: Farewell,
     /// Whether the command ends by itself once the stop flag is set, in its own time.
     ends_itself: Arc<AtomicBool>,
+}
+
+impl Deref for Context {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.app
+    }
 }
 
 /// What a command would say if it were interrupted now.
@@ -275,23 +267,6 @@ impl Farewell {
     fn get(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
-
-impl Context {
-    /// What embedders get from outside a base.
-    fn access(&self) -> Access {
-        let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
-        let service = (key.is_some() || base_url.is_some()).then(|| {
-            let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
-            Account { base_url, key, ..Account::default() }
-        });
-        Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
-    }
-}
-
-/// A variable of the environment that is set and not empty.
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
@@ -381,24 +356,21 @@ fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let ends_itself = Arc::new(AtomicBool::new(false));
     let started = start_threads(&stop, printer, &farewell, &ends_itself);
     let outcome = started.and_then(|()| home(cli.global.home)).and_then(|home| {
-        let (config, printer, stop) = (cli.global.config, printer.clone(), stop.clone());
-        let private = Private::of_user();
-        dispatch(
-            cli.command,
-            &Context { home, private, config, printer, stop, farewell, ends_itself },
-        )
+        let (config, stop) = (cli.global.config, stop.clone());
+        let app = App { config, stop, ..App::new(home, printer.clone()) };
+        dispatch(cli.command, &Context { app, printer: printer.clone(), farewell, ends_itself })
     });
     match outcome {
         Ok(Exit::Failed) if stop.load(Ordering::Relaxed) => Exit::Interrupted,
         Ok(exit) => exit,
-        Err(error) => error.report(printer, stop.load(Ordering::Relaxed)),
+        Err(error) => failure::report(&error, printer, stop.load(Ordering::Relaxed)),
     }
 }
 
 fn home(given: Option<PathBuf>) -> Result<Home> {
     match given {
         Some(path) if path.as_os_str().is_empty() => {
-            Err(CommandError::usage(anyhow!("the home directory is empty")))
+            Err(AppError::usage(anyhow!("the home directory is empty")))
                 .hint("give --home DIR or unset AGENT_HOME")
         }
         Some(path) => Ok(Home::new(path)),
@@ -428,7 +400,7 @@ fn start_threads(
     if let Some(asked) = asked.filter(|&asked| asked > MAX_THREADS) {
         printer.warning(&format!("{asked} threads are asked for; {MAX_THREADS} are the most"));
     }
-    let threads = asked.unwrap_or_else(systems::all_threads).min(MAX_THREADS);
+    let threads = asked.unwrap_or_else(agent_app::systems::all_threads).min(MAX_THREADS);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     pool.context(NO_THREADS).hint(MORE_THREADS)
 }

@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use clap::Command;
 use clap_complete::Shell;
 
-use crate::{Cli, Context, Exit, failure::Result};
+use crate::{Cli, Context, Exit};
+use agent_app::error::Result;
 
 /// Write what a shell needs to complete commands and options
 ///

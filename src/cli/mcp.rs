@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use crate::{
     Context, Exit,
-    failure::Result,
     serve::{ServedArgs, Serving, finish},
 };
+use agent_app::error::Result;
 use agent_serve as serve;
 
 /// Answer an assistant that speaks the Model Context Protocol, over standard input and output

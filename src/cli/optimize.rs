@@ -20,19 +20,23 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    Context, Exit, dataset,
-    failure::{CommandError, Explain, Result},
-    llm::{self, LlmArgs},
+    Context, Exit,
     optimize::{
         programs::{PROGRAMS, go_on_with, read_programs},
         report::Report,
         timing::Stopwatch,
     },
-    printer::{Level, Printer, count, p_value},
-    progress::Plan,
-    report as page, routing, synthesize, synthetic,
-    systems::SandboxArgs,
+    printer::{Level, Printer, p_value},
+    report as page, routing, synthesize,
     unit::Pool,
+};
+use agent_app::{
+    App, Plan, dataset,
+    error::{AppError, Explain, Result},
+    llm::{self, LlmArgs},
+    synthetic,
+    systems::SandboxArgs,
+    text::count,
 };
 use agent_dataset::{
     Base, DatasetError, Home, LabelledQuery, Resolved, Split, is_synthetic, load_split,
@@ -309,7 +313,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         opened.iter().try_for_each(|opened| opened.finish(ctx))?;
         return paused(&error.to_string(), &dir, args, ctx).hint(resume);
     }
-    let done = outcome.map_err(CommandError::from).and_then(|outcome| {
+    let done = outcome.map_err(AppError::from).and_then(|outcome| {
         let seconds = began.elapsed().as_secs_f64();
         let (hits, misses) = outcome.cache;
         printer.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
@@ -394,7 +398,7 @@ fn with_questions(dataset: &mut dataset::Dataset, args: &Args, ctx: &Context) ->
 }
 
 /// A dataset has no questions to learn from.
-fn no_questions(name: &str) -> CommandError {
+fn no_questions(name: &str) -> AppError {
     let error: Result<()> = Err(anyhow!("\"{name}\" has no labelled questions")).hint(format!(
         "make some with `agent data synthesize {name}`, or at once with --synthesize; or label your \
          own in qa.csv and split/ and import it again"
@@ -477,15 +481,15 @@ fn open_llm(args: &Args, journal: &Journal, ctx: &Context) -> Result<llm::Opened
 
 fn check(args: &Args) -> Result<()> {
     if args.budget_minutes.is_some_and(|minutes| !(minutes > 0.0 && minutes < 1e6)) {
-        return Err(CommandError::usage(anyhow!("--budget-minutes must be above 0")));
+        return Err(AppError::usage(anyhow!("--budget-minutes must be above 0")));
     }
     let searches = args.actor.is_empty() || args.actor.contains(&Actor::Search);
     let asks = args.actor.is_empty() || args.actor.contains(&Actor::Llm) || args.resume;
     if let Some(why) = optimize::ablation::nonsense(&without(args), searches) {
-        return Err(CommandError::usage(anyhow!("{why}")));
+        return Err(AppError::usage(anyhow!("{why}")));
     }
     if !asks && (args.llm_tools || args.avatar_tools || args.llm_steps.is_some()) {
-        return Err(CommandError::usage(anyhow!(
+        return Err(AppError::usage(anyhow!(
             "--llm-steps, --llm-tools and --avatar-tools are for the llm actor; add it with \
              --actor search,llm"
         )));
@@ -533,12 +537,9 @@ fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
     let dataset = if elsewhere {
-        let (home, printer) = (Home::new(temporary.path()), Arc::new(Printer::new(Level::Quiet)));
-        let (stop, config, private) = (ctx.stop.clone(), None, ctx.private.clone());
-        let farewell = ctx.farewell.clone();
-        let ends_itself = Arc::default();
-        let context = Context { home, private, printer, stop, farewell, config, ends_itself };
-        dataset::find(&args.dataset, &context)?
+        let printer = Arc::new(Printer::new(Level::Quiet));
+        let app = App { stop: ctx.stop.clone(), ..App::new(Home::new(temporary.path()), printer) };
+        dataset::find(&args.dataset, &app)?
     } else {
         dataset::find(&args.dataset, ctx)?
     };

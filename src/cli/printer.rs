@@ -18,9 +18,13 @@ use indicatif::{MultiProgress, ProgressDrawTarget};
 use serde::Serialize;
 
 use crate::{
-    failure::{ClosedPipe, CommandError, Result},
+    failure::ClosedPipe,
     fit::{GAP, fitted},
-    progress::{Plan, Progress},
+    progress::Progress,
+};
+use agent_app::{
+    self as app, Plan, Watch,
+    error::{AppError, Result},
 };
 
 /// Progress is redrawn so many times a second at most.
@@ -95,7 +99,7 @@ impl Printer {
             out.flush()
         };
         self.bars.suspend(write).map_err(|error: io::Error| match error.kind() {
-            io::ErrorKind::BrokenPipe => CommandError::from(ClosedPipe),
+            io::ErrorKind::BrokenPipe => AppError::from(ClosedPipe),
             _ => anyhow::Error::from(error).context("cannot write to standard output").into(),
         })
     }
@@ -207,6 +211,24 @@ impl Printer {
     /// Where progress is drawn.
     pub(super) fn bars(&self) -> &MultiProgress {
         &self.bars
+    }
+}
+
+impl Watch for Printer {
+    fn notice(&self, message: &str) {
+        Printer::notice(self, message);
+    }
+
+    fn warning(&self, message: &str) {
+        Printer::warning(self, message);
+    }
+
+    fn detail(&self, message: &str) {
+        Printer::detail(self, message);
+    }
+
+    fn progress_of(&self, what: &str, plan: Plan) -> Box<dyn app::Progress + '_> {
+        Box::new(Printer::progress_of(self, what, plan))
     }
 }
 
@@ -328,24 +350,6 @@ pub(super) fn p_cell(p: f64) -> String {
     p_value(p).trim_start_matches("p ").to_owned()
 }
 
-/// A count with a comma between thousands.
-pub(super) fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A count with its noun, which takes an s.
-pub(super) fn counted(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,10 +395,5 @@ mod tests {
         let told = [0.0, 0.000_099, 0.0001, 0.0123, 1.0].map(p_value);
         assert_eq!(told, ["p < 0.0001", "p < 0.0001", "p 0.0001", "p 0.0123", "p 1.0000"]);
         assert_eq!([0.0, 0.5].map(p_cell), ["< 0.0001", "0.5000"]);
-    }
-
-    #[test]
-    fn counts_read_well() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
     }
 }

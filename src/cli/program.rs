@@ -12,7 +12,8 @@ pub(super) mod sources;
 
 use clap::Subcommand;
 
-use crate::{Context, Exit, failure::Result};
+use crate::{Context, Exit};
+use agent_app::error::Result;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

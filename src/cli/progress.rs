@@ -10,7 +10,8 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::printer::{Level, Printer, count, plain};
+use crate::printer::{Level, Printer, plain};
+use agent_app::{self as app, Plan, text::count};
 
 /// Least time between two lines of progress.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
@@ -20,9 +21,6 @@ const BEFORE_ESTIMATES: Duration = Duration::from_secs(1);
 const RATE_TIME: Duration = Duration::from_secs(30);
 /// Longest line where nothing tells the width of the terminal, characters.
 const LINE_CHARS: usize = 79;
-
-/// The stages of a piece of work, one after another, with about what share of its time each takes.
-pub(super) type Plan = &'static [(&'static str, f64)];
 
 /// How far a piece of work is; its stages may run side by side. Dropping it takes its line away.
 pub(super) struct Progress<'a> {
@@ -108,6 +106,12 @@ impl<'a> Progress<'a> {
             state.last_line = now;
             self.printer.notice(&state.line(place, now));
         }
+    }
+}
+
+impl app::Progress for Progress<'_> {
+    fn at(&self, stage: &str, done: u64, total: u64) {
+        Progress::at(self, stage, done, total);
     }
 }
 

@@ -7,7 +7,8 @@ use anyhow::{Context as _, anyhow};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
-use crate::{Context, Exit, data, dataset::Input, failure::Result, printer::count};
+use crate::{Context, Exit, data};
+use agent_app::{dataset::Input, error::Result, text::count};
 use agent_dataset::{
     ImportOptions,
     hub::{Hub, RemoteFile},

@@ -2,7 +2,7 @@
 
 pub(super) mod batch;
 
-use crate::choice::choice;
+use agent_app::choice::choice;
 use std::{
     path::{Path, PathBuf},
     time::Instant,
@@ -13,12 +13,16 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::{
-    Context, Exit, dataset,
-    failure::{CommandError, Explain, Result},
-    hits::{self, Ending, MAX_K},
-    llm::{self, LlmArgs},
+    Context, Exit,
+    hits::{self, Ending},
     printer::{plain, table, wrapped},
+};
+use agent_app::{
+    dataset,
+    error::{AppError, Explain, Result},
+    llm::{self, LlmArgs},
     systems::{Effort, Resources, SandboxArgs, open_bundle, read_bundle},
+    text::MAX_K,
 };
 use agent_index::IndexedBase;
 use agent_infer::{
@@ -98,13 +102,13 @@ impl Args {
             (Some(bundle), None) if self.batch.is_some() => (bundle.as_path(), &[][..]),
             (None, Some((bundle, []))) if self.batch.is_some() => (Path::new(bundle), &[][..]),
             _ if self.batch.is_some() => {
-                return Err(CommandError::usage(anyhow!("--batch takes a bundle and no question")))
+                return Err(AppError::usage(anyhow!("--batch takes a bundle and no question")))
                     .hint("write `agent query latest --batch questions.jsonl`");
             }
             (Some(bundle), _) => (bundle.as_path(), self.words.as_slice()),
             (None, Some((bundle, words))) if !words.is_empty() => (Path::new(bundle), words),
             (None, _) => {
-                return Err(CommandError::usage(anyhow!("a bundle or a question is missing")))
+                return Err(AppError::usage(anyhow!("a bundle or a question is missing")))
                     .hint("write `agent query latest \"a question\"`, or see --help");
             }
         };

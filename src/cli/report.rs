@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use crate::{
-    Context, Exit, dataset,
-    eval::write,
-    failure::Result,
-    llm, named, opener,
-    program::sources::Sources,
-    report::page::Template,
+    Context, Exit, eval::write, opener, program::sources::Sources, report::page::Template,
+};
+use agent_app::{
+    dataset,
+    error::Result,
+    llm, named,
     systems::{Resources, SandboxArgs},
 };
 use agent_dataset::{DatasetError, Split, load_split};

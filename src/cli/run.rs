@@ -9,7 +9,8 @@ mod show;
 
 use clap::Subcommand;
 
-use crate::{Context, Exit, failure::Result};
+use crate::{Context, Exit};
+use agent_app::error::Result;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -1,13 +1,13 @@
 //! `agent search`: ranks the nodes of a dataset for a text.
 
-use crate::{
-    Context, Exit, dataset,
-    failure::Result,
-    hits::{self, MAX_K},
+use crate::{Context, Exit, hits, query::warn_unassisted};
+use agent_app::{
+    dataset,
+    error::Result,
     llm::{self, LlmArgs},
     named,
-    query::warn_unassisted,
     systems::{Effort, Resources, SandboxArgs, open_system},
+    text::MAX_K,
 };
 use agent_index::IndexedBase;
 use agent_infer as infer;

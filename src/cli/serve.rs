@@ -1,6 +1,6 @@
 //! `agent serve`: answers over HTTP until it is told to end.
 
-use crate::choice::choice;
+use agent_app::choice::choice;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -9,13 +9,14 @@ use std::{
 
 use anyhow::anyhow;
 
-use crate::{
-    Context, Exit, dataset,
-    failure::{CommandError, Explain, Result},
+use crate::{Context, Exit};
+use agent_app::{
+    dataset,
+    error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
     named,
-    printer::counted,
     systems::{Effort, SandboxArgs, all_threads, read_bundle},
+    text::counted,
 };
 use agent_infer::bundle::Bundle;
 use agent_llm::ledger::Spent;
@@ -192,7 +193,7 @@ impl ServedArgs {
         for given in &self.bundles {
             let name = read_bundle(given, ctx)?.dataset.name;
             if bases.iter().any(|base| base.name == name) {
-                return Err(CommandError::usage(anyhow!("two bundles are for {name:?}")))
+                return Err(AppError::usage(anyhow!("two bundles are for {name:?}")))
                     .hint("give one; PUT /v1/bundles/active exchanges it later");
             }
             let base = open(&name)?;
@@ -205,7 +206,7 @@ impl ServedArgs {
             }
         }
         if bases.is_empty() {
-            return Err(CommandError::usage(anyhow!("there is nothing to serve")))
+            return Err(AppError::usage(anyhow!("there is nothing to serve")))
                 .hint("give --bundle latest, or --base N for searches alone");
         }
         Ok(bases)

@@ -13,12 +13,12 @@ use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit, dataset,
-    failure::{CommandError, Explain, Result},
+use crate::{Context, Exit};
+use agent_app::{
+    Plan, dataset,
+    error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
-    printer::count,
-    progress::Plan,
+    text::count,
 };
 use agent_ask::synthesize::{Questions, synthesize as synthesize_tables};
 use agent_dataset::{Base, DatasetError, Resolved, has_own_labels, label};
@@ -263,7 +263,7 @@ fn placed(
 fn run_tables(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.actor == Actor::Llm || args.templates.is_some() {
         let why = "--kind table asks no language model and takes no templates";
-        return Err(CommandError::usage(anyhow!(why))).hint("leave --actor and --templates out");
+        return Err(AppError::usage(anyhow!(why))).hint("leave --actor and --templates out");
     }
     if args.dry_run {
         return dry_run(args, &synth::estimate(None, args.queries), ctx);

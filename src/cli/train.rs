@@ -4,7 +4,7 @@
 mod dense;
 mod graph;
 
-use crate::choice::{Choice, Choices, choice};
+use agent_app::choice::choice;
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
@@ -15,11 +15,11 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit, dataset,
-    failure::{Explain, Result},
+use crate::{Context, Exit, printer::table};
+use agent_app::{
+    dataset,
+    error::{Explain, Result},
     named,
-    printer::table,
 };
 use agent_dataset::{LabelledQuery, Split, load_split};
 use agent_index::IndexedBase;
@@ -33,7 +33,7 @@ const TELL_EVERY: usize = 50;
 /// Time between two lines that tell loss and rate within an epoch.
 const BETWEEN_LOSSES: Duration = Duration::from_secs(30);
 /// The parts of the work, with about what share of its time each takes.
-const STAGES: crate::progress::Plan = &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
+const STAGES: agent_app::Plan = &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -153,8 +153,7 @@ impl CommonArgs {
 }
 
 /// The parts of training in batches, with about what share of its time each takes.
-const EPOCHS: crate::progress::Plan =
-    &[("preparing", 1.0), ("learning", 10.0), ("completing", 1.0)];
+const EPOCHS: agent_app::Plan = &[("preparing", 1.0), ("learning", 10.0), ("completing", 1.0)];
 
 /// Trains in batches, telling how far that is.
 fn in_epochs<T>(ctx: &Context, train: impl FnOnce(&(dyn Fn(InEpochs) + Sync)) -> T) -> T {
@@ -241,34 +240,6 @@ pub(super) struct MfarArgs {
 fn parse_steps(text: &str) -> std::result::Result<usize, String> {
     let steps = text.parse().ok().filter(|steps| (1..=10_000).contains(steps));
     steps.ok_or_else(|| "give a number from 1 to 10000".to_owned())
-}
-
-impl Choices for Variant {
-    const ALL: &'static [Choice<Self>] = &[Choice(Self::Lexical), Choice(Self::OnePlusN)];
-
-    fn described(self) -> (&'static str, &'static str) {
-        let help = match self {
-            Self::Lexical => "BM25 of every field",
-            Self::OnePlusN => {
-                "BM25 of the document with the names of neighbours, and of every field"
-            }
-        };
-        (self.name(), help)
-    }
-}
-
-impl Choices for Conditioning {
-    const ALL: &'static [Choice<Self>] =
-        &[Choice(Self::None), Choice(Self::Words), Choice(Self::Responses)];
-
-    fn described(self) -> (&'static str, &'static str) {
-        let help = match self {
-            Self::None => "Nothing: the same weights for all queries",
-            Self::Words => "The words of the query",
-            Self::Responses => "How well each field answers the query at best",
-        };
-        (self.name(), help)
-    }
 }
 
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {

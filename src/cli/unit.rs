@@ -21,15 +21,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Context, Exit,
-    dataset::{self, Dataset},
     eval::{self, tag},
-    failure::{CommandError, Explain, Result},
-    hits::MAX_K,
-    named,
-    printer::count,
     query::batch::MAX_LINE_BYTES,
+};
+use agent_app::{
+    dataset::{self, Dataset},
+    error::{AppError, Explain, Result},
+    named,
     systems::{SandboxArgs, read_bundle},
     test_split,
+    text::{MAX_K, count},
 };
 use agent_dataset::{Base, LabelledQuery, Split};
 use agent_ground::{
@@ -237,7 +238,7 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if let Some(at) = lines.iter().position(|line| line.len() as u64 > MAX_LINE_BYTES) {
         let at = at + 1;
-        return Err(CommandError::usage(anyhow!(
+        return Err(AppError::usage(anyhow!(
             "line {at} of the questions has more than {MAX_LINE_BYTES} bytes; a question is a line \
              of its own"
         )));
@@ -289,10 +290,10 @@ fn travels(name: &str) -> Result<()> {
     for part in [name].into_iter().chain(within) {
         let needs = systems::find(part).map_or(&[][..], |(spec, _)| spec.needs);
         if let Some(need) = needs.iter().find(|need| !matches!(need, Need::Part(_))) {
-            return Err(CommandError::usage(anyhow!(
-                "units cannot take {name}: it needs a {need}"
-            )))
-            .hint("units take bundle:FILE, program:FILE, and systems that need an index alone");
+            return Err(AppError::usage(anyhow!("units cannot take {name}: it needs a {need}")))
+                .hint(
+                    "units take bundle:FILE, program:FILE, and systems that need an index alone",
+                );
         }
     }
     Ok(())
@@ -344,9 +345,9 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
         }
         (Kind::Embed { .. } | Kind::Words { .. }, Some(_)) => {
             let error = anyhow!("--out is for answers and rankings; these units make an index");
-            return Err(CommandError::usage(error));
+            return Err(AppError::usage(error));
         }
-        (_, None) => return Err(CommandError::usage(anyhow!("--out says which file to write"))),
+        (_, None) => return Err(AppError::usage(anyhow!("--out says which file to write"))),
         (_, Some(file)) => file,
     };
     let shown = file.display();

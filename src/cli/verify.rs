@@ -10,10 +10,12 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    dataset::{self, Dataset},
-    failure::Result,
-    named,
     printer::{plain, table},
+};
+use agent_app::{
+    dataset::{self, Dataset},
+    error::Result,
+    named,
     systems::SandboxArgs,
 };
 use agent_dataset::DatasetError;

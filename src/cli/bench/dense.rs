@@ -8,9 +8,8 @@ use safetensors::{Dtype, SafeTensors};
 use crate::{
     Context,
     bench::{K, WorkArgs, digest, measure},
-    dataset,
-    failure::Result,
 };
+use agent_app::{dataset, error::Result};
 use agent_embed::Matrix;
 use agent_index::vectors::{Precision, VectorIndex, VectorWriter};
 use agent_kb::NodeId;

@@ -6,9 +6,8 @@ use std::hint::black_box;
 use crate::{
     Context,
     bench::{Args, measure},
-    dataset,
-    failure::Result,
 };
+use agent_app::{dataset, error::Result};
 use agent_dataset::stark::Documents;
 use agent_kb::{Kb, NodeId};
 

@@ -7,8 +7,8 @@ use anyhow::{Context as _, anyhow};
 use crate::{
     Context,
     bench::{Figure, measure},
-    failure::{Explain, Result},
 };
+use agent_app::error::{Explain, Result};
 use agent_index::EmbedderChoice;
 
 /// Texts embedded one at a time.

@@ -3,9 +3,8 @@
 use crate::{
     Context,
     bench::{Args, measure, status_mib},
-    dataset,
-    failure::Result,
 };
+use agent_app::{dataset, error::Result};
 use agent_kb::Kb;
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<()> {

@@ -5,9 +5,8 @@ use std::hint::black_box;
 use crate::{
     Context,
     bench::{WorkArgs, measure, work},
-    dataset,
-    failure::Result,
 };
+use agent_app::{dataset, error::Result};
 use agent_kb::Kb;
 use agent_retrieve::{
     Ranking,

@@ -27,7 +27,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::{Context, Exit, failure::Result};
+use crate::{Context, Exit};
+use agent_app::error::Result;
 
 /// Work is repeated for at least so long; the system counts the processor's time in 10 ms.
 const LEAST_SECONDS: f64 = 1.0;

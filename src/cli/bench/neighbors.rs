@@ -6,9 +6,8 @@ use std::hint::black_box;
 use crate::{
     Context,
     bench::{Figure, WorkArgs, digest, measure, work},
-    dataset,
-    failure::Result,
 };
+use agent_app::{dataset, error::Result};
 use agent_kb::{Direction, Kb, Marks, NodeId, RelationId};
 
 /// Pieces of the slowest look-up; the first ones.

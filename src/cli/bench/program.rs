@@ -8,9 +8,8 @@ use anyhow::Context as _;
 use crate::{
     Context,
     bench::{WorkArgs, digest, measure, work},
-    dataset,
-    failure::Result,
 };
+use agent_app::{dataset, error::Result};
 use agent_kb::NodeId;
 use agent_sandbox::{
     Code, Compiled, Failure, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,

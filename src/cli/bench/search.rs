@@ -7,9 +7,8 @@ use anyhow::Context as _;
 use crate::{
     Context,
     bench::{K, WorkArgs, measure, work},
-    dataset,
-    failure::Result,
 };
+use agent_app::{dataset, error::Result};
 use agent_index::TextPart;
 
 pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {

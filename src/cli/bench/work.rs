@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow};
 use rand::RngExt as _;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
-use crate::failure::Result;
+use agent_app::error::Result;
 use agent_kb::{Direction, Kb, NodeId, RelationId};
 
 /// Pieces that are drawn.

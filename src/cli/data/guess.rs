@@ -8,10 +8,8 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    Context, Exit,
-    failure::{CommandError, Explain, Result},
-};
+use crate::{Context, Exit};
+use agent_app::error::{AppError, Explain, Result};
 use agent_dataset::tables::{self, Guess, MAPPING_FILE};
 
 #[derive(Debug, clap::Args)]
@@ -30,7 +28,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if !args.source.exists() {
         let source = args.source.display();
-        return Err(CommandError::usage(anyhow!("there is no file or directory {source}")));
+        return Err(AppError::usage(anyhow!("there is no file or directory {source}")));
     }
     let Guess { mapping, notes } = tables::guess(&args.source, &[])?;
     for line in mapping.lines().iter().chain(&notes) {

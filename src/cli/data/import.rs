@@ -9,11 +9,10 @@ use anyhow::anyhow;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    data::summary,
+use crate::{Context, Exit, data::summary};
+use agent_app::{
     dataset::{self, Input, TablesInput},
-    failure::{CommandError, Result},
+    error::{AppError, Result},
 };
 use agent_dataset::{
     ImportOptions, ImportReport, Summary, stark,
@@ -103,14 +102,14 @@ impl SourceArgs {
         };
         let is_tables = tables.mapping.is_some() || !tables.nodes.is_empty();
         if self.mode.is_some() && self.format != Some(Format::Stark) {
-            return Err(CommandError::usage(anyhow!("--mode is for --format stark")));
+            return Err(AppError::usage(anyhow!("--mode is for --format stark")));
         }
         if is_tables && !matches!(self.format, None | Some(Format::Tables)) {
             let message = "--mapping and --nodes are for tables";
-            return Err(CommandError::usage(anyhow!(message)));
+            return Err(AppError::usage(anyhow!(message)));
         }
         if let Some(file) = self.questions.as_ref().filter(|file| !file.is_file()) {
-            return Err(CommandError::usage(anyhow!("--questions: no file {}", file.display())));
+            return Err(AppError::usage(anyhow!("--questions: no file {}", file.display())));
         }
         let input = match (self.format, self.mode) {
             (None, _) if !is_tables => Input::Detected,

@@ -3,11 +3,10 @@
 use anyhow::anyhow;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    data::MAX_SHOWN,
-    failure::{Explain, Result},
-    printer::{count, plain},
+use crate::{Context, Exit, data::MAX_SHOWN, printer::plain};
+use agent_app::{
+    error::{Explain, Result},
+    text::count,
 };
 use agent_dataset::nodes_of_id;
 use agent_kb::{Direction, Kb, NodeId, RelationId};

@@ -4,8 +4,11 @@
 use crate::{
     Context, Exit,
     data::MAX_SHOWN,
-    failure::Result,
-    printer::{count, counted, plain, table},
+    printer::{plain, table},
+};
+use agent_app::{
+    error::Result,
+    text::{count, counted},
 };
 use agent_dataset::{Examples, ImportReport, Summary, TypeSummary};
 

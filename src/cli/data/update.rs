@@ -10,11 +10,10 @@ use crate::{
         import::{DRY_RUN, SourceArgs},
         summary,
     },
-    dataset,
-    failure::Result,
     index,
-    printer::{count, plain},
+    printer::plain,
 };
+use agent_app::{dataset, error::Result, text::count};
 use agent_dataset::{Base, Changes, ImportOptions, Summary, Update};
 use agent_index::adopt;
 

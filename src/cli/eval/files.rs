@@ -9,10 +9,8 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use tempfile::NamedTempFile;
 
-use crate::{
-    eval::Measured,
-    failure::{CommandError, Explain, Result},
-};
+use crate::eval::Measured;
+use agent_app::error::{AppError, Explain, Result};
 use agent_dataset::LabelledQuery;
 use agent_ground::files;
 use agent_retrieve::eval::{
@@ -31,7 +29,7 @@ pub(super) fn run_files(path: &Path, systems: &[String]) -> Result<Vec<PathBuf>>
     let name = path.to_string_lossy();
     if systems.len() > 1 && !name.contains(SYSTEM) {
         let error = anyhow!("a run file holds the rankings of one system");
-        return Err(CommandError::usage(error))
+        return Err(AppError::usage(error))
             .hint(format!("put {SYSTEM} into its name, as in run-{SYSTEM}.trec"));
     }
     // Names of files hold no separators.
@@ -46,7 +44,7 @@ pub(super) fn run_files(path: &Path, systems: &[String]) -> Result<Vec<PathBuf>>
     match files.iter().enumerate().find(|(at, file)| files[..*at].contains(file)) {
         Some((_, file)) => {
             let error = anyhow!("two systems would write {}", file.display());
-            Err(CommandError::usage(error)).hint("measure them one by one")
+            Err(AppError::usage(error)).hint("measure them one by one")
         }
         None => Ok(files),
     }

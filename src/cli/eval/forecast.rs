@@ -4,13 +4,12 @@
 use anyhow::anyhow;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    eval::Chosen,
-    failure::{Explain, Result},
+use crate::{Context, Exit, eval::Chosen, printer::table};
+use agent_app::{
+    error::{Explain, Result},
     llm::{self, LlmArgs},
-    printer::{count, table},
     systems::Effort,
+    text::count,
 };
 use agent_systems as systems;
 

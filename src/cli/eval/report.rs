@@ -8,10 +8,9 @@ use serde::Serialize;
 use crate::{
     Context,
     eval::{Measured, measures::Measures},
-    failure::Result,
     printer::{p_cell, table},
-    synthetic, test_split,
 };
+use agent_app::{error::Result, synthetic, test_split};
 use agent_llm::ledger::Spent;
 use agent_retrieve::eval::{Comparison, Evaluation, Interval, Metric};
 

@@ -11,9 +11,8 @@ use crate::{
         Args, Measured, SEED, joined,
         report::{ALL, Format, LlmUse, Rows, percent, tell_openings},
     },
-    failure::Result,
-    synthetic,
 };
+use agent_app::{error::Result, synthetic};
 use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_retrieve::eval::{Latency, SetEvaluation, SetResult, sets::SET_METRICS};
 

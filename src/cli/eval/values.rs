@@ -18,8 +18,10 @@ use crate::{
         report::{ALL, Format, Rows, percent, tell_openings},
         warn_invalid,
     },
-    failure::{CommandError, Explain, Result},
     printer::plain,
+};
+use agent_app::{
+    error::{AppError, Explain, Result},
     test_split,
 };
 use agent_dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values};
@@ -103,7 +105,7 @@ pub(super) fn queries(splits: &[Split], base: &Base, ctx: &Context) -> Result<Ve
     }
     if queries.is_empty() {
         let why = anyhow!("no query of {} has an answer_value", joined(splits));
-        return Err(CommandError::from(why));
+        return Err(AppError::from(why));
     }
     if queries.iter().any(|query| query.metadata.get("source").is_some_and(|of| of == SYNTHETIC)) {
         ctx.printer

@@ -7,11 +7,9 @@ use serde::Serialize;
 
 use crate::{
     Context,
-    failure::Result,
-    hits::MAX_SHOWN,
     printer::{harmless, plain, table},
-    synthetic,
 };
+use agent_app::{error::Result, synthetic, text::MAX_SHOWN};
 use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_index::IndexedBase;
 use agent_infer::explain::{Cause, Explained, Explainer, Kind, Loss, causes};

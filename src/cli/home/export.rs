@@ -10,10 +10,12 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{
     Context, Exit,
-    failure::{Explain, Result},
     home::{BASES, MODELS, OPENINGS, RUNS, tell, things},
+};
+use agent_app::{
+    error::{Explain, Result},
     named,
-    printer::count,
+    text::count,
 };
 use agent_dataset::Base;
 use agent_ground::tarball::{self, Watch};

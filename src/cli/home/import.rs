@@ -10,9 +10,9 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{
     Context, Exit,
-    failure::{Explain, Result},
     home::{BASES, Kind, MODELS, OPENINGS, RUNS, Thing, tell, things},
 };
+use agent_app::error::{Explain, Result};
 use agent_dataset::{BaseRecord, Home};
 use agent_ground::{
     files,

@@ -3,7 +3,8 @@
 
 use std::{fs, path::Path};
 
-use crate::{eval::write, failure::Result};
+use crate::eval::write;
+use agent_app::error::Result;
 use agent_optimize::record::pause::{PAUSE_FILE, Pause};
 
 /// Notes that the run in a directory is paused.

@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    Context,
-    failure::{CommandError, Explain, Result},
+use crate::Context;
+use agent_app::{
+    error::{AppError, Explain, Result},
     systems::{SandboxArgs, read_program},
 };
 use agent_optimize::{
@@ -68,7 +68,7 @@ pub(super) fn read_programs(
     let (given, most) = (files.len(), user::MAX_USER_PROGRAMS);
     if given > most {
         let why = anyhow!("--program is given {given} times, more than {most}; leave some out");
-        return Err(CommandError::usage(why));
+        return Err(AppError::usage(why));
     }
     let mut sandbox = sandbox.places(ctx).of(Origin::Elsewhere);
     if is_dry_run {

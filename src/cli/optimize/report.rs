@@ -10,9 +10,13 @@ use serde::Serialize;
 use crate::{
     Context,
     eval::{self, Measured, percent, signed},
-    failure::{CommandError, Result},
-    printer::{count, p_cell, p_value, short_labels, table},
-    routing, test_split,
+    printer::{p_cell, p_value, short_labels, table},
+    routing,
+};
+use agent_app::{
+    error::{AppError, Result},
+    test_split,
+    text::count,
 };
 use agent_dataset::Base;
 use agent_index::IndexedBase;
@@ -103,7 +107,7 @@ pub(super) fn on_test(
     let measured = |name: &str, system: &dyn Retriever| {
         let one = eval::measured(name, system, &stand_in, &queries, indexed, ctx)?;
         eval::report_failures(std::slice::from_ref(&one), ctx);
-        Ok::<_, CommandError>(one)
+        Ok::<_, AppError>(one)
     };
     let bundle = measured(&frozen.name(), &frozen)?;
     let mut compared = Vec::new();

@@ -9,16 +9,14 @@ use similar::TextDiff;
 use crate::{
     Context, Exit,
     eval::percent,
-    failure::Result,
-    hits::MAX_SHOWN,
     printer::{p_value, plain},
     program::{
         hunks::hunks,
         measure::{Cost, Ground, On, compare, cost, ranks},
         sources::{Entry, Place, Sources, declared, find},
     },
-    systems::SandboxArgs,
 };
+use agent_app::{error::Result, systems::SandboxArgs, text::MAX_SHOWN};
 use agent_dataset::{LabelledQuery, is_synthetic, load_split};
 use agent_infer::ParamValues;
 use agent_optimize::trial::{Pool, Trial};

@@ -5,10 +5,12 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    failure::{Explain, Result},
-    hits::MAX_SHOWN,
     printer::{p_cell, plain, table},
     program::sources::{Place, Sources, find},
+};
+use agent_app::{
+    error::{Explain, Result},
+    text::MAX_SHOWN,
 };
 use agent_optimize::Decision;
 

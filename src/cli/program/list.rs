@@ -4,10 +4,12 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    failure::Result,
-    hits::MAX_SHOWN,
-    printer::{count, plain, table},
+    printer::{plain, table},
     program::sources::{Place, Score, variant},
+};
+use agent_app::{
+    error::Result,
+    text::{MAX_SHOWN, count},
 };
 
 /// List the programs of a run or a bundle

@@ -14,10 +14,10 @@ use clap::ValueEnum;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::{
-    Context, dataset,
-    eval::SEED,
-    failure::{Explain, Result},
+use crate::{Context, eval::SEED};
+use agent_app::{
+    dataset,
+    error::{Explain, Result},
     systems::all_threads,
 };
 use agent_dataset::{LabelledQuery, Split, load_split};

@@ -15,13 +15,13 @@ use std::{
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit, dataset,
-    failure::Result,
-    hits::{self, MAX_K},
+use crate::{Context, Exit, hits};
+use agent_app::{
+    dataset,
+    error::Result,
     llm::{self, LlmArgs},
-    printer::count,
     systems::{SandboxArgs, read_program},
+    text::{MAX_K, count},
 };
 use agent_infer::{self as infer, ParamValues, Runtime};
 use agent_retrieve::{Answer, Ranking, checked};

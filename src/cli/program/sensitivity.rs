@@ -6,15 +6,17 @@ use serde::Serialize;
 use crate::{
     Context, Exit,
     eval::percent,
-    failure::{Explain, Result},
-    hits::MAX_SHOWN,
     printer::{p_cell, plain, table},
     program::{
         measure::{Ground, On, compare, ranks},
         sources::{Place, find},
     },
+};
+use agent_app::{
+    error::{Explain, Result},
     synthetic,
     systems::SandboxArgs,
+    text::MAX_SHOWN,
 };
 use agent_infer::ParamValues;
 use agent_optimize::trial::mean;

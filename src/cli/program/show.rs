@@ -6,10 +6,9 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    failure::Result,
     program::sources::{Entry, Place, declared, find},
-    systems::SandboxArgs,
 };
+use agent_app::{error::Result, systems::SandboxArgs};
 use agent_infer::ParamValues;
 use agent_sandbox::{Param, SandboxOptions};
 

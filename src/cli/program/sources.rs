@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
-use crate::{
-    Context,
-    failure::{Explain, Result},
-    hits::MAX_SHOWN,
+use crate::{Context, printer::plain};
+use agent_app::{
+    error::{Explain, Result},
     named,
-    printer::plain,
     systems::read_bundle,
+    text::MAX_SHOWN,
 };
 pub(crate) use agent_optimize::record::programs::{Entry, Score, Sources, variant};
 use agent_optimize::{journal::PREFIX_DIGITS, record::programs::TUNED};

@@ -13,9 +13,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    Context, Exit, failure::Result, printer::counted, query::Printed, systems::all_threads,
-};
+use crate::{Context, Exit, query::Printed};
+use agent_app::{error::Result, systems::all_threads, text::counted};
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, AnswerRecord};
 use agent_retrieve::{Detail, StandIn, checked};

@@ -15,7 +15,6 @@ use crate::{
     Context,
     eval::{self, Measured as System, SEED, percent},
     explain::{explain_all, points},
-    failure::{Explain, Result},
     optimize::{programs::PROGRAMS, tested},
     printer::{harmless, p_cell},
     program::sources::{Entry, Sources, declared},
@@ -24,7 +23,11 @@ use crate::{
         sentence,
         spent::Taken,
     },
-    routing, synthetic,
+    routing,
+};
+use agent_app::{
+    error::{Explain, Result},
+    synthetic,
     systems::{Places, Resources, STAND_IN, all_threads, open_bundle, open_runtime},
 };
 use agent_dataset::{LabelledQuery, Split, is_synthetic, load_split};

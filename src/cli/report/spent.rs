@@ -5,9 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::{
-    failure::Result, optimize::first_better, printer::count, report::sentence, run::cost::dollars,
-};
+use crate::{optimize::first_better, report::sentence, run::cost::dollars};
+use agent_app::{error::Result, text::count};
 use agent_optimize::record::{
     Record,
     timing::{Summary, Timing},

@@ -5,13 +5,8 @@ use std::path::PathBuf;
 use comfy_table::Table;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    failure::Result,
-    named,
-    printer::{count, table},
-    run::show::time,
-};
+use crate::{Context, Exit, printer::table, run::show::time};
+use agent_app::{error::Result, named, text::count};
 use agent_llm::ledger::Spent;
 use agent_optimize::record::{OfRole, Record, RoleCost, Times};
 

@@ -6,10 +6,12 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    failure::{CommandError, Result},
-    hits::MAX_SHOWN,
+    printer::{plain, table},
+};
+use agent_app::{
+    error::{AppError, Result},
     named,
-    printer::{count, plain, table},
+    text::{MAX_SHOWN, count},
 };
 use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
@@ -116,7 +118,7 @@ fn entry(dir: PathBuf) -> Listed {
                 steps: 0,
                 tested: 0,
                 accepted: 0,
-                problem: (!is_bundle).then(|| CommandError::from(error).message()),
+                problem: (!is_bundle).then(|| AppError::from(error).message()),
             }
         }
     }

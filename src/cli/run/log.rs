@@ -4,11 +4,9 @@ use std::path::PathBuf;
 
 use crate::{
     Context, Exit,
-    failure::Result,
-    hits::MAX_SHOWN,
-    named,
     printer::{p_cell, plain, table},
 };
+use agent_app::{error::Result, named, text::MAX_SHOWN};
 use agent_optimize::record::{
     Record,
     line::{Line, Lines},

@@ -6,12 +6,11 @@ use anyhow::anyhow;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    failure::{Explain, Result},
-    hits::MAX_SHOWN,
+use crate::{Context, Exit, printer::plain};
+use agent_app::{
+    error::{Explain, Result},
     named,
-    printer::{count, plain},
+    text::{MAX_SHOWN, count},
 };
 use agent_llm::{Exchange, Message, Reply, Role, Speaker};
 use agent_optimize::{record::Record, roles::ROLES};

@@ -7,9 +7,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    Context, Exit,
-    failure::{CommandError, Explain, Result},
+use crate::{Context, Exit};
+use agent_app::{
+    error::{AppError, Explain, Result},
     named,
 };
 use agent_optimize::journal;
@@ -54,7 +54,7 @@ fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
     let place = |dir: &PathBuf| fs::canonicalize(dir).ok();
     if !named::run_dirs(&ctx.home)?.iter().any(|known| place(known) == place(&dir)) {
         let runs = named::runs_dir(&ctx.home);
-        return Err(CommandError::usage(anyhow!("{} is not in {}", dir.display(), runs.display())))
+        return Err(AppError::usage(anyhow!("{} is not in {}", dir.display(), runs.display())))
             .hint("remove the directory yourself if nothing else is in it");
     }
     // Also one that is frozen already, or that cannot be read.

@@ -7,12 +7,14 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    failure::Result,
-    hits::MAX_SHOWN,
-    named,
     optimize::first_better,
-    printer::{count, plain, table},
+    printer::{plain, table},
     run::cost::{dollars, role_table},
+};
+use agent_app::{
+    error::Result,
+    named,
+    text::{MAX_SHOWN, count},
 };
 use agent_optimize::{
     BUNDLE_FILE, Better,

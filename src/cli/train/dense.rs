@@ -1,15 +1,15 @@
 //! `agent train dense`: options, progress, and what is said of the model.
 
-use crate::choice::{Choice, Choices, choice};
+use agent_app::choice::choice;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
 use crate::{
     Context, Exit,
-    failure::Result,
     train::{CommonArgs, at_most, checkpoint_of, in_epochs, of_epoch, positive, stopped},
 };
+use agent_app::error::Result;
 use agent_train::{
     Record,
     dense::{
@@ -77,18 +77,6 @@ fn parse_encoder(text: &str) -> std::result::Result<EncoderChoice, String> {
         None if text == "bag" => Ok(EncoderChoice::Bag),
         Some(("candle", dir)) if !dir.is_empty() => Ok(EncoderChoice::Candle(dir.into())),
         _ => Err("use bag or candle:DIR".to_owned()),
-    }
-}
-
-impl Choices for Negatives {
-    const ALL: &'static [Choice<Self>] = &[Choice(Self::Bm25), Choice(Self::Own)];
-
-    fn described(self) -> (&'static str, &'static str) {
-        let help = match self {
-            Self::Bm25 => "The first of bm25+names (DPR)",
-            Self::Own => "At first these, then the first of the encoder itself (ANCE)",
-        };
-        (self.name(), help)
     }
 }
 

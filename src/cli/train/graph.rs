@@ -1,11 +1,11 @@
 //! `agent train graph`: options, and what is said of the model.
 
-use crate::choice::{Choice, Choices, choice};
 use crate::{
     Context, Exit,
-    failure::Result,
     train::{CommonArgs, at_most, checkpoint_of, in_epochs, of_epoch, positive, stopped},
 };
+use agent_app::choice::choice;
+use agent_app::error::Result;
 use agent_train::{
     Record,
     graph::{self, Described, Settings, Without},
@@ -33,20 +33,6 @@ pub(crate) struct GraphArgs {
     /// Go on from where training with the same options was stopped
     #[arg(long)]
     resume: bool,
-}
-
-impl Choices for Without {
-    const ALL: &'static [Choice<Self>] =
-        &[Choice(Self::Relations), Choice(Self::Relevance), Choice(Self::Graph)];
-
-    fn described(self) -> (&'static str, &'static str) {
-        let help = match self {
-            Self::Relations => "Relations and types: all edges are alike",
-            Self::Relevance => "What links, words and embeddings say of nodes",
-            Self::Graph => "All messages between nodes",
-        };
-        (self.name(), help)
-    }
 }
 
 pub(super) fn run(args: &GraphArgs, ctx: &Context) -> Result<Exit> {

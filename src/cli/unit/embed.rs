@@ -12,10 +12,12 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{
     Context, Exit,
-    failure::{CommandError, Explain, Result},
     index::{Wanted, costs, with_embedded},
-    printer::count,
     unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
+};
+use agent_app::{
+    error::{AppError, Explain, Result},
+    text::count,
 };
 use agent_embed::{EmbedError, Embedder};
 use agent_ground::units::Units;
@@ -32,11 +34,10 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     };
     let Some(embedder) = choice.open(&access(ctx), None)? else {
         let name = &base.name;
-        return Err(CommandError::usage(anyhow!("{why}, which is not cut into units")))
-            .hint(format!(
-                "`agent index {name}` does that on one machine; units take --embedder candle:DIR or \
+        return Err(AppError::usage(anyhow!("{why}, which is not cut into units"))).hint(format!(
+            "`agent index {name}` does that on one machine; units take --embedder candle:DIR or \
                  openai:MODEL"
-            ));
+        ));
     };
     let kind = Kind::Embed { vectors: VectorsOf::new(&choice, &*embedder, candidates_only) };
     let task = Task { dataset: base.name, fingerprint: kb.fingerprint().to_owned(), kind };

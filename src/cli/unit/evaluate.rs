@@ -6,7 +6,8 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 
-use crate::{failure::Result, unit::work::Done};
+use crate::unit::work::Done;
+use agent_app::error::Result;
 use agent_infer::{ParamValues, Runtime};
 use agent_retrieve::Ranking;
 use agent_sandbox::{Compiled, program::Program};

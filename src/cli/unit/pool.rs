@@ -26,10 +26,13 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{
     Context, Exit,
-    failure::{Explain, Result},
-    printer::{Printer, count, counted},
-    systems::SandboxArgs,
+    printer::Printer,
     unit::{Kind, Task, evaluate::decoded, work::Bench},
+};
+use agent_app::{
+    error::{Explain, Result},
+    systems::SandboxArgs,
+    text::{count, counted},
 };
 use agent_ground::{
     files,

@@ -7,10 +7,12 @@ use anyhow::anyhow;
 
 use crate::{
     Context, Exit,
-    failure::{Explain, Result},
     index::{Wanted, with_words},
-    printer::count,
     unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
+};
+use agent_app::{
+    error::{Explain, Result},
+    text::count,
 };
 use agent_dataset::Base;
 use agent_ground::units::Units;

@@ -6,16 +6,19 @@ use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
 
 use crate::{
-    Context, Exit, dataset,
-    failure::{Explain, Result},
-    llm,
+    Context, Exit,
     query::batch::{self, Session},
-    systems::{
-        Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime, open_system,
-    },
     unit::{
         BUNDLE, Kind, Query, RunArgs, Task, carried, embed::Embedding, evaluate::Evaluation,
         task_of, words,
+    },
+};
+use agent_app::{
+    dataset,
+    error::{Explain, Result},
+    llm,
+    systems::{
+        Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime, open_system,
     },
 };
 use agent_ground::units::Units;
@@ -252,7 +255,7 @@ fn rank(
 }
 
 /// That an item may well be answered another time, so that its unit has no result now.
-fn again(item: &str, why: &str) -> crate::failure::CommandError {
+fn again(item: &str, why: &str) -> agent_app::error::AppError {
     let error = anyhow!("{item}: {why}");
     error.context("the unit has no result; run it again").into()
 }

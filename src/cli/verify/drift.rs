@@ -12,15 +12,18 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::{
-    Context, Exit, dataset,
-    failure::{Explain, Result},
-    llm, named,
+    Context, Exit,
     printer::{plain, table},
-    systems::{Resources, read_bundle},
     verify::{
         Args,
         replay::{Replay, replay},
     },
+};
+use agent_app::{
+    dataset,
+    error::{Explain, Result},
+    llm, named,
+    systems::{Resources, read_bundle},
 };
 use agent_dataset::{Split, is_synthetic, load_split};
 use agent_index::IndexedBase;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use crate::{failure::Result, systems::Places, verify::Check};
+use crate::verify::Check;
+use agent_app::{error::Result, systems::Places};
 use agent_infer::bundle::{Bundle, Category};
 use agent_sandbox::{
     ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Origin, Sandbox, Workers,

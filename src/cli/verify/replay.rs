@@ -15,12 +15,11 @@ use std::{
 use anyhow::anyhow;
 use rayon::prelude::*;
 
-use crate::{
-    Context,
-    failure::Result,
+use crate::{Context, verify::Check};
+use agent_app::{
+    error::Result,
     llm,
     systems::{Places, Resources, all_threads, open_runtime},
-    verify::Check,
 };
 use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;

@@ -10,8 +10,8 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    failure::{Explain, Result},
-    hits::MAX_SHOWN,
+    error::{Explain, Result},
+    text::MAX_SHOWN,
 };
 use agent_dataset::Home;
 use agent_ground::words::nearest;
@@ -32,7 +32,7 @@ const MODELS: [(&str, &str); 4] = [
 const MAX_DISTANCE: usize = 3;
 
 /// The directory that holds the runs of a home.
-pub(super) fn runs_dir(home: &Home) -> PathBuf {
+pub fn runs_dir(home: &Home) -> PathBuf {
     home.path().join("runs")
 }
 
@@ -41,7 +41,7 @@ pub(super) fn runs_dir(home: &Home) -> PathBuf {
 ///
 /// # Errors
 /// That it cannot be read; a home without runs has none.
-pub(super) fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
+pub fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
     let runs = runs_dir(home);
     let entries = match fs::read_dir(&runs) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -61,7 +61,7 @@ pub(super) fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// That there is no such run.
-pub(super) fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
+pub fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
     }
@@ -73,7 +73,7 @@ pub(super) fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
 ///
 /// # Errors
 /// That there is no such file and no such run, or that the run has no bundle.
-pub(super) fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
+pub fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() && !given.is_dir() {
         return Ok(given.to_owned());
     }
@@ -95,7 +95,7 @@ pub(super) fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
 }
 
 /// Whether the run that was written to last is meant.
-pub(super) fn is_latest(given: &Path) -> bool {
+pub fn is_latest(given: &Path) -> bool {
     given == Path::new(LATEST)
 }
 
@@ -104,7 +104,7 @@ pub(super) fn is_latest(given: &Path) -> bool {
 ///
 /// # Errors
 /// As [`bundle_file`] and [`model_dir`].
-pub(super) fn system(name: &str, home: &Home) -> Result<String> {
+pub fn system(name: &str, home: &Home) -> Result<String> {
     if let Some(given) = name.strip_prefix(BUNDLE).filter(|given| !given.is_empty()) {
         return Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), home)?.display()));
     }
@@ -120,12 +120,12 @@ pub(super) fn system(name: &str, home: &Home) -> Result<String> {
 }
 
 /// The directory that holds the trained models of a home.
-pub(super) fn models_dir(home: &Home) -> PathBuf {
+pub fn models_dir(home: &Home) -> PathBuf {
     home.path().join("models")
 }
 
 /// The names of the trained models of a home, in order.
-pub(super) fn model_names(home: &Home) -> Vec<String> {
+pub fn model_names(home: &Home) -> Vec<String> {
     let entries = fs::read_dir(models_dir(home)).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
@@ -137,7 +137,7 @@ pub(super) fn model_names(home: &Home) -> Vec<String> {
 ///
 /// # Errors
 /// That it is no name.
-pub(super) fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
+pub fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
         return Err(anyhow!("{name:?} is no name of a model")).hint("use letters, digits, - and _");
@@ -150,7 +150,7 @@ pub(super) fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
 ///
 /// # Errors
 /// That there is no such model.
-pub(super) fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
+pub fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
     }

@@ -14,8 +14,8 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    Context, OPENAI_URL, cache,
-    failure::{CommandError, Explain, Result},
+    App, OPENAI_URL,
+    error::{AppError, Explain, Result},
     variable,
 };
 use agent_ground::files;
@@ -38,53 +38,53 @@ const CONFIG_FILE: &str = "config.toml";
 /// The end of the hosts that are Azure's, where keys go into a header of their own.
 const AZURE_HOSTS: &str = ".openai.azure.com";
 /// How to configure a language model.
-pub(super) const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` under [llm] in \
+pub const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` under [llm] in \
     config.toml, and set OPENAI_API_KEY, or OPENAI_BASE_URL for a service without a key";
 
 /// Options of all commands that ask a language model.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct LlmArgs {
+pub struct LlmArgs {
     /// Ask this language model; roles with a model of their own in the settings keep it
     #[arg(long, value_name = "M", env = "AGENT_MODEL", help_heading = "Language model")]
-    pub(super) model: Option<String>,
+    pub model: Option<String>,
     /// Also keep all replies in this file, for --replay
     #[arg(long, value_name = "FILE", conflicts_with = "replay", help_heading = "Language model")]
-    pub(super) record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
     /// Take replies from this file and ask no service; what is not in it fails
     #[arg(long, value_name = "FILE", help_heading = "Language model")]
-    pub(super) replay: Option<PathBuf>,
+    pub replay: Option<PathBuf>,
     /// Do without the replies that other runs have kept, and keep none for them
     #[arg(long, help_heading = "Language model")]
-    pub(super) no_cache: bool,
+    pub no_cache: bool,
     /// Spend at most this much on language models, in USD
     #[arg(long, value_name = "X", help_heading = "Language model")]
-    pub(super) budget_usd: Option<f64>,
+    pub budget_usd: Option<f64>,
     /// Use at most this many tokens of language models, sent and received
     #[arg(long, value_name = "T", help_heading = "Language model")]
-    pub(super) budget_tokens: Option<u64>,
+    pub budget_tokens: Option<u64>,
     /// Take prompts from this directory where it has them; see agent-prompts in the sources
     #[arg(long, value_name = "DIR", help_heading = "Language model")]
-    pub(super) prompts: Option<PathBuf>,
+    pub prompts: Option<PathBuf>,
 }
 
 /// A language model that could be asked.
-pub(super) struct Configured {
+pub struct Configured {
     /// Where, and as whom.
-    pub(super) account: Account,
+    pub account: Account,
     /// How every role asks.
-    pub(super) roles: HashMap<Role, RoleSettings>,
+    pub roles: HashMap<Role, RoleSettings>,
     /// What the file says.
-    pub(super) settings: Settings,
+    pub settings: Settings,
     /// The variable that holds the key, if there is one.
-    pub(super) key_variable: Option<String>,
+    pub key_variable: Option<String>,
 }
 
 /// A language model with its prompts, and what is kept of its replies.
-pub(super) struct Opened {
+pub struct Opened {
     /// Who is asked.
-    pub(super) assistant: Arc<Assistant>,
+    pub assistant: Arc<Assistant>,
     /// Requests that are under way at a time.
-    pub(super) at_a_time: usize,
+    pub at_a_time: usize,
     recorder: Option<Arc<Recorder>>,
     cassette: Option<Arc<Cassette>>,
     cache: Option<Arc<SharedCache>>,
@@ -95,7 +95,7 @@ impl Opened {
     ///
     /// # Errors
     /// That the recording cannot be completed.
-    pub(super) fn finish(&self, ctx: &Context) -> Result<()> {
+    pub fn finish(&self, app: &App) -> Result<()> {
         if let Some(recorder) = &self.recorder {
             recorder.finish()?;
         }
@@ -103,11 +103,11 @@ impl Opened {
             let unused = cassette.unused();
             if !unused.is_empty() {
                 let n = unused.len();
-                ctx.printer.warning(&format!("{n} recorded replies were not asked for"));
+                app.watch.warning(&format!("{n} recorded replies were not asked for"));
             }
         }
         if let Some(problem) = self.cache.as_ref().and_then(|cache| cache.problem()) {
-            ctx.printer.warning(&problem);
+            app.watch.warning(&problem);
         }
         Ok(())
     }
@@ -120,20 +120,16 @@ impl Opened {
 /// # Errors
 /// Wrong ceilings; that no model is named anywhere; wrong settings or prompts, a missing key, a budget in USD
 /// without prices, a file of replies that cannot be used.
-pub(super) fn open(
-    choice: &LlmArgs,
-    own: Option<Arc<dyn ReplyStore>>,
-    ctx: &Context,
-) -> Result<Opened> {
-    opened(check(choice, ctx)?, choice, own, Duration::MAX, ctx)
+pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Result<Opened> {
+    opened(check(choice, app)?, choice, own, Duration::MAX, app)
 }
 
 /// As [`open`], for those who wait for a reply no longer than this.
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn open_within(choice: &LlmArgs, longest: Duration, ctx: &Context) -> Result<Opened> {
-    opened(check(choice, ctx)?, choice, None, longest, ctx)
+pub fn open_within(choice: &LlmArgs, longest: Duration, app: &App) -> Result<Opened> {
+    opened(check(choice, app)?, choice, None, longest, app)
 }
 
 /// Without a key where one is needed, a model that says so when it is asked.
@@ -142,14 +138,14 @@ fn opened(
     choice: &LlmArgs,
     own: Option<Arc<dyn ReplyStore>>,
     longest: Duration,
-    ctx: &Context,
+    app: &App,
 ) -> Result<Opened> {
     let ceilings = Ceilings { usd: choice.budget_usd, tokens: choice.budget_tokens };
     check_prices(&configured, ceilings)?;
     let mut stores: Vec<Arc<dyn ReplyStore>> = own.into_iter().collect();
     let cache = match choice.no_cache || choice.replay.is_some() {
         true => None,
-        false => Some(Arc::new(cache::replies(ctx))),
+        false => Some(Arc::new(SharedCache::new(&app.home.path().join("cache").join("replies")))),
     };
     let recorder = match &choice.record {
         Some(path) => Some(Arc::new(Recorder::open(path)?)),
@@ -171,12 +167,12 @@ fn opened(
             (Box::new(Unasked(format!("{what}; {remedy}"))), None)
         }
         (None, None) => {
-            let service = Service::stoppable(&account, settings.limits, ctx.stop.clone())?;
+            let service = Service::stoppable(&account, settings.limits, app.stop.clone())?;
             (Box::new(OpenAi::new(service, settings.form)), None)
         }
     };
     let ledger = Ledger::new(settings.prices, ceilings);
-    let llm = Arc::new(Llm::new(model, roles, stores, ledger, ctx.stop.clone()));
+    let llm = Arc::new(Llm::new(model, roles, stores, ledger, app.stop.clone()));
     let assistant = Arc::new(Assistant::new(llm, Arc::new(prompts(choice)?)));
     Ok(Opened { assistant, at_a_time, recorder, cassette, cache })
 }
@@ -186,14 +182,14 @@ fn opened(
 ///
 /// # Errors
 /// As [`open`], but for the key.
-pub(super) fn open_unasked(choice: &LlmArgs, ctx: &Context) -> Result<Opened> {
-    let Some(configured) = configured(ctx, choice.model.as_deref())? else {
+pub fn open_unasked(choice: &LlmArgs, app: &App) -> Result<Opened> {
+    let Some(configured) = configured(app, choice.model.as_deref())? else {
         return Err(anyhow!("no LLM configured")).hint(REMEDY);
     };
     let Configured { roles, settings, .. } = configured;
     let ledger = Ledger::new(settings.prices, Ceilings::default());
     let model = Unasked("nothing is asked to say what would be".to_owned());
-    let llm = Llm::new(Box::new(model), roles, Vec::new(), ledger, ctx.stop.clone());
+    let llm = Llm::new(Box::new(model), roles, Vec::new(), ledger, app.stop.clone());
     let assistant = Arc::new(Assistant::new(Arc::new(llm), Arc::new(prompts(choice)?)));
     let at_a_time = settings.limits.at_a_time;
     Ok(Opened { assistant, at_a_time, recorder: None, cassette: None, cache: None })
@@ -220,14 +216,10 @@ fn prompts(choice: &LlmArgs) -> Result<Prompts> {
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn open_if_configured(
-    choice: &LlmArgs,
-    is_asked: bool,
-    ctx: &Context,
-) -> Result<Option<Opened>> {
-    match configured(ctx, choice.model.as_deref())? {
-        Some(_) if is_asked => open(choice, None, ctx).map(Some),
-        Some(_) => opened(checked(choice, ctx)?, choice, None, Duration::MAX, ctx).map(Some),
+pub fn open_if_configured(choice: &LlmArgs, is_asked: bool, app: &App) -> Result<Option<Opened>> {
+    match configured(app, choice.model.as_deref())? {
+        Some(_) if is_asked => open(choice, None, app).map(Some),
+        Some(_) => opened(checked(choice, app)?, choice, None, Duration::MAX, app).map(Some),
         None => Ok(None),
     }
 }
@@ -237,18 +229,18 @@ pub(super) fn open_if_configured(
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn open_for_programs(bundle: &Bundle, ctx: &Context) -> Result<Option<Opened>> {
+pub fn open_for_programs(bundle: &Bundle, app: &App) -> Result<Option<Opened>> {
     let model = variable("AGENT_MODEL");
     let choice = LlmArgs { model, ..LlmArgs::default() };
-    bundle.asks().then(|| open(&choice, None, ctx)).transpose()
+    bundle.asks().then(|| open(&choice, None, app)).transpose()
 }
 
 /// What is configured; fails if no language model can be asked, so that nothing is begun in vain.
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn check(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
-    let configured = checked(choice, ctx)?;
+pub fn check(choice: &LlmArgs, app: &App) -> Result<Configured> {
+    let configured = checked(choice, app)?;
     if choice.replay.is_none() {
         require_key(&configured)?;
     }
@@ -256,11 +248,11 @@ pub(super) fn check(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
 }
 
 /// What is configured, with or without a key.
-fn checked(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
+fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
     if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
-        return Err(CommandError::usage(anyhow!("--budget-usd must be above 0")));
+        return Err(AppError::usage(anyhow!("--budget-usd must be above 0")));
     }
-    let Some(configured) = configured(ctx, choice.model.as_deref())? else {
+    let Some(configured) = configured(app, choice.model.as_deref())? else {
         return Err(anyhow!("no LLM configured")).hint(REMEDY);
     };
     Ok(configured)
@@ -270,8 +262,8 @@ fn checked(choice: &LlmArgs, ctx: &Context) -> Result<Configured> {
 ///
 /// # Errors
 /// Wrong settings, a role without a model.
-pub(super) fn configured(ctx: &Context, model: Option<&str>) -> Result<Option<Configured>> {
-    let settings = read_settings(ctx)?;
+pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> {
+    let settings = read_settings(app)?;
     // An empty variable counts as none.
     let model = model.filter(|model| !model.trim().is_empty());
     let roles = match settings.role_settings(model, &ROLES) {
@@ -289,22 +281,22 @@ pub(super) fn configured(ctx: &Context, model: Option<&str>) -> Result<Option<Co
 
 impl Configured {
     /// The model of a role.
-    pub(super) fn model(&self, role: &Role) -> Option<&str> {
+    pub fn model(&self, role: &Role) -> Option<&str> {
         self.roles.get(role).map(|set| set.model.as_str())
     }
 
     /// The names of all models, each once.
-    pub(super) fn models(&self) -> BTreeSet<&str> {
+    pub fn models(&self) -> BTreeSet<&str> {
         self.roles.values().map(|set| set.model.as_str()).collect()
     }
 }
 
 /// The settings of `--config FILE`, or of the home directory if there are any.
-fn read_settings(ctx: &Context) -> Result<Settings> {
-    let path = match &ctx.config {
+fn read_settings(app: &App) -> Result<Settings> {
+    let path = match &app.config {
         Some(path) => path.clone(),
         None => {
-            let path = ctx.home.path().join(CONFIG_FILE);
+            let path = app.home.path().join(CONFIG_FILE);
             if !path.exists() {
                 return Ok(Settings::default());
             }
@@ -347,16 +339,16 @@ fn account(settings: &Settings) -> (Account, Option<String>) {
 }
 
 /// That a key is missing.
-pub(super) struct NoKey {
+pub struct NoKey {
     /// Which.
-    pub(super) what: String,
+    pub what: String,
     /// What to do about it.
-    pub(super) remedy: &'static str,
+    pub remedy: &'static str,
 }
 
 /// The key that is missing: one that the settings name, or that of OpenAI's own service, which takes
 /// no request without.
-pub(super) fn missing_key(configured: &Configured) -> Option<NoKey> {
+pub fn missing_key(configured: &Configured) -> Option<NoKey> {
     if configured.account.key.is_some() {
         return None;
     }
@@ -408,7 +400,7 @@ fn price_lines(models: &[&str]) -> String {
 }
 
 /// Numbers of the limits, for people.
-pub(super) fn limits_in_words(configured: &Configured) -> String {
+pub fn limits_in_words(configured: &Configured) -> String {
     let limits = &configured.settings.limits;
     let mut parts = vec![
         format!("{} requests at a time", limits.at_a_time),
@@ -422,7 +414,7 @@ pub(super) fn limits_in_words(configured: &Configured) -> String {
 }
 
 /// Models with their roles, for people: one model for all, or each with its roles.
-pub(super) fn models_in_words(configured: &Configured) -> String {
+pub fn models_in_words(configured: &Configured) -> String {
     let mut roles: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for spec in &ROLES {
         if let Some(set) = configured.roles.get(&spec.role()) {
@@ -438,7 +430,7 @@ pub(super) fn models_in_words(configured: &Configured) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use *;
 
     fn configured(settings: &str) -> Configured {
         let settings = Settings::read(settings, "config.toml", &ROLES).unwrap();

@@ -19,18 +19,18 @@ pub fn sandbox_of_user(origin: Origin<'_>) -> SandboxOptions {
 }
 
 /// The variable that names another place, for both.
-pub(super) const VARIABLE: &str = "AGENT_STATE";
+pub const VARIABLE: &str = "AGENT_STATE";
 
 /// Two directories of this user; none where the platform has none.
 #[derive(Clone, Debug)]
-pub(super) struct Private {
+pub struct Private {
     made: Option<PathBuf>,
     code: Option<PathBuf>,
 }
 
 impl Private {
     /// Those that `AGENT_STATE` names, or else the platform's: state for the notes, cache for code.
-    pub(super) fn of_user() -> Private {
+    pub fn of_user() -> Private {
         if let Some(state) = variable(VARIABLE).map(PathBuf::from) {
             return Private { made: Some(state.join("made")), code: Some(state.join("code")) };
         }
@@ -46,12 +46,12 @@ impl Private {
     }
 
     /// What this user made.
-    pub(super) fn trust(&self) -> Trust {
+    pub fn trust(&self) -> Trust {
         Trust::new(self.made.clone())
     }
 
     /// Why one of them cannot be used, if that is so.
-    pub(super) fn unusable(&self) -> Option<String> {
+    pub fn unusable(&self) -> Option<String> {
         let [made, code] = [&self.made, &self.code].map(|dir| match dir {
             None => Some("this platform has no state or cache directory for the user".to_owned()),
             Some(dir) if sandbox::is_usable(dir) => None,
@@ -64,7 +64,7 @@ impl Private {
     }
 
     /// Where compiled code is kept.
-    pub(super) fn code_dir(&self) -> Option<PathBuf> {
+    pub fn code_dir(&self) -> Option<PathBuf> {
         self.code.clone()
     }
 }

@@ -1,14 +1,14 @@
 //! The one way of commands to the answers of the test split: every opening is counted in the home
 //! directory, and told beside the figures that came of it. Must not know what is measured.
 
-use crate::{Context, failure::Result, printer};
+use crate::{App, error::Result, text};
 use agent_dataset::{
     Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
 };
 
 /// How much of the test split is opened; either counts as an opening of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub enum Part {
     /// All of it.
     Whole,
     /// A tenth.
@@ -20,7 +20,7 @@ pub(super) enum Part {
 ///
 /// # Errors
 /// That there is no test split, or that it is damaged.
-pub(super) fn load(part: Part, base: &Base) -> Result<Vec<LabelledQuery>> {
+pub fn load(part: Part, base: &Base) -> Result<Vec<LabelledQuery>> {
     Ok(match part {
         Part::Whole => load_test(base)?,
         Part::Tenth => load_test_tenth(base)?,
@@ -31,29 +31,29 @@ pub(super) fn load(part: Part, base: &Base) -> Result<Vec<LabelledQuery>> {
 ///
 /// # Errors
 /// As [`load`].
-pub(super) fn load_values(part: Part, base: &Base) -> Result<Vec<ValuedQuery>> {
+pub fn load_values(part: Part, base: &Base) -> Result<Vec<ValuedQuery>> {
     Ok(load_test_values(base, part == Part::Tenth)?)
 }
 
 /// Whether any of the splits is the test split, or a part of it.
-pub(super) fn is_among(splits: &[Split]) -> bool {
+pub fn is_among(splits: &[Split]) -> bool {
     splits.iter().any(|split| matches!(split, Split::Test | Split::TestTenth))
 }
 
 /// Counts an opening of the test split; how often it was opened, this time included. A home directory
 /// that cannot be written is no reason not to measure: then a warning says that the opening was not
 /// counted.
-pub(super) fn count(base: &Base, ctx: &Context) -> u64 {
-    if let Err(error) = ctx.home.count_opening(base) {
-        ctx.printer.warning(&format!("this opening of the test split is not counted: {error}"));
+pub fn count(base: &Base, app: &App) -> u64 {
+    if let Err(error) = app.home.count_opening(base) {
+        app.watch.warning(&format!("this opening of the test split is not counted: {error}"));
     }
-    ctx.home.openings(base).unwrap_or_default()
+    app.home.openings(base).unwrap_or_default()
 }
 
 /// The number of openings, in words.
-pub(super) fn told(openings: u64) -> String {
+pub fn told(openings: u64) -> String {
     match openings {
         1 => "test split opened once".to_owned(),
-        n => format!("test split opened {} times", printer::count(n)),
+        n => format!("test split opened {} times", text::count(n)),
     }
 }

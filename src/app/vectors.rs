@@ -18,9 +18,9 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    Context,
-    failure::{CommandError, Explain, Result},
-    printer::count,
+    App,
+    error::{AppError, Explain, Result},
+    text::count,
 };
 use agent_dataset::{
     Base, DatasetError, LabelledQuery, Split, load_split, load_test,
@@ -42,13 +42,13 @@ const REPORT_EVERY: u64 = 1_024;
 ///
 /// # Errors
 /// What is missing or wrong in `dir`, or that nodes with vectors are not exactly the candidates.
-pub(super) fn read(dir: &Path, base: &Base, kb: &Kb, ctx: &Context) -> Result<Import> {
+pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
     let place = base.index_dir();
     let mut import = ImportBuilder::new(kb, &place)?;
-    let progress = ctx.printer.progress();
+    let progress = app.watch.progress();
     let total = u64::from(kb.n_nodes());
     let mut done = 0;
-    each_row(&nodes_file(dir)?, ctx, &mut |id, vector| {
+    each_row(&nodes_file(dir)?, app, &mut |id, vector| {
         if done % REPORT_EVERY == 0 {
             progress.at("read", done, total);
         }
@@ -59,15 +59,15 @@ pub(super) fn read(dir: &Path, base: &Base, kb: &Kb, ctx: &Context) -> Result<Im
 
     let splits = [Split::Train, Split::Val].map(|split| load_split(base, &split));
     let labelled = splits.into_iter().chain([load_test(base)]);
-    let with = add_queries(&mut import, &dir.join("query").join(QUERIES), labelled, ctx)?;
+    let with = add_queries(&mut import, &dir.join("query").join(QUERIES), labelled, app)?;
     let file = dir.join("query_human_generated_eval").join(QUERIES);
-    let human = add_queries(&mut import, &file, [load_split(base, &Split::Human)], ctx)?;
+    let human = add_queries(&mut import, &file, [load_split(base, &Split::Human)], app)?;
     let (found, total) = (with.found + human.found, count(done));
-    ctx.printer.notice(&format!("read vectors of {total} nodes and {} queries", count(found)));
+    app.watch.notice(&format!("read vectors of {total} nodes and {} queries", count(found)));
     let unlike = [with.unlike, human.unlike].concat();
     if let Some(first) = unlike.first() {
         let n = count(unlike.len() as u64);
-        ctx.printer.warning(&format!(
+        app.watch.warning(&format!(
             "{n} queries have the words of another one but another vector, query {first} is the \
              first; `dense` answers them by the other one's vector, since it knows queries by their \
              words"
@@ -76,7 +76,7 @@ pub(super) fn read(dir: &Path, base: &Base, kb: &Kb, ctx: &Context) -> Result<Im
     let missing = with.missing + human.missing;
     if missing > 0 {
         let missing = count(missing);
-        ctx.printer.warning(&format!(
+        app.watch.warning(&format!(
             "{missing} queries of the base have no vector and cannot be asked of `dense`"
         ));
     }
@@ -121,7 +121,7 @@ fn add_queries(
     import: &mut ImportBuilder<'_>,
     file: &Path,
     splits: impl IntoIterator<Item = std::result::Result<Vec<LabelledQuery>, DatasetError>>,
-    ctx: &Context,
+    app: &App,
 ) -> Result<Added> {
     let mut texts: HashMap<i64, String> = HashMap::new();
     for split in splits {
@@ -133,7 +133,7 @@ fn add_queries(
     }
     let mut added = Added::default();
     if file.is_file() {
-        each_row(file, ctx, &mut |id, vector| {
+        each_row(file, app, &mut |id, vector| {
             let Some(text) = texts.remove(&id) else { return Ok(()) };
             added.found += 1;
             if !import.query(&text, vector)? {
@@ -149,14 +149,14 @@ fn add_queries(
 /// Hands out the vectors of a dictionary with their ids.
 fn each_row(
     path: &Path,
-    ctx: &Context,
+    app: &App,
     on_row: &mut dyn FnMut(i64, Vec<f32>) -> Result<()>,
 ) -> Result<()> {
     let wrong = || format!("{} is no dictionary of vectors", path.display());
     let file = files::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut failed: Option<CommandError> = None;
+    let mut failed: Option<AppError> = None;
     let mut row = |key: Value, tensor: Tensor| -> Result<()> {
-        if ctx.stop.load(Ordering::Relaxed) {
+        if app.stop.load(Ordering::Relaxed) {
             return Err(IndexError::Stopped.into());
         }
         let Value::Int(id) = key else { return Err(anyhow!("{}: a key is no id", wrong()).into()) };

@@ -12,9 +12,9 @@ use std::{
 use anyhow::Context as _;
 
 use crate::{
-    Context,
-    failure::{Explain, Result},
-    printer::{count, counted},
+    App,
+    error::{Explain, Result},
+    text::{count, counted},
 };
 use agent_dataset::{
     Base, DatasetError, Form, ImportOptions, ImportReport, Phase, Progress, Resolved,
@@ -31,20 +31,19 @@ use agent_kb::Kb;
 const SAMPLE_PREFIX: &str = "agent-sample-";
 
 /// The parts of an import in their order, with about what share of its time each takes.
-const STAGES: crate::progress::Plan =
-    &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
+const STAGES: crate::Plan = &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
 
 /// A dataset argument resolved to an installed base.
-pub(super) struct Dataset {
+pub struct Dataset {
     /// The base.
-    pub(super) base: Base,
+    pub base: Base,
     /// Whether a missing index is built without being asked for: samples and directories.
     automatic: bool,
 }
 
 impl Dataset {
     /// Whether it is a built-in sample, generated here.
-    pub(super) fn is_sample(&self) -> bool {
+    pub fn is_sample(&self) -> bool {
         sample_kind(&self.base).is_some()
     }
 }
@@ -53,16 +52,16 @@ impl Dataset {
 ///
 /// # Errors
 /// As [`locate`].
-pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
-    let found = locate(dataset, ctx)?;
-    if ctx.home.next(&found.base.name)?.is_some() {
-        ctx.printer.notice(&waiting(&found.base.name));
+pub fn find(dataset: &str, app: &App) -> Result<Dataset> {
+    let found = locate(dataset, app)?;
+    if app.home.next(&found.base.name)?.is_some() {
+        app.watch.notice(&waiting(&found.base.name));
     }
     Ok(found)
 }
 
 /// What is said of a base of which a later import waits for its index.
-pub(super) fn waiting(name: &str) -> String {
+pub fn waiting(name: &str) -> String {
     format!(
         "the \"{name}\" of before answers until `agent index {name}` has indexed the new import"
     )
@@ -72,28 +71,28 @@ pub(super) fn waiting(name: &str) -> String {
 ///
 /// # Errors
 /// That it means nothing, or that the import failed.
-pub(super) fn locate(dataset: &str, ctx: &Context) -> Result<Dataset> {
-    match ctx.home.resolve(dataset) {
+pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
+    match app.home.resolve(dataset) {
         Ok(Resolved::Installed(base)) => {
             let kind = sample_kind(&base);
             if let Some(kind) = kind {
-                tell_of_sample(dataset, kind, ctx);
+                tell_of_sample(dataset, kind, app);
             }
             Ok(Dataset { base, automatic: kind.is_some() })
         }
         Ok(Resolved::ImportedDirectory(base)) => Ok(Dataset { base, automatic: true }),
         Ok(Resolved::NewDirectory { source, name }) => {
             let place = source.display();
-            ctx.printer.notice(&format!("importing {place} as \"{name}\"; this is done once"));
+            app.watch.notice(&format!("importing {place} as \"{name}\"; this is done once"));
             let imported =
-                import(&source, &name, &Input::Detected, &ImportOptions::default(), ctx)?;
-            imported.tell(ctx);
+                import(&source, &name, &Input::Detected, &ImportOptions::default(), app)?;
+            imported.tell(app);
             Ok(Dataset { base: imported.report.base, automatic: true })
         }
         Err(error @ DatasetError::UnknownName { .. }) => {
             let kind = SampleKind::from_name(dataset).ok_or(error)?;
-            tell_of_sample(dataset, kind, ctx);
-            let report = sample(kind, dataset, SampleOptions::default(), ctx)?;
+            tell_of_sample(dataset, kind, app);
+            let report = sample(kind, dataset, SampleOptions::default(), app)?;
             Ok(Dataset { base: report.base, automatic: true })
         }
         Err(error @ DatasetError::NotFound { .. }) => Err(error)
@@ -103,13 +102,13 @@ pub(super) fn locate(dataset: &str, ctx: &Context) -> Result<Dataset> {
 }
 
 /// The kind of sample a base is, if it is one.
-pub(super) fn sample_kind(base: &Base) -> Option<SampleKind> {
+pub fn sample_kind(base: &Base) -> Option<SampleKind> {
     let source = Path::new(&base.record.source).file_name()?.to_str()?;
     SampleKind::from_name(source.strip_prefix(SAMPLE_PREFIX)?)
 }
 
-fn tell_of_sample(name: &str, kind: SampleKind, ctx: &Context) {
-    ctx.printer.notice(&format!(
+fn tell_of_sample(name: &str, kind: SampleKind, app: &App) {
+    app.watch.notice(&format!(
         "\"{name}\" is a generated sample; `agent data pull {kind}` fetches the full data"
     ));
 }
@@ -118,22 +117,22 @@ fn tell_of_sample(name: &str, kind: SampleKind, ctx: &Context) {
 ///
 /// # Errors
 /// That the scale is wrong, the disk full, or that it was stopped.
-pub(super) fn sample(
+pub fn sample(
     kind: SampleKind,
     name: &str,
     options: SampleOptions,
-    ctx: &Context,
+    app: &App,
 ) -> Result<ImportReport> {
     // A wrong name must not cost a generation.
-    ctx.home.path_of(name)?;
-    let home = ctx.home.path();
+    app.home.path_of(name)?;
+    let home = app.home.path();
     let cannot = || format!("cannot make a temporary directory in {}", home.display());
     fs::create_dir_all(home).with_context(cannot)?;
     let temporary = files::temporary_dir(home, ".sample-").with_context(cannot)?;
     let files = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
-    sample_files(kind, options, &files, ctx)?;
-    let imported = import(&files, name, &Input::Neutral, &ImportOptions::default(), ctx)?;
-    imported.tell(ctx);
+    sample_files(kind, options, &files, app)?;
+    let imported = import(&files, name, &Input::Neutral, &ImportOptions::default(), app)?;
+    imported.tell(app);
     Ok(imported.report)
 }
 
@@ -141,13 +140,13 @@ pub(super) fn sample(
 ///
 /// # Errors
 /// That the scale is wrong, the directory not empty, or the disk full.
-pub(super) fn sample_files(
+pub fn sample_files(
     kind: SampleKind,
     options: SampleOptions,
     dir: &Path,
-    ctx: &Context,
+    app: &App,
 ) -> Result<SampleReport> {
-    let progress = ctx.printer.progress();
+    let progress = app.watch.progress();
     Ok(generate(kind, options, dir, &mut |at| progress.at(at.stage, at.done, at.total))?)
 }
 
@@ -155,47 +154,44 @@ pub(super) fn sample_files(
 ///
 /// # Errors
 /// That there is no index, unless it may be built unasked; that one is damaged or of another base.
-pub(super) fn open(dataset: &Dataset, ctx: &Context) -> Result<Arc<IndexedBase>> {
+pub fn open(dataset: &Dataset, app: &App) -> Result<Arc<IndexedBase>> {
     let base = &dataset.base;
     let began = Instant::now();
-    let opened = match open_index(base, ctx) {
+    let opened = match open_index(base, app) {
         Err(IndexError::Missing { .. }) if dataset.automatic => {
             let notice = format!("building the index of \"{}\"; this is done once", base.name);
-            ctx.printer.notice(&notice);
+            app.watch.notice(&notice);
             let kb = Kb::open(&base.kb_dir())?;
-            build_index(base, &kb, &Plan::complete(), ctx)?;
-            open_index(base, ctx)?
+            build_index(base, &kb, &Plan::complete(), app)?;
+            open_index(base, app)?
         }
         opened => opened?,
     };
     let ms = began.elapsed().as_secs_f64() * 1e3;
-    ctx.printer.detail(&format!("opened \"{}\" in {ms:.1} ms", base.name));
+    app.watch.detail(&format!("opened \"{}\" in {ms:.1} ms", base.name));
     Ok(Arc::new(opened))
 }
 
 /// Opens the base with its index, as it is.
-pub(super) fn open_index(
-    base: &Base,
-    ctx: &Context,
-) -> std::result::Result<IndexedBase, IndexError> {
-    IndexedBase::open_with(&base.kb_dir(), &base.index_dir(), &base.name, ctx.access())
+pub fn open_index(base: &Base, app: &App) -> std::result::Result<IndexedBase, IndexError> {
+    IndexedBase::open_with(&base.kb_dir(), &base.index_dir(), &base.name, app.access())
 }
 
 /// Builds parts of the index of a base, replacing older ones.
 ///
 /// # Errors
 /// What failed, or that it was stopped; the older parts stay.
-pub(super) fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, ctx: &Context) -> Result<()> {
+pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<()> {
     let began = Instant::now();
-    let progress = ctx.printer.progress();
+    let progress = app.watch.progress();
     let report = |at: index::Progress| progress.at(at.stage, at.done, at.total);
-    index::build_parts(kb, &base.index_dir(), plan, &report, &ctx.stop)?;
+    index::build_parts(kb, &base.index_dir(), plan, &report, &app.stop)?;
     drop(progress);
     let (nodes, seconds) = (count(kb.n_nodes().into()), began.elapsed().as_secs_f64());
-    ctx.printer.notice(&format!("indexed {nodes} nodes of \"{}\" in {seconds:.1} s", base.name));
+    app.watch.notice(&format!("indexed {nodes} nodes of \"{}\" in {seconds:.1} s", base.name));
     if !plan.parts.is_empty() {
-        for part in open_index(base, ctx)?.describe_parts()? {
-            ctx.printer.notice(&part);
+        for part in open_index(base, app)?.describe_parts()? {
+            app.watch.notice(&part);
         }
     }
     Ok(())
@@ -203,7 +199,7 @@ pub(super) fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, ctx: &Context) 
 
 /// What a file or directory to be imported holds.
 #[derive(Clone, Debug)]
-pub(super) enum Input {
+pub enum Input {
     /// What its files look like.
     Detected,
     /// The neutral format.
@@ -218,27 +214,27 @@ pub(super) enum Input {
 
 /// What is said of tables.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TablesInput {
+pub struct TablesInput {
     /// The file that says it.
-    pub(super) mapping: Option<PathBuf>,
+    pub mapping: Option<PathBuf>,
     /// Tables of nodes.
-    pub(super) nodes: Vec<TableHint>,
+    pub nodes: Vec<TableHint>,
     /// Tables of edges.
-    pub(super) edges: Vec<EdgesTable>,
+    pub edges: Vec<EdgesTable>,
 }
 
 /// An import that is done.
-pub(super) struct Imported {
-    pub(super) report: ImportReport,
+pub struct Imported {
+    pub report: ImportReport,
     /// Time it took.
-    pub(super) seconds: f64,
+    pub seconds: f64,
 }
 
 impl Imported {
     /// Says in a line what was imported.
-    fn tell(&self, ctx: &Context) {
+    fn tell(&self, app: &App) {
         let record = &self.report.base.record;
-        ctx.printer.notice(&format!(
+        app.watch.notice(&format!(
             "imported \"{}\": {}, {}, {} in {:.1} s",
             self.report.base.name,
             counted(record.n_nodes.into(), "node"),
@@ -253,7 +249,7 @@ impl Imported {
 ///
 /// # Errors
 /// That a file cannot be read.
-pub(super) fn mapping(source: &Path, said: &TablesInput, ctx: &Context) -> Result<Mapping> {
+pub fn mapping(source: &Path, said: &TablesInput, app: &App) -> Result<Mapping> {
     let own = source.join(MAPPING_FILE);
     let is_said = !said.nodes.is_empty() || !said.edges.is_empty();
     let file = said.mapping.clone().or_else(|| (!is_said && own.exists()).then_some(own));
@@ -263,11 +259,11 @@ pub(super) fn mapping(source: &Path, said: &TablesInput, ctx: &Context) -> Resul
     let Guess { mut mapping, notes } = tables::guess(source, &said.nodes)?;
     mapping.edges.extend(said.edges.iter().cloned());
     for line in mapping.lines().iter().chain(&notes) {
-        ctx.printer.notice(line);
+        app.watch.notice(line);
     }
     let place = source.display();
     if !is_said && source.is_dir() {
-        ctx.printer.notice(&format!("guessed; `agent data guess {place}` writes it to be edited"));
+        app.watch.notice(&format!("guessed; `agent data guess {place}` writes it to be edited"));
     }
     Ok(mapping)
 }
@@ -276,15 +272,15 @@ pub(super) fn mapping(source: &Path, said: &TablesInput, ctx: &Context) -> Resul
 ///
 /// # Errors
 /// What is wrong with the input, or that the import was stopped.
-pub(super) fn import(
+pub fn import(
     source: &Path,
     name: &str,
     input: &Input,
     options: &ImportOptions,
-    ctx: &Context,
+    app: &App,
 ) -> Result<Imported> {
     // A wrong name must not cost a look at the data.
-    ctx.home.path_of(name)?;
+    app.home.path_of(name)?;
     let detected = match input {
         Input::Detected => match Form::of(source)? {
             Form::Neutral => Input::Neutral,
@@ -295,11 +291,11 @@ pub(super) fn import(
         said => said.clone(),
     };
     let mapping = match &detected {
-        Input::Tables(said) => mapping(source, said, ctx)?,
+        Input::Tables(said) => mapping(source, said, app)?,
         _ => Mapping::default(),
     };
     let began = Instant::now();
-    let progress = ctx.printer.progress_of(&format!("importing {name}"), STAGES);
+    let progress = app.watch.progress_of(&format!("importing {name}"), STAGES);
     let mut on_progress = |at: Progress| {
         let stage = match at.phase {
             Phase::Nodes => "nodes",
@@ -309,7 +305,7 @@ pub(super) fn import(
         };
         progress.at(stage, at.done, at.total);
     };
-    let (home, stop, told) = (&ctx.home, &ctx.stop, &mut on_progress);
+    let (home, stop, told) = (&app.home, &app.stop, &mut on_progress);
     let report = match &detected {
         Input::Neutral | Input::Detected => import_neutral(source, home, name, options, told, stop),
         Input::Stark(mode) => import_stark(source, home, name, *mode, options, told, stop),
@@ -318,23 +314,23 @@ pub(super) fn import(
     }?;
     drop(progress);
     let imported = Imported { report, seconds: began.elapsed().as_secs_f64() };
-    tell_of_losses(&imported.report, ctx);
+    tell_of_losses(&imported.report, app);
     Ok(imported)
 }
 
 /// Says what of the input is not in the base as it stands there.
-fn tell_of_losses(report: &ImportReport, ctx: &Context) {
+fn tell_of_losses(report: &ImportReport, app: &App) {
     if report.duplicate_edges > 0 {
         let dropped = count(report.duplicate_edges);
-        ctx.printer.notice(&format!("{dropped} duplicate edges were dropped"));
+        app.watch.notice(&format!("{dropped} duplicate edges were dropped"));
     }
     if report.filler_nodes > 0 {
         let filled = count(report.filler_nodes.into());
-        ctx.printer.warning(&format!("{filled} missing node ids were filled with empty nodes"));
+        app.watch.warning(&format!("{filled} missing node ids were filled with empty nodes"));
     }
     if report.printed_values > 0 {
         let printed = count(report.printed_values);
-        ctx.printer.notice(&format!(
+        app.watch.notice(&format!(
             "{printed} values that are no plain ones, such as dates, were kept as their text"
         ));
     }
@@ -342,6 +338,6 @@ fn tell_of_losses(report: &ImportReport, ctx: &Context) {
         let (label, times) = (problem.kind.label(), count(problem.count));
         let example = problem.examples.first().map(|example| format!(", first {example}"));
         let example = example.unwrap_or_default();
-        ctx.printer.warning(&format!("left out, {label}: {times} lines{example}"));
+        app.watch.warning(&format!("left out, {label}: {times} lines{example}"));
     }
 }

@@ -4,10 +4,9 @@
 use agent_dataset::{LabelledQuery, is_synthetic};
 
 /// Says it of the questions.
-pub(super) const TOLD: &str =
-    "the questions are synthetic: made from the dataset, labelled by nobody";
+pub const TOLD: &str = "the questions are synthetic: made from the dataset, labelled by nobody";
 
 /// [`TOLD`] as a line that follows a table; nothing if somebody labelled the questions.
-pub(super) fn line(queries: &[LabelledQuery]) -> String {
+pub fn line(queries: &[LabelledQuery]) -> String {
     if is_synthetic(queries) { format!("{TOLD}\n") } else { String::new() }
 }

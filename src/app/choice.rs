@@ -1,0 +1,114 @@
+//! Enumerations of other crates as values of options.
+
+use clap::{
+    ValueEnum,
+    builder::{EnumValueParser, PossibleValue, TypedValueParser},
+};
+
+use agent_systems::bundle::Effort;
+use agent_train::{
+    dense::Negatives,
+    graph::Without,
+    mfar::{Conditioning, Variant},
+};
+
+/// An enumeration that an option chooses from.
+pub trait Choices: Copy + Send + Sync + 'static {
+    /// All values, in the order of the help.
+    const ALL: &'static [Choice<Self>];
+
+    /// The value as written on the command line, and what the help says of it.
+    fn described(self) -> (&'static str, &'static str);
+}
+
+/// Reads a value of such an option.
+pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
+    EnumValueParser::<Choice<T>>::new().map(|choice| choice.0)
+}
+
+/// A value of an option.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<T>(pub T);
+
+impl<T: Choices> ValueEnum for Choice<T> {
+    fn value_variants<'a>() -> &'a [Self] {
+        T::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = self.0.described();
+        Some(PossibleValue::new(name).help(help))
+    }
+}
+
+impl Choices for Effort {
+    const ALL: &'static [Choice<Self>] =
+        &[Choice(Self::None), Choice(Self::Reads), Choice(Self::Judges)];
+
+    fn described(self) -> (&'static str, &'static str) {
+        match self {
+            Self::None => ("0", "Not at all, but for programs that ask one"),
+            Self::Reads => {
+                ("1", "It reads the query: category, linked entities, wanted type, constraints")
+            }
+            Self::Judges => (
+                "2",
+                "It also judges the first 20 answers, or the first 50 if none of them is good",
+            ),
+        }
+    }
+}
+
+impl Choices for Variant {
+    const ALL: &'static [Choice<Self>] = &[Choice(Self::Lexical), Choice(Self::OnePlusN)];
+
+    fn described(self) -> (&'static str, &'static str) {
+        let help = match self {
+            Self::Lexical => "BM25 of every field",
+            Self::OnePlusN => {
+                "BM25 of the document with the names of neighbours, and of every field"
+            }
+        };
+        (self.name(), help)
+    }
+}
+
+impl Choices for Conditioning {
+    const ALL: &'static [Choice<Self>] =
+        &[Choice(Self::None), Choice(Self::Words), Choice(Self::Responses)];
+
+    fn described(self) -> (&'static str, &'static str) {
+        let help = match self {
+            Self::None => "Nothing: the same weights for all queries",
+            Self::Words => "The words of the query",
+            Self::Responses => "How well each field answers the query at best",
+        };
+        (self.name(), help)
+    }
+}
+
+impl Choices for Without {
+    const ALL: &'static [Choice<Self>] =
+        &[Choice(Self::Relations), Choice(Self::Relevance), Choice(Self::Graph)];
+
+    fn described(self) -> (&'static str, &'static str) {
+        let help = match self {
+            Self::Relations => "Relations and types: all edges are alike",
+            Self::Relevance => "What links, words and embeddings say of nodes",
+            Self::Graph => "All messages between nodes",
+        };
+        (self.name(), help)
+    }
+}
+
+impl Choices for Negatives {
+    const ALL: &'static [Choice<Self>] = &[Choice(Self::Bm25), Choice(Self::Own)];
+
+    fn described(self) -> (&'static str, &'static str) {
+        let help = match self {
+            Self::Bm25 => "The first of bm25+names (DPR)",
+            Self::Own => "At first these, then the first of the encoder itself (ANCE)",
+        };
+        (self.name(), help)
+    }
+}

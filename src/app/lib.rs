@@ -1,0 +1,114 @@
+//! The operations of the program, as every face calls them: the command line, HTTP, assistants and
+//! Python hold arguments and output alone.
+//!
+//! Each operation is one file with a `Request` (its defaults and bounds stand there and nowhere else), a
+//! `Reply` and `run(&App, &Request)`. An [`App`] is what all of them share: the home directory, what this
+//! user made, settings, and a [`Watch`] that hears notices and progress. Only this crate reads the
+//! environment and the settings; it never prints.
+
+pub mod choice;
+pub mod dataset;
+pub mod error;
+pub mod llm;
+pub mod named;
+pub mod private;
+pub mod synthetic;
+pub mod systems;
+pub mod test_split;
+pub mod text;
+pub mod vectors;
+
+use std::{
+    env,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use agent_dataset::Home;
+use agent_index::Access;
+use agent_remote::Account;
+
+pub use crate::error::{AppError, Explain, Result};
+use crate::private::Private;
+
+/// Where models are asked unless OPENAI_BASE_URL names another service.
+pub const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// The stages of a piece of work in their order, each with its approximate share of the time.
+pub type Plan = &'static [(&'static str, f64)];
+
+/// Hears what an operation reports while it works. Messages are single lines.
+pub trait Watch: Send + Sync {
+    /// Something worth knowing.
+    fn notice(&self, message: &str);
+    /// Something that may be wrong.
+    fn warning(&self, message: &str);
+    /// Something for those who look closely.
+    fn detail(&self, message: &str);
+    /// Begins a piece of work called `what`, which may be empty; dropping the result ends it.
+    fn progress_of(&self, what: &str, plan: Plan) -> Box<dyn Progress + '_>;
+
+    /// Begins a piece of work without a name, whose stages are not known beforehand.
+    fn progress(&self) -> Box<dyn Progress + '_> {
+        self.progress_of("", &[])
+    }
+}
+
+/// How far a piece of work is; its stages may run side by side.
+pub trait Progress: Sync {
+    /// `done` of `total` units of a stage are done.
+    fn at(&self, stage: &str, done: u64, total: u64);
+}
+
+/// Hears nothing.
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn notice(&self, _: &str) {}
+    fn warning(&self, _: &str) {}
+    fn detail(&self, _: &str) {}
+    fn progress_of(&self, _: &str, _: Plan) -> Box<dyn Progress + '_> {
+        Box::new(Unwatched)
+    }
+}
+
+impl Progress for Unwatched {
+    fn at(&self, _: &str, _: u64, _: u64) {}
+}
+
+/// What operations share.
+#[derive(Clone)]
+pub struct App {
+    /// The home directory: bases, runs, models, caches.
+    pub home: Home,
+    /// What this user made, which is not kept in the home directory.
+    pub private: Private,
+    /// The settings file; `config.toml` in the home directory if none is named.
+    pub config: Option<PathBuf>,
+    /// Hears notices, warnings and progress.
+    pub watch: Arc<dyn Watch>,
+    /// Ends operations when set; all long work polls it.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl App {
+    /// An app over a home directory, with this user's private directories and without settings of its own.
+    pub fn new(home: Home, watch: Arc<dyn Watch>) -> App {
+        App { home, private: Private::of_user(), config: None, watch, stop: Arc::default() }
+    }
+
+    /// The caches and the service that embedders use.
+    pub fn access(&self) -> Access {
+        let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
+        let service = (key.is_some() || base_url.is_some()).then(|| {
+            let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
+            Account { base_url, key, ..Account::default() }
+        });
+        Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
+    }
+}
+
+/// A variable of the environment that is set and not empty.
+pub fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}

@@ -1,0 +1,174 @@
+//! Opens systems, bundles and the runtime of programs: where programs run, on how many threads, and how
+//! far they lean on a language model.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use clap::ValueEnum;
+
+use crate::{App, Watch, error::Result, llm::Opened, named};
+use agent_index::IndexedBase;
+pub use agent_infer::STAND_IN;
+use agent_infer::{Runtime, bundle::Bundle};
+use agent_retrieve::Retriever;
+use agent_sandbox::{Origin, Place, SandboxOptions, Trust};
+use agent_systems::{self as systems, Opener, SystemError};
+pub use agent_systems::{
+    bundle::{Effort, OpenedBundle},
+    program::read as read_program,
+};
+use agent_tools::Assistant;
+
+/// Where programs in Rhai run, as an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SandboxName {
+    /// In this process: for programs that you trust
+    Rhai,
+    /// Inside WebAssembly: for programs of anybody
+    Wasm,
+}
+
+/// The option of all commands that run programs.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct SandboxArgs {
+    /// Where programs in Rhai run; modules always run inside WebAssembly [default: rhai for what the
+    /// search actor wrote and froze here, wasm for all else]
+    #[arg(long, value_name = "NAME", value_enum, help_heading = "Sandbox")]
+    sandbox: Option<SandboxName>,
+}
+
+/// Where the programs of one command run.
+#[derive(Clone)]
+pub struct Places {
+    said: Option<Place>,
+    trust: Trust,
+    code_dir: Option<PathBuf>,
+    watch: Arc<dyn Watch>,
+}
+
+impl SandboxArgs {
+    /// What the user said, and what holds where nothing was said.
+    pub fn places(self, app: &App) -> Places {
+        let said = self.sandbox.map(|name| match name {
+            SandboxName::Rhai => Place::Process,
+            SandboxName::Wasm => Place::Wasm,
+        });
+        let (trust, code_dir) = (app.private.trust(), app.private.code_dir());
+        Places { said, trust, code_dir, watch: app.watch.clone() }
+    }
+}
+
+impl Places {
+    /// How programs of this origin are run: as the user said, or else by the rule of trust.
+    pub fn of(&self, origin: Origin<'_>) -> SandboxOptions {
+        let place = self.said.unwrap_or_else(|| self.trust.place(origin));
+        self.watch.detail(match place {
+            Place::Process => "programs in Rhai run in this process",
+            Place::Wasm => "programs run inside WebAssembly",
+        });
+        SandboxOptions { place, code_dir: self.code_dir.clone() }
+    }
+}
+
+/// What systems get beside the base.
+#[derive(Clone)]
+pub struct Resources {
+    /// The language model, where one is configured: answers the tools of programs, reranks, calls
+    /// tools.
+    pub assistant: Option<Arc<Assistant>>,
+    /// How far a bundle leans on it.
+    pub effort: Effort,
+    /// Where programs run.
+    pub places: Places,
+    /// The queries that will be asked, by id, where they are known beforehand.
+    pub queries: Arc<[(i64, String)]>,
+    /// Set when programs are to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Resources {
+    /// A language model that may have been opened, and where programs run; no effort.
+    pub fn new(opened: Option<&Opened>, places: Places, app: &App) -> Resources {
+        let assistant = opened.map(|opened| opened.assistant.clone());
+        let (effort, queries) = (Effort::default(), Arc::default());
+        Resources { assistant, effort, places, queries, stop: app.stop.clone() }
+    }
+}
+
+/// As many threads as the machine offers.
+pub fn all_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What systems over a base are opened with.
+fn with_opener<T>(
+    base: &Arc<IndexedBase>,
+    threads: usize,
+    resources: &Resources,
+    open: impl FnOnce(&Opener<'_>) -> std::result::Result<T, SystemError>,
+) -> Result<T> {
+    Ok(open(&Opener {
+        base,
+        assistant: resources.assistant.as_ref(),
+        effort: resources.effort,
+        threads,
+        sandbox: &|origin| resources.places.of(origin),
+        queries: &resources.queries,
+        notice: &|told| resources.places.watch.notice(told),
+        stop: &resources.stop,
+        level: 0,
+    })?)
+}
+
+/// Opens a system over a base; programs and bundles may ask the language model.
+///
+/// # Errors
+/// As [`systems::open`].
+pub fn open_system(
+    name: &str,
+    base: &Arc<IndexedBase>,
+    resources: &Resources,
+) -> Result<Box<dyn Retriever>> {
+    with_opener(base, all_threads(), resources, |opener| systems::open(name, opener))
+}
+
+/// What programs of one origin run on, with this many threads and a cache.
+///
+/// # Errors
+/// As [`Opener::runtime`].
+pub fn open_runtime(
+    base: &Arc<IndexedBase>,
+    threads: usize,
+    resources: &Resources,
+    origin: Origin<'_>,
+) -> Result<Arc<Runtime>> {
+    with_opener(base, threads, resources, |opener| opener.runtime(origin))
+}
+
+/// Reads a bundle, named as [`named::bundle_file`] says, and checks its digest.
+///
+/// # Errors
+/// That it cannot be read or was changed.
+pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
+    let file = named::bundle_file(given, &app.home)?;
+    let bundle = Bundle::read(&file).map_err(SystemError::from)?;
+    if named::is_latest(given) {
+        let run = file.parent().and_then(Path::file_name).unwrap_or_default().display();
+        app.watch.notice(&format!("latest: {run}, made for \"{}\"", bundle.dataset.name));
+    }
+    Ok(bundle)
+}
+
+/// The bundle as a retriever; whether it was made for this base is the caller's to check.
+///
+/// # Errors
+/// As [`systems::bundle::open`].
+pub fn open_bundle(
+    bundle: &Bundle,
+    base: &Arc<IndexedBase>,
+    resources: &Resources,
+) -> Result<OpenedBundle> {
+    with_opener(base, all_threads(), resources, |opener| systems::bundle::open(bundle, opener))
+}
