@@ -8,21 +8,23 @@
 # `query`, `search` and `ask` as JSON without times, the help of every command, OpenAPI, the systems.
 set -euo pipefail
 [ $# -eq 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
-agent="$(realpath "$1")"
 mkdir -p "$2"
 out="$(realpath "$2")"
 home="$(mktemp -d)"
+# Help names the binary.
+agent="$home/agent"
+cp "$1" "$agent"
 server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$home"' EXIT
 export AGENT_HOME="$home" COLUMNS=100 NO_COLOR=1
 
 digests() { # DIRECTORY
-    (cd "$1" && find . -type f ! -name '*.lock' | LC_ALL=C sort | xargs -d '\n' sha256sum)
+    (cd "$1" && find . -type f ! -name '*.lock' ! -name base.json | LC_ALL=C sort | xargs -d '\n' sha256sum)
 }
-# Times and paths differ from run to run.
+# Times and the home directory differ from run to run.
 untimed() {
-    jq -cS 'walk(if type == "object" then
-        del(.timings, .latency_ms, .ms, .seconds, .run, .bundle, .peak_bytes, .path_on_disk) else . end)'
+    sed "s|$home|HOME|g" | jq -cS 'walk(if type == "object" then
+        del(.timings, .phases, .first_better, .seconds_to_first_better, .latency_ms, .ms, .seconds, .run, .bundle, .peak_bytes, .path_on_disk) else . end)'
 }
 
 cd "$home"
@@ -44,7 +46,7 @@ bundle="$home/run/bundle.json"
 
 # The help of every command, found by following the help.
 walk() { # COMMAND...
-    "$agent" "$@" --help >>"$out/help" 2>&1
+    "$agent" "$@" --help 2>&1 | sed "s|$home|HOME|g" >>"$out/help"
     for next in $("$agent" "$@" --help 2>&1 | sed -n '/^Commands:/,/^$/s/^  \([a-z-]\+\) .*/\1/p'); do
         [ "$next" = help ] || walk "$@" "$next"
     done

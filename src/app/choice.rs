@@ -5,6 +5,8 @@ use clap::{
     builder::{EnumValueParser, PossibleValue, TypedValueParser},
 };
 
+use serde::{Deserialize as _, Deserializer, de::Error as _};
+
 use agent_systems::bundle::Effort;
 use agent_train::{
     dense::Negatives,
@@ -24,6 +26,19 @@ pub trait Choices: Copy + Send + Sync + 'static {
 /// Reads a value of such an option.
 pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
     EnumValueParser::<Choice<T>>::new().map(|choice| choice.0)
+}
+
+/// An effort as a number from 0 to 2.
+///
+/// # Errors
+/// That it is another number.
+pub fn effort<'de, D: Deserializer<'de>>(from: D) -> Result<Effort, D::Error> {
+    match u8::deserialize(from)? {
+        0 => Ok(Effort::None),
+        1 => Ok(Effort::Reads),
+        2 => Ok(Effort::Judges),
+        other => Err(D::Error::custom(format!("effort {other} is not in 0..=2"))),
+    }
 }
 
 /// A value of an option.

@@ -6,12 +6,18 @@
 //! user made, settings, and a [`Watch`] that hears notices and progress. Only this crate reads the
 //! environment and the settings; it never prints.
 
+pub mod answer;
+pub mod ask;
+pub mod bounded;
 pub mod choice;
 pub mod dataset;
 pub mod error;
 pub mod llm;
 pub mod named;
+pub mod operation;
 pub mod private;
+pub mod query;
+pub mod search;
 pub mod synthetic;
 pub mod systems;
 pub mod test_split;
@@ -27,6 +33,8 @@ use std::{
 use agent_dataset::Home;
 use agent_index::Access;
 use agent_remote::Account;
+
+use agent_retrieve::Answer;
 
 pub use crate::error::{AppError, Explain, Result};
 use crate::private::Private;
@@ -105,6 +113,25 @@ impl App {
             Account { base_url, key, ..Account::default() }
         });
         Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
+    }
+}
+
+/// Number of nodes that a request asks for.
+pub type Top = bounded::Bounded<1, { text::MAX_K }>;
+/// Nodes where a request does not say.
+pub const TOP: Top = Top::new(20);
+
+fn top() -> Top {
+    TOP
+}
+
+/// Warns that a language model was to help with an answer and did not.
+fn unassisted(answer: &Answer, app: &App) {
+    if let Some(miss) = answer.unassisted {
+        let why = miss.told();
+        app.watch.warning(&format!(
+            "{why}; this is the answer without it (-v shows what the service said)"
+        ));
     }
 }
 

@@ -12,6 +12,8 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::{
     App, OPENAI_URL,
@@ -42,28 +44,39 @@ pub const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` un
     config.toml, and set OPENAI_API_KEY, or OPENAI_BASE_URL for a service without a key";
 
 /// Options of all commands that ask a language model.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct LlmArgs {
     /// Ask this language model; roles with a model of their own in the settings keep it
     #[arg(long, value_name = "M", env = "AGENT_MODEL", help_heading = "Language model")]
+    #[serde(default)]
     pub model: Option<String>,
     /// Also keep all replies in this file, for --replay
     #[arg(long, value_name = "FILE", conflicts_with = "replay", help_heading = "Language model")]
+    #[schema(value_type = Option<String>)]
+    #[serde(default)]
     pub record: Option<PathBuf>,
     /// Take replies from this file and ask no service; what is not in it fails
     #[arg(long, value_name = "FILE", help_heading = "Language model")]
+    #[schema(value_type = Option<String>)]
+    #[serde(default)]
     pub replay: Option<PathBuf>,
     /// Do without the replies that other runs have kept, and keep none for them
     #[arg(long, help_heading = "Language model")]
+    #[serde(default)]
     pub no_cache: bool,
     /// Spend at most this much on language models, in USD
     #[arg(long, value_name = "X", help_heading = "Language model")]
+    #[serde(default)]
     pub budget_usd: Option<f64>,
     /// Use at most this many tokens of language models, sent and received
     #[arg(long, value_name = "T", help_heading = "Language model")]
+    #[serde(default)]
     pub budget_tokens: Option<u64>,
     /// Take prompts from this directory where it has them; see agent-prompts in the sources
     #[arg(long, value_name = "DIR", help_heading = "Language model")]
+    #[schema(value_type = Option<String>)]
+    #[serde(default)]
     pub prompts: Option<PathBuf>,
 }
 

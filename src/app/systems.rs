@@ -7,6 +7,8 @@ use std::{
 };
 
 use clap::ValueEnum;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::{App, Watch, error::Result, llm::Opened, named};
 use agent_index::IndexedBase;
@@ -22,8 +24,9 @@ pub use agent_systems::{
 use agent_tools::Assistant;
 
 /// Where programs in Rhai run, as an option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SandboxName {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxName {
     /// In this process: for programs that you trust
     Rhai,
     /// Inside WebAssembly: for programs of anybody
@@ -31,11 +34,14 @@ enum SandboxName {
 }
 
 /// The option of all commands that run programs.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SandboxArgs {
     /// Where programs in Rhai run; modules always run inside WebAssembly [default: rhai for what the
     /// search actor wrote and froze here, wasm for all else]
     #[arg(long, value_name = "NAME", value_enum, help_heading = "Sandbox")]
+    #[serde(default)]
+    #[schema(inline)]
     sandbox: Option<SandboxName>,
 }
 

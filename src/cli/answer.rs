@@ -1,23 +1,16 @@
-//! `agent answer`: a short answer in prose, of which every sentence cites nodes that were found.
+//! `agent answer`: prints prose, of which every sentence cites nodes that were found.
 
 use anyhow::anyhow;
-use serde::Serialize;
 
-use crate::{Context, Exit, eval::forecast, hits, printer::plain, query::warn_unassisted};
-use agent_app::{
-    dataset,
-    error::{Explain, Result},
-    llm::{self, LlmArgs},
-    named,
-    systems::{Resources, SandboxArgs, open_system},
-};
+use agent_app::{Explain, Result, answer::Request, named, operation::Perform as _};
 use agent_infer::{
-    self as infer, AnswerRecord, HitRecord,
-    rag::{self, Dropped, Prose, SHOWN},
+    HitRecord,
+    rag::{Dropped, Prose},
 };
 use agent_kb::Kb;
-use agent_retrieve::{Detail, checked};
-use agent_systems as systems;
+use agent_retrieve::checked;
+
+use crate::{Context, Exit, eval::forecast, hits, printer::plain};
 
 /// Characters of a sentence that is dropped, of a name and of a type that are printed.
 const SHOWN_SENTENCE: usize = 200;
@@ -31,107 +24,38 @@ const SHOWN_NAME: usize = 60;
 /// nothing that was found supports an answer it is refused, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Installed dataset, directory in neutral format, or built-in sample
-    #[arg(value_name = "N")]
-    dataset: String,
-    /// The question
-    #[arg(value_name = "QUESTION")]
-    question: String,
-    #[arg(long, value_name = "SYSTEM", default_value = "bm25+names",
-        help = format!("Find the nodes with {}", systems::one_of()))]
-    system: String,
-    /// Ask once more whether the nodes say what each sentence says, and drop what they do not
-    #[arg(long)]
-    check: bool,
     #[command(flatten)]
-    sandbox: SandboxArgs,
+    request: Request,
     /// Print one JSON object: the sentences with their nodes, what was dropped and why, the nodes
     #[arg(long)]
     json: bool,
     /// Say how many requests and tokens that would take at most, and ask nothing
     #[arg(long)]
     dry_run: bool,
-    #[command(flatten)]
-    llm: LlmArgs,
-}
-
-/// The answer as JSON.
-#[derive(Serialize)]
-struct Printed<'a> {
-    question: &'a str,
-    /// Whether nothing supports an answer.
-    refused: bool,
-    sentences: Vec<PrintedSentence<'a>>,
-    dropped: &'a [Dropped],
-    /// The nodes that the sentences cite, as they were found.
-    cited: Vec<&'a HitRecord<'a>>,
-}
-
-#[derive(Serialize)]
-struct PrintedSentence<'a> {
-    text: &'a str,
-    /// The ids that the user's data call its nodes by.
-    cites: Vec<String>,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let question = checked(&args.question)?;
-    let system = named::system(&args.system, &ctx.home)?;
+    let request = &args.request;
     if args.dry_run {
-        let check = if args.check { "=check" } else { "" };
-        let whole = format!("answer{check}:{system}");
-        return forecast::print_one(&whole, &args.llm, args.json, ctx);
+        checked(&request.question)?;
+        let check = if request.check { "=check" } else { "" };
+        let whole = format!("answer{check}:{}", named::system(&request.system, &ctx.home)?);
+        return forecast::print_one(&whole, &request.llm, args.json, ctx);
     }
-    let dataset = dataset::find(&args.dataset, ctx)?;
-    let base = dataset::open(&dataset, ctx)?;
-    let llm = llm::open(&args.llm, None, ctx)?;
-    let resources = Resources::new(Some(&llm), args.sandbox.places(ctx), ctx);
-    let system = open_system(&system, &base, &resources)?;
-    let detail = Detail { explained: 0, paths: true };
-    let answer = infer::answer(&base, &*system, question, SHOWN, detail)?;
-    warn_unassisted(&answer, ctx);
-    if let Some(stand_in) = &answer.stand_in {
-        ctx.printer.warning(&format!("a program failed: {}", stand_in.reason));
-        ctx.printer.warning(&format!("the nodes are those of {} instead", stand_in.system));
-    }
-    let nodes: Vec<_> = answer.ranking().iter().map(|pair| pair.0).collect();
-    let prose = rag::write(&base, &llm.assistant, question, &nodes, args.check)?;
-    llm.finish(ctx)?;
-    let record = AnswerRecord::new(&base.kb, &answer);
-    let cited = prose.cited();
-    let of_hits = |node| record.hits.iter().find(|hit| hit.id == node);
-    let cited: Vec<&HitRecord<'_>> = cited.into_iter().filter_map(of_hits).collect();
+    let reply = request.perform(ctx)?;
+    let prose = &reply.prose;
     for Dropped { text, why } in &prose.dropped {
         ctx.printer.notice(&format!("dropped, as it {why}: {}", plain(text, SHOWN_SENTENCE)));
     }
     if args.json {
-        ctx.printer.json(&printed(question, &prose, &base.kb, cited))?;
+        ctx.printer.json(&reply)?;
     } else if !prose.is_refused() {
-        print(&prose, &base.kb, &cited, ctx)?;
+        reply.with_cited(|cited| print(prose, &reply.base.kb, cited, ctx))?;
     }
     match prose.is_refused() {
         true => Err(anyhow!("nothing that was found supports an answer"))
             .hint("ask in other words, or find nodes with another --system"),
         false => Ok(Exit::Done),
-    }
-}
-
-fn printed<'a>(
-    question: &'a str,
-    prose: &'a Prose,
-    kb: &Kb,
-    cited: Vec<&'a HitRecord<'a>>,
-) -> Printed<'a> {
-    let sentences = prose.sentences.iter().map(|sentence| PrintedSentence {
-        text: &sentence.text,
-        cites: sentence.cites.iter().map(|&node| kb.key(node).into_owned()).collect(),
-    });
-    Printed {
-        question,
-        refused: prose.is_refused(),
-        sentences: sentences.collect(),
-        dropped: &prose.dropped,
-        cited,
     }
 }
 

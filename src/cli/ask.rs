@@ -1,63 +1,37 @@
-//! `agent ask`: answers a question over many nodes with a table, or hands it to a bundle. Must not
-//! know how a question is read.
+//! `agent ask`: prints the answer to a question over many nodes, with its evidence.
 
 use std::{
     fs::File,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use anyhow::Context as _;
-use clap::ValueEnum;
+
+use agent_app::{
+    Result,
+    ask::{Reply, Request},
+    operation::Perform as _,
+};
+use agent_ask::{
+    answer::{Answered, LeftOut, Outcome, shown_value},
+    row_json,
+};
+use agent_dataset::id_of;
+use agent_kb::{
+    Kb,
+    table::{Rows, Table},
+};
 
 use crate::{
     Context, Exit, hits,
     printer::{plain, table},
 };
-use agent_app::{
-    dataset,
-    error::{Explain, Result},
-    llm::{self, LlmArgs},
-    systems::{Resources, SandboxArgs, open_bundle, read_bundle},
-};
-use agent_ask::{
-    Analyst, AskError, AskRecord, Helps,
-    answer::{Answered, LeftOut, Outcome, shown_value},
-    row_json,
-};
-use agent_dataset::id_of;
-use agent_index::IndexedBase;
-use agent_kb::{
-    Kb,
-    table::{Rows, Table},
-};
-use agent_retrieve::{Detail, checked};
 
 /// Rows of a table that are printed.
 const SHOWN_ROWS: usize = 20;
 /// Characters of a cell that are printed.
 const SHOWN_CELL: usize = 60;
-/// Nodes that are printed of a bundle's ranking.
-const SHOWN_NODES: usize = 20;
-/// What is told where a model was to answer and did not.
-const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
-    (-v shows what the service said)";
-
-/// How far a question is left to a language model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Effort {
-    /// Not at all
-    #[default]
-    #[value(name = "0")]
-    None,
-    /// It answers what the rules do not understand
-    #[value(name = "1")]
-    Unread,
-    /// It answers every question, and the rules where its reply cannot be used
-    #[value(name = "2")]
-    All,
-}
 
 /// Answer a question over many nodes: how many, which most, whether related, what if
 ///
@@ -67,112 +41,39 @@ enum Effort {
 /// --bundle, a question for nodes is answered by the bundle.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Installed dataset, directory in neutral format, or built-in sample
-    #[arg(value_name = "N")]
-    dataset: String,
-    /// The question
-    #[arg(value_name = "QUESTION")]
-    question: String,
-    /// Answer questions for nodes with this bundle
-    #[arg(long, value_name = "FILE")]
-    bundle: Option<PathBuf>,
+    #[command(flatten)]
+    request: Request,
     /// Write the whole table to this CSV file, a line a row with its node
     #[arg(long, value_name = "OUT.csv")]
     csv: Option<PathBuf>,
     /// Print one JSON object with all rows of the table and the source of every column
     #[arg(long)]
     json: bool,
-    /// How far the question is left to a language model
-    #[arg(long, value_enum, default_value_t)]
-    effort: Effort,
-    #[command(flatten)]
-    sandbox: SandboxArgs,
-    #[command(flatten)]
-    llm: LlmArgs,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let dataset = dataset::find(&args.dataset, ctx)?;
-    let base = dataset::open(&dataset, ctx)?;
-    let question = checked(&args.question)?;
-    let mut analyst = Analyst::new(base.clone());
-    let llm = match (args.effort, &args.bundle) {
-        (Effort::None, None) => None,
-        (Effort::None, Some(_)) => llm::open_if_configured(&args.llm, false, ctx)?,
-        (Effort::Unread | Effort::All, _) => Some(llm::open(&args.llm, None, ctx)?),
-    };
-    if let (Some(opened), Effort::Unread | Effort::All) = (&llm, args.effort) {
-        let helps = if args.effort == Effort::All { Helps::All } else { Helps::Unread };
-        analyst = analyst.helped(opened.assistant.clone(), helps);
-    }
-    let found = answer(args, question, &analyst, llm.as_ref(), ctx);
-    if let Some(opened) = &llm {
-        opened.finish(ctx)?;
-    }
-    found
-}
-
-/// Answers one question, from a table or from the bundle.
-fn answer(
-    args: &Args,
-    question: &str,
-    analyst: &Analyst,
-    llm: Option<&llm::Opened>,
-    ctx: &Context,
-) -> Result<Exit> {
-    let base = analyst.base();
-    let began = Instant::now();
-    let answered = match analyst.ask(question) {
-        Ok(answered) => answered,
-        Err(error) if error.may_be_for_nodes() => {
-            return by_bundle(args, question, base, llm, error, ctx);
+    let reply = args.request.perform(ctx)?;
+    match &reply {
+        Reply::Table { answered, base, .. } => {
+            if let Some(path) = &args.csv {
+                write_csv(path, answered, &base.kb)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+                let n = answered.table.rows.len();
+                ctx.printer.notice(&format!("wrote {n} rows to {}", path.display()));
+            }
+            match args.json {
+                true => ctx.printer.json(&reply)?,
+                false => print(answered, &base.kb, ctx)?,
+            }
         }
-        Err(error) => return Err(error.into()),
-    };
-    let ms = began.elapsed().as_secs_f64() * 1e3;
-    if answered.unassisted.is_some() {
-        ctx.printer.warning(UNASSISTED);
-    }
-    if let Some(path) = &args.csv {
-        write_csv(path, &answered, &base.kb)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        ctx.printer.notice(&format!(
-            "wrote {} rows to {}",
-            answered.table.rows.len(),
-            path.display()
-        ));
-    }
-    if args.json {
-        ctx.printer.json(&AskRecord::new(question, &answered, &base.kb, usize::MAX, ms))?;
-    } else {
-        print(&answered, &base.kb, ctx)?;
-    }
-    Ok(Exit::Done)
-}
-
-/// Answers a question for nodes with a bundle, where there is one.
-fn by_bundle(
-    args: &Args,
-    question: &str,
-    base: &std::sync::Arc<IndexedBase>,
-    llm: Option<&llm::Opened>,
-    error: AskError,
-    ctx: &Context,
-) -> Result<Exit> {
-    let Some(file) = &args.bundle else {
-        return Err(error).hint("a question for nodes is answered with --bundle FILE");
-    };
-    ctx.printer.notice(&format!("nodes of the bundle, not a table: {error}"));
-    let bundle = read_bundle(file, ctx)?;
-    bundle.check_base(base)?;
-    let resources = Resources::new(llm, args.sandbox.places(ctx), ctx);
-    let opened = open_bundle(&bundle, base, &resources)?;
-    let answer = opened.answers.answer(question, SHOWN_NODES, Detail::default())?;
-    let hits = agent_infer::hits(&base.kb, &answer);
-    match (hits.is_empty(), args.json) {
-        (true, _) => ctx.printer.notice("no node matches"),
-        (false, true) => hits::print_json(&hits, ctx)?,
-        (false, false) => hits::print_table(&hits, ctx)?,
+        Reply::Bundle { base, answer } => {
+            let hits = agent_infer::hits(&base.kb, answer);
+            match (hits.is_empty(), args.json) {
+                (true, _) => ctx.printer.notice("no node matches"),
+                (false, true) => hits::print_json(&hits, ctx)?,
+                (false, false) => hits::print_table(&hits, ctx)?,
+            }
+        }
     }
     Ok(Exit::Done)
 }

@@ -87,8 +87,6 @@ use crate::printer::{Level, Printer};
 pub use agent_app::private::{sandbox_of_user, trust_of_user};
 use agent_app::{App, AppError, Explain, Result, variable};
 use agent_dataset::Home;
-use agent_index::Access;
-use agent_remote::Account;
 use agent_sandbox::MAX_WORKERS;
 
 /// What is said where the system refuses threads, and what to do about it.

@@ -1,38 +1,24 @@
-//! `agent query`: answers a question, or a file of them, with a frozen bundle.
+//! `agent query`: prints the answer of a bundle to a question, or to each of a file.
 
 pub(super) mod batch;
 
-use agent_app::choice::choice;
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
-use serde::Serialize;
+use agent_app::{
+    AppError, Explain, Result,
+    operation::Perform as _,
+    query::{self, Options, Request},
+};
+use agent_infer::{AnswerRecord, WayRecord};
 
 use crate::{
     Context, Exit,
     hits::{self, Ending},
     printer::{plain, table, wrapped},
 };
-use agent_app::{
-    dataset,
-    error::{AppError, Explain, Result},
-    llm::{self, LlmArgs},
-    systems::{Effort, Resources, SandboxArgs, open_bundle, read_bundle},
-    text::MAX_K,
-};
-use agent_index::IndexedBase;
-use agent_infer::{
-    self as infer, AnswerRecord, WayRecord,
-    bundle::{Bundle, BundleError},
-};
-use agent_retrieve::{Answer, Detail, StandIn, checked};
 
-/// Answers that are explained.
-const MAX_EXPLAINED: usize = 5;
 /// Characters of a category's name that are shown.
 const MAX_CATEGORY: usize = 120;
 /// Characters of a name, type or word that are shown below the nodes, and meanings of one word.
@@ -50,11 +36,8 @@ const LABEL: usize = 12;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Frozen bundle: its file, or the run that it is of (its name, or latest)
-    #[arg(long, value_name = "BUNDLE")]
+    #[arg(long, value_name = "BUNDLE", display_order = 0)]
     bundle: Option<PathBuf>,
-    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
-    #[arg(long, value_name = "N")]
-    dataset: Option<String>,
     /// What to look for; without --bundle, the bundle comes first
     #[arg(value_name = "[BUNDLE] TEXT", required_unless_present = "batch")]
     words: Vec<String>,
@@ -62,36 +45,18 @@ pub(super) struct Args {
     ///
     /// A line is one JSON object with query and, at will, id; for each, one line is printed with line,
     /// id and what --json prints, or error. The status is 1 if a line was not answered as it should.
-    #[arg(long, value_name = "FILE", conflicts_with = "explain")]
+    #[arg(long, value_name = "FILE", conflicts_with = "explain", display_order = 2)]
     batch: Option<PathBuf>,
     /// With --batch: begin at this line, to go on where an earlier run ended
     #[arg(long, value_name = "LINE", requires = "batch", default_value_t = 1,
-        value_parser = clap::value_parser!(u64).range(1..))]
+        value_parser = clap::value_parser!(u64).range(1..), display_order = 3)]
     from_line: u64,
-    /// Print at most this many nodes, 1 to 10000
-    #[arg(short, value_name = "K", default_value_t = 20,
-        value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
-    k: u64,
-    /// Say which categories answer, and for the first five nodes which tool calls gave them
-    ///
-    /// With --json the first five nodes have all calls, those that gave other nodes and those that
-    /// only compute too, and all features of the re-ranker.
-    #[arg(long)]
-    explain: bool,
-    /// Use the bundle on another base than the one it was made for
-    #[arg(long)]
-    force: bool,
     #[command(flatten)]
-    sandbox: SandboxArgs,
+    options: Options,
     /// Print one JSON object: route, nodes with their paths, the rank behind which the answers end,
     /// what was understood, times
-    #[arg(long)]
+    #[arg(long, display_order = 7)]
     json: bool,
-    /// How far a bundle leans on a language model
-    #[arg(long, value_parser = choice::<Effort>(), default_value = "0")]
-    effort: Effort,
-    #[command(flatten)]
-    llm: LlmArgs,
 }
 
 impl Args {
@@ -119,87 +84,27 @@ impl Args {
     }
 }
 
-/// The answer as JSON.
-#[derive(Serialize)]
-struct Printed<'a> {
-    query: &'a str,
-    /// The bundle's file, as it was given.
-    bundle: &'a str,
-    #[serde(flatten)]
-    answer: AnswerRecord<'a>,
-}
-
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let began = Instant::now();
-    let (file, text) = args.asked(ctx)?;
-    if args.batch.is_none() {
-        checked(&text)?;
-    }
-    let bundle = read_bundle(file, ctx)?;
-    let dataset = dataset::find(args.dataset.as_ref().unwrap_or(&bundle.dataset.name), ctx)?;
-    let base = dataset::open(&dataset, ctx)?;
-    check_base(&bundle, &base, args.force, ctx)?;
-    let llm = llm::open_if_configured(&args.llm, args.effort > Effort::None, ctx)?;
-    let places = args.sandbox.places(ctx);
-    let resources = Resources { effort: args.effort, ..Resources::new(llm.as_ref(), places, ctx) };
-    let opened = open_bundle(&bundle, &base, &resources)?;
-    let open_ms = began.elapsed().as_secs_f64() * 1e3;
+    let (bundle, text) = args.asked(ctx)?;
     if let Some(questions) = &args.batch {
-        let session = batch::Session {
-            bundle: file.display().to_string(),
-            timed: true,
-            k: args.k as usize,
-            base,
-            opened,
-        };
+        let query::Session { base, opened } = query::Session::open(bundle, &args.options, ctx)?;
+        let (bundle, k) = (bundle.display().to_string(), args.options.k.get());
+        let session = batch::Session { bundle, timed: true, k, base, opened };
         return batch::run(&session, questions, args.from_line, ctx);
     }
-    let text = checked(&text)?;
-    let explained = if args.explain { MAX_EXPLAINED } else { 0 };
-    let detail = Detail { explained, paths: true };
-    let mut answer = infer::answer(&base, &*opened.answers, text, args.k as usize, detail)?;
-    answer.timings.insert("open_ms", open_ms);
-    let exit = if answer.stand_in.is_some() { Exit::Failed } else { Exit::Done };
-    warn(&answer, ctx);
-    let record = AnswerRecord::new(&base.kb, &answer);
+    let request = Request { bundle: bundle.to_owned(), text, options: args.options.clone() };
+    let reply = request.perform(ctx)?;
+    let record = reply.record();
     if args.json {
-        let bundle = &file.display().to_string();
-        ctx.printer.json(&Printed { query: text, bundle, answer: record })?;
-    } else if args.explain && !record.hits.is_empty() {
+        ctx.printer.json(&reply)?;
+    } else if args.options.explain && !record.hits.is_empty() {
         print_route(&record, ctx)?;
         hits::print_explained(&record.hits, ending(&record), ctx)?;
     } else if !record.hits.is_empty() {
         hits::print_reasons(&record.hits, ending(&record), ctx)?;
         print_understood(&record, ctx)?;
     }
-    Ok(exit)
-}
-
-/// Says on stderr that a language model was to help with an answer and did not.
-pub(super) fn warn_unassisted(answer: &Answer, ctx: &Context) {
-    if let Some(miss) = answer.unassisted {
-        let told = miss.told();
-        ctx.printer.warning(&format!(
-            "{told}; this is the answer without it (-v shows what the service said)"
-        ));
-    }
-}
-
-/// Says on stderr what may be wrong with an answer.
-fn warn(answer: &Answer, ctx: &Context) {
-    warn_unassisted(answer, ctx);
-    if let Some(StandIn { system, reason, .. }) = &answer.stand_in {
-        ctx.printer.warning(&format!("a program failed: {reason}"));
-        ctx.printer.warning(&format!("this is the ranking of {system} instead"));
-    }
-    match (answer.understood.recognised, answer.ranking().is_empty()) {
-        (false, true) => ctx.printer.notice("nothing in this base was recognised"),
-        (false, false) => ctx.printer.notice(
-            "no name in the question was recognised; these nodes are found by its other words",
-        ),
-        (true, true) => ctx.printer.notice("no node matches"),
-        (true, false) => {}
-    }
+    Ok(if reply.answer.stand_in.is_some() { Exit::Failed } else { Exit::Done })
 }
 
 /// Where the answers end. Nobody can tell for a question that names nothing of the base and says what
@@ -209,17 +114,6 @@ fn ending(record: &AnswerRecord<'_>) -> Option<Ending> {
         return None;
     }
     Some(Ending { rank: record.cutoff?, expected: record.expected? })
-}
-
-/// Refuses another base than the bundle's unless forced.
-fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, ctx: &Context) -> Result<()> {
-    match bundle.check_base(base) {
-        Err(error @ BundleError::OtherBase { .. }) if force => {
-            ctx.printer.warning(&format!("--force: {error}"));
-            Ok(())
-        }
-        checked => checked.hint("--force answers with it all the same"),
-    }
 }
 
 /// The categories that answer.

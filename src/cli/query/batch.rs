@@ -13,8 +13,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Context, Exit, query::Printed};
-use agent_app::{error::Result, systems::all_threads, text::counted};
+use crate::{Context, Exit};
+use agent_app::{error::Result, query::QueryRecord, systems::all_threads, text::counted};
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, AnswerRecord};
 use agent_retrieve::{Detail, StandIn, checked};
@@ -70,7 +70,7 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<Value>,
     #[serde(flatten)]
-    answer: Option<Printed<'a>>,
+    answer: Option<QueryRecord<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -185,7 +185,7 @@ pub(crate) fn answer(session: &Session, line: u64, text: &str) -> Result<Answere
             if !session.timed {
                 record.timings.clear();
             }
-            let printed = Printed { query, bundle: &session.bundle, answer: record };
+            let printed = QueryRecord { query, bundle: &session.bundle, answer: record };
             let json = told(&Line { line, id: asked.id, answer: Some(printed), error: None })?;
             let stood_in = |one: &StandIn| Failure { why: one.reason.clone(), passes: one.is_late };
             let (failure, unassisted) = (answer.stand_in.as_ref(), answer.unassisted.is_some());

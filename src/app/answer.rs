@@ -1,0 +1,136 @@
+//! Answers a question in prose, of which every sentence cites nodes that were found.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::{
+    App, Result, dataset,
+    llm::{self, LlmArgs},
+    named,
+    operation::Perform,
+    systems::{Resources, SandboxArgs, open_system},
+    unassisted,
+};
+use agent_index::IndexedBase;
+use agent_infer::{
+    self as infer, AnswerRecord, HitRecord,
+    rag::{self, Dropped, Prose, SHOWN},
+};
+use agent_retrieve::{Answer, Detail, checked};
+use agent_systems as systems;
+
+/// A question whose answer is prose.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(value_name = "N")]
+    pub dataset: String,
+    /// The question
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+    /// The system that finds the nodes
+    #[arg(long, value_name = "SYSTEM", default_value = crate::search::SYSTEM,
+        help = format!("Find the nodes with {}", systems::one_of()))]
+    #[serde(default = "system")]
+    pub system: String,
+    /// Ask once more whether the nodes say what each sentence says, and drop what they do not
+    #[arg(long)]
+    #[serde(default)]
+    pub check: bool,
+    /// Where programs run.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub sandbox: SandboxArgs,
+    /// The language model.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub llm: LlmArgs,
+}
+
+fn system() -> String {
+    crate::search::SYSTEM.to_owned()
+}
+
+/// Prose with the nodes that it was written from.
+pub struct Reply {
+    /// The question.
+    pub question: String,
+    /// The sentences, and those that were dropped.
+    pub prose: Prose,
+    answer: Answer,
+    /// The base.
+    pub base: Arc<IndexedBase>,
+}
+
+impl Reply {
+    /// The nodes that the sentences cite, as they were found, handed to a function.
+    pub fn with_cited<T>(&self, take: impl FnOnce(&[&HitRecord<'_>]) -> T) -> T {
+        let record = AnswerRecord::new(&self.base.kb, &self.answer);
+        let hit = |node| record.hits.iter().find(|hit| hit.id == node);
+        let cited: Vec<&HitRecord<'_>> = self.prose.cited().into_iter().filter_map(hit).collect();
+        take(&cited)
+    }
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Record<'a> {
+            question: &'a str,
+            /// Whether nothing supports an answer.
+            refused: bool,
+            sentences: Vec<Sentence<'a>>,
+            dropped: &'a [Dropped],
+            /// The nodes that the sentences cite, as they were found.
+            cited: &'a [&'a HitRecord<'a>],
+        }
+        #[derive(Serialize)]
+        struct Sentence<'a> {
+            text: &'a str,
+            /// The ids that the user's data call its nodes by.
+            cites: Vec<String>,
+        }
+        let key = |&node: &_| self.base.kb.key(node).into_owned();
+        let sentences = self.prose.sentences.iter().map(|sentence| Sentence {
+            text: &sentence.text,
+            cites: sentence.cites.iter().map(key).collect(),
+        });
+        let (question, refused) = (self.question.as_str(), self.prose.is_refused());
+        let (sentences, dropped) = (sentences.collect(), self.prose.dropped.as_slice());
+        self.with_cited(|cited| {
+            Record { question, refused, sentences, dropped, cited }.serialize(out)
+        })
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "answer";
+    const SUMMARY: &'static str =
+        "Answer a question in a few sentences, each with the nodes that say so";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        let question = checked(&self.question)?;
+        let system = named::system(&self.system, &app.home)?;
+        let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
+        let llm = llm::open(&self.llm, None, app)?;
+        let resources = Resources::new(Some(&llm), self.sandbox.places(app), app);
+        let system = open_system(&system, &base, &resources)?;
+        let detail = Detail { explained: 0, paths: true };
+        let answer = infer::answer(&base, &*system, question, SHOWN, detail)?;
+        unassisted(&answer, app);
+        if let Some(stand_in) = &answer.stand_in {
+            app.watch.warning(&format!("a program failed: {}", stand_in.reason));
+            app.watch.warning(&format!("the nodes are those of {} instead", stand_in.system));
+        }
+        let nodes: Vec<_> = answer.ranking().iter().map(|pair| pair.0).collect();
+        let prose = rag::write(&base, &llm.assistant, question, &nodes, self.check)?;
+        llm.finish(app)?;
+        Ok(Reply { question: question.to_owned(), prose, answer, base })
+    }
+}

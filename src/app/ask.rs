@@ -1,0 +1,194 @@
+//! Answers a question over many nodes with a table, or hands it to a bundle.
+
+use std::{path::PathBuf, sync::Arc, time::Instant};
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::{
+    App, Explain, Result, dataset,
+    llm::{self, LlmArgs},
+    operation::Perform,
+    systems::{Resources, SandboxArgs, open_bundle, read_bundle},
+};
+use agent_ask::{Analyst, AskError, AskRecord, Helps, answer::Answered};
+use agent_index::IndexedBase;
+use agent_infer::{self as infer, HitRecord};
+use agent_retrieve::{Answer, Detail, checked};
+
+/// Nodes of a bundle's ranking.
+const NODES: usize = 20;
+/// The warning where a model was to answer and did not.
+const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
+    (-v shows what the service said)";
+
+/// How far a question is left to a language model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(try_from = "u8")]
+pub enum Effort {
+    /// Not at all
+    #[default]
+    #[value(name = "0")]
+    None,
+    /// It answers what the rules do not understand
+    #[value(name = "1")]
+    Unread,
+    /// It answers every question, and the rules where its reply cannot be used
+    #[value(name = "2")]
+    All,
+}
+
+impl TryFrom<u8> for Effort {
+    type Error = String;
+
+    fn try_from(number: u8) -> std::result::Result<Effort, String> {
+        match number {
+            0 => Ok(Effort::None),
+            1 => Ok(Effort::Unread),
+            2 => Ok(Effort::All),
+            other => Err(format!("effort {other} is not in 0..=2")),
+        }
+    }
+}
+
+/// A question over many nodes.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(value_name = "N")]
+    pub dataset: String,
+    /// The question
+    #[arg(value_name = "QUESTION")]
+    pub question: String,
+    /// Answer questions for nodes with this bundle
+    #[arg(long, value_name = "FILE")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub bundle: Option<PathBuf>,
+    /// How far the question is left to a language model
+    #[arg(long, value_enum, default_value_t, display_order = 99)]
+    #[serde(default)]
+    #[schema(value_type = u8, minimum = 0, maximum = 2)]
+    pub effort: Effort,
+    /// Where programs run.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub sandbox: SandboxArgs,
+    /// The language model.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub llm: LlmArgs,
+}
+
+/// An answer, and who gave it.
+pub enum Reply {
+    /// A table, with its evidence.
+    Table {
+        /// The question.
+        question: String,
+        /// The answer.
+        answered: Box<Answered>,
+        /// The base.
+        base: Arc<IndexedBase>,
+        /// Time it took, milliseconds.
+        ms: f64,
+    },
+    /// The ranking of a bundle.
+    Bundle {
+        /// The base.
+        base: Arc<IndexedBase>,
+        /// The ranking.
+        answer: Answer,
+    },
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Hits<'a> {
+            hits: Vec<HitRecord<'a>>,
+        }
+        match self {
+            Reply::Table { question, answered, base, ms } => {
+                AskRecord::new(question, answered, &base.kb, usize::MAX, *ms).serialize(out)
+            }
+            Reply::Bundle { base, answer } => {
+                Hits { hits: infer::hits(&base.kb, answer) }.serialize(out)
+            }
+        }
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "ask";
+    const SUMMARY: &'static str =
+        "Answer a question over many nodes: how many, which most, whether related, what if";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
+        let question = checked(&self.question)?;
+        let mut analyst = Analyst::new(base);
+        let llm = match (self.effort, &self.bundle) {
+            (Effort::None, None) => None,
+            (Effort::None, Some(_)) => llm::open_if_configured(&self.llm, false, app)?,
+            (Effort::Unread | Effort::All, _) => Some(llm::open(&self.llm, None, app)?),
+        };
+        if let (Some(opened), Effort::Unread | Effort::All) = (&llm, self.effort) {
+            let helps = if self.effort == Effort::All { Helps::All } else { Helps::Unread };
+            analyst = analyst.helped(opened.assistant.clone(), helps);
+        }
+        let reply = self.answered(question, &analyst, llm.as_ref(), app);
+        if let Some(opened) = &llm {
+            opened.finish(app)?;
+        }
+        reply
+    }
+}
+
+impl Request {
+    fn answered(
+        &self,
+        question: &str,
+        analyst: &Analyst,
+        llm: Option<&llm::Opened>,
+        app: &App,
+    ) -> Result<Reply> {
+        let (base, began) = (analyst.base().clone(), Instant::now());
+        let answered = match analyst.ask(question) {
+            Ok(answered) => answered,
+            Err(error) if error.may_be_for_nodes() => return self.by_bundle(base, llm, error, app),
+            Err(error) => return Err(error.into()),
+        };
+        let ms = began.elapsed().as_secs_f64() * 1e3;
+        if answered.unassisted.is_some() {
+            app.watch.warning(UNASSISTED);
+        }
+        Ok(Reply::Table { question: question.to_owned(), answered: Box::new(answered), base, ms })
+    }
+
+    /// Answers a question for nodes with a bundle, where there is one.
+    fn by_bundle(
+        &self,
+        base: Arc<IndexedBase>,
+        llm: Option<&llm::Opened>,
+        error: AskError,
+        app: &App,
+    ) -> Result<Reply> {
+        let Some(file) = &self.bundle else {
+            return Err(error).hint("a question for nodes is answered with --bundle FILE");
+        };
+        app.watch.notice(&format!("nodes of the bundle, not a table: {error}"));
+        let bundle = read_bundle(file, app)?;
+        bundle.check_base(&base)?;
+        let resources = Resources::new(llm, self.sandbox.places(app), app);
+        let opened = open_bundle(&bundle, &base, &resources)?;
+        let question = checked(&self.question)?;
+        let answer = opened.answers.answer(question, NODES, Detail::default())?;
+        Ok(Reply::Bundle { base, answer })
+    }
+}

@@ -1,0 +1,215 @@
+//! Answers a question with a frozen bundle.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::{
+    App, Explain, Result, TOP, Top,
+    choice::{choice, effort},
+    dataset,
+    llm::{self, LlmArgs},
+    operation::Perform,
+    systems::{Effort, OpenedBundle, Resources, SandboxArgs, open_bundle, read_bundle},
+    unassisted,
+};
+use agent_index::IndexedBase;
+use agent_infer::{
+    self as infer, AnswerRecord,
+    bundle::{Bundle, BundleError},
+};
+use agent_retrieve::{Answer, Detail, StandIn, checked};
+
+/// Answers that are explained.
+const MAX_EXPLAINED: usize = 5;
+
+/// A question for a bundle.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    #[arg(skip)]
+    #[schema(value_type = String)]
+    pub bundle: PathBuf,
+    /// The question; several are asked one after another with a `Session`
+    #[arg(skip)]
+    #[serde(default)]
+    pub text: String,
+    /// What the bundle is opened with and how it answers.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub options: Options,
+}
+
+/// How a bundle is opened and how it answers.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
+    #[arg(long, value_name = "N", display_order = 1)]
+    #[serde(default)]
+    pub dataset: Option<String>,
+    /// Print at most this many nodes, 1 to 10000
+    #[arg(short, value_name = "K", default_value_t = TOP, display_order = 4)]
+    #[serde(default = "crate::top")]
+    #[schema(inline)]
+    pub k: Top,
+    /// Say which categories answer, and for the first five nodes which tool calls gave them
+    ///
+    /// With --json the first five nodes have all calls, those that gave other nodes and those that
+    /// only compute too, and all features of the re-ranker.
+    #[arg(long, display_order = 5)]
+    #[serde(default)]
+    pub explain: bool,
+    /// Use the bundle on another base than the one it was made for
+    #[arg(long, display_order = 6)]
+    #[serde(default)]
+    pub force: bool,
+    /// Where programs run.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub sandbox: SandboxArgs,
+    /// How far a bundle leans on a language model
+    #[arg(long, value_parser = choice::<Effort>(), default_value = "0", display_order = 8)]
+    #[serde(default, deserialize_with = "effort")]
+    #[schema(value_type = u8, minimum = 0, maximum = 2)]
+    pub effort: Effort,
+    /// The language model.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub llm: LlmArgs,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            dataset: None,
+            k: TOP,
+            explain: false,
+            force: false,
+            sandbox: SandboxArgs::default(),
+            effort: Effort::None,
+            llm: LlmArgs::default(),
+        }
+    }
+}
+
+/// A bundle opened on its base, for any number of questions.
+pub struct Session {
+    /// The base.
+    pub base: Arc<IndexedBase>,
+    /// What answers.
+    pub opened: OpenedBundle,
+}
+
+impl Session {
+    /// Opens a bundle on its base, or on the one that the options name.
+    ///
+    /// # Errors
+    /// That the bundle or the base cannot be opened, or the bundle was made for another base.
+    pub fn open(bundle: &Path, options: &Options, app: &App) -> Result<Session> {
+        let bundle = read_bundle(bundle, app)?;
+        let name = options.dataset.as_ref().unwrap_or(&bundle.dataset.name);
+        let base = dataset::open(&dataset::find(name, app)?, app)?;
+        check_base(&bundle, &base, options.force, app)?;
+        let llm = llm::open_if_configured(&options.llm, options.effort > Effort::None, app)?;
+        let places = options.sandbox.places(app);
+        let resources =
+            Resources { effort: options.effort, ..Resources::new(llm.as_ref(), places, app) };
+        let opened = open_bundle(&bundle, &base, &resources)?;
+        Ok(Session { base, opened })
+    }
+}
+
+/// The answer to a question.
+pub struct Reply {
+    /// The question, as it was asked of the bundle.
+    pub query: String,
+    /// The bundle's file, as the request names it.
+    pub bundle: String,
+    /// The answer.
+    pub answer: Answer,
+    base: Arc<IndexedBase>,
+}
+
+impl Reply {
+    /// The answer in the form of `docs/answer.schema.json`.
+    pub fn record(&self) -> AnswerRecord<'_> {
+        AnswerRecord::new(&self.base.kb, &self.answer)
+    }
+}
+
+/// An answer as JSON, with the question and the bundle.
+#[derive(Serialize)]
+pub struct QueryRecord<'a> {
+    /// The question.
+    pub query: &'a str,
+    /// The bundle's file, as it was given.
+    pub bundle: &'a str,
+    /// The answer.
+    #[serde(flatten)]
+    pub answer: AnswerRecord<'a>,
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        QueryRecord { query: &self.query, bundle: &self.bundle, answer: self.record() }
+            .serialize(out)
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "query";
+    const SUMMARY: &'static str = "Answer a question with a frozen bundle";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        let began = Instant::now();
+        let text = checked(&self.text)?;
+        let Session { base, opened } = Session::open(&self.bundle, &self.options, app)?;
+        let open_ms = began.elapsed().as_secs_f64() * 1e3;
+        let explained = if self.options.explain { MAX_EXPLAINED } else { 0 };
+        let (k, detail) = (self.options.k.get(), Detail { explained, paths: true });
+        let mut answer = infer::answer(&base, &*opened.answers, text, k, detail)?;
+        answer.timings.insert("open_ms", open_ms);
+        unassisted(&answer, app);
+        warn(&answer, app);
+        let (query, bundle) = (text.to_owned(), self.bundle.display().to_string());
+        Ok(Reply { query, bundle, answer, base })
+    }
+}
+
+/// Reports what may be wrong with an answer.
+fn warn(answer: &Answer, app: &App) {
+    if let Some(StandIn { system, reason, .. }) = &answer.stand_in {
+        app.watch.warning(&format!("a program failed: {reason}"));
+        app.watch.warning(&format!("this is the ranking of {system} instead"));
+    }
+    match (answer.understood.recognised, answer.ranking().is_empty()) {
+        (false, true) => app.watch.notice("nothing in this base was recognised"),
+        (false, false) => app.watch.notice(
+            "no name in the question was recognised; these nodes are found by its other words",
+        ),
+        (true, true) => app.watch.notice("no node matches"),
+        (true, false) => {}
+    }
+}
+
+/// Refuses another base than the bundle's unless forced.
+fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, app: &App) -> Result<()> {
+    match bundle.check_base(base) {
+        Err(error @ BundleError::OtherBase { .. }) if force => {
+            app.watch.warning(&format!("--force: {error}"));
+            Ok(())
+        }
+        checked => checked.hint("--force answers with it all the same"),
+    }
+}

@@ -1,0 +1,118 @@
+//! Ranks the nodes of a base for a text, or for an expression of the query language.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::{
+    App, Result, TOP, Top, dataset,
+    llm::{self, LlmArgs},
+    named,
+    operation::Perform,
+    systems::{Effort, Resources, SandboxArgs, open_system},
+    unassisted,
+};
+use agent_index::IndexedBase;
+use agent_infer::{self as infer, HitRecord};
+use agent_retrieve::{Answer, Detail, checked};
+use agent_systems as systems;
+
+/// The system of a search that names none.
+pub const SYSTEM: &str = "bm25+names";
+
+/// A search.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(value_name = "N")]
+    pub dataset: String,
+    /// What to look for
+    #[arg(value_name = "TEXT", required_unless_present = "query")]
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Look for what this query says instead, all nodes, in a language of fields, phrases, ranges and
+    /// typos: +brand:northpeak "steel bottle"~1 -plastic price:[5 TO 20]; needs index part query
+    #[arg(long, value_name = "QUERY", allow_hyphen_values = true,
+        conflicts_with_all = ["text", "system", "explain"])]
+    #[serde(default)]
+    pub query: Option<String>,
+    /// The system that ranks
+    #[arg(long, value_name = "SYSTEM", default_value = SYSTEM,
+        help = format!("Rank with {}", systems::one_of()))]
+    #[serde(default = "system")]
+    pub system: String,
+    /// Print at most this many nodes, 1 to 10000
+    #[arg(short, value_name = "K", default_value_t = TOP)]
+    #[serde(default = "crate::top")]
+    #[schema(inline)]
+    pub k: Top,
+    /// Say for each node why it has its place
+    #[arg(long)]
+    #[serde(default)]
+    pub explain: bool,
+    /// Where programs run.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub sandbox: SandboxArgs,
+    /// The language model.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub llm: LlmArgs,
+}
+
+fn system() -> String {
+    SYSTEM.to_owned()
+}
+
+/// A ranking over a base.
+pub struct Reply {
+    base: Arc<IndexedBase>,
+    answer: Answer,
+}
+
+impl Reply {
+    /// The nodes, best first; ties by ascending id.
+    pub fn hits(&self) -> Vec<HitRecord<'_>> {
+        infer::hits(&self.base.kb, &self.answer)
+    }
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Hits<'a> {
+            hits: Vec<HitRecord<'a>>,
+        }
+        Hits { hits: self.hits() }.serialize(out)
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "search";
+    const SUMMARY: &'static str = "Rank the nodes of a dataset for a text";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        let k = self.k.get();
+        if let Some(query) = &self.query {
+            let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
+            let answer = Answer::of(base.query_index()?.search(&base.kb, query, &[], k)?);
+            return Ok(Reply { base, answer });
+        }
+        let text = checked(self.text.as_deref().unwrap_or_default())?;
+        let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
+        let name = named::system(&self.system, &app.home)?;
+        let is_asked = !systems::asks(&name, Effort::None)?.is_empty();
+        let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
+        let resources = Resources::new(llm.as_ref(), self.sandbox.places(app), app);
+        let system = open_system(&name, &base, &resources)?;
+        let detail = Detail { explained: if self.explain { k } else { 0 }, paths: false };
+        let answer = system.answer(text, k, detail)?;
+        unassisted(&answer, app);
+        Ok(Reply { base, answer })
+    }
+}
