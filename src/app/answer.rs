@@ -8,9 +8,8 @@ use utoipa::ToSchema;
 use crate::{
     App, Result, dataset,
     llm::{self, LlmArgs},
-    named,
     operation::Perform,
-    systems::{Resources, SandboxArgs, open_system},
+    systems::{Resources, SandboxArgs, open_system, system_name},
     unassisted,
 };
 use agent_index::IndexedBase;
@@ -116,7 +115,7 @@ impl Perform for Request {
 
     fn perform(&self, app: &App) -> Result<Reply> {
         let question = checked(&self.question)?;
-        let system = named::system(&self.system, &app.home)?;
+        let system = system_name(&self.system, app)?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let llm = llm::open(&self.llm, None, app)?;
         let resources = Resources::new(Some(&llm), self.sandbox.places(app), app);

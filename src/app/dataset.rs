@@ -72,6 +72,9 @@ pub fn waiting(name: &str) -> String {
 /// # Errors
 /// That it means nothing, or that the import failed.
 pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
+    if !app.local {
+        return Ok(Dataset { base: app.home.get(dataset)?, automatic: false });
+    }
     match app.home.resolve(dataset) {
         Ok(Resolved::Installed(base)) => {
             let kind = sample_kind(&base);

@@ -95,6 +95,9 @@ pub struct App {
     pub config: Option<PathBuf>,
     /// Hears notices, warnings and progress.
     pub watch: Arc<dyn Watch>,
+    /// Whether requests may name files and directories of this machine, as those of its user do; those
+    /// that come over a network name installed bases, runs and systems alone.
+    pub local: bool,
     /// Ends operations when set; all long work polls it.
     pub stop: Arc<AtomicBool>,
 }
@@ -102,7 +105,20 @@ pub struct App {
 impl App {
     /// An app over a home directory, with this user's private directories and without settings of its own.
     pub fn new(home: Home, watch: Arc<dyn Watch>) -> App {
-        App { home, private: Private::of_user(), config: None, watch, stop: Arc::default() }
+        let (private, config, stop) = (Private::of_user(), None, Arc::default());
+        App { home, private, config, watch, local: true, stop }
+    }
+
+    /// Refuses a file or directory that a request over a network names.
+    ///
+    /// # Errors
+    /// That the request may name none.
+    pub fn refuse_file(&self, option: &str, names_one: bool) -> Result<()> {
+        match names_one && !self.local {
+            true => Err(AppError::usage(anyhow::anyhow!("{option} names a file of the server")))
+                .hint("over a network, name what is installed there"),
+            false => Ok(()),
+        }
     }
 
     /// The caches and the service that embedders use.

@@ -262,6 +262,11 @@ pub fn check(choice: &LlmArgs, app: &App) -> Result<Configured> {
 
 /// What is configured, with or without a key.
 fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
+    let files =
+        [("record", &choice.record), ("replay", &choice.replay), ("prompts", &choice.prompts)];
+    for (option, file) in files {
+        app.refuse_file(option, file.is_some())?;
+    }
     if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
         return Err(AppError::usage(anyhow!("--budget-usd must be above 0")));
     }
@@ -443,7 +448,7 @@ pub fn models_in_words(configured: &Configured) -> String {
 
 #[cfg(test)]
 mod tests {
-    use *;
+    use super::*;
 
     fn configured(settings: &str) -> Configured {
         let settings = Settings::read(settings, "config.toml", &ROLES).unwrap();

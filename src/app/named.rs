@@ -77,7 +77,18 @@ pub fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() && !given.is_dir() {
         return Ok(given.to_owned());
     }
-    let dir = if given.is_dir() { given.to_owned() } else { find(given, BUNDLE_FILE, home)? };
+    bundle_in(if given.is_dir() { given.to_owned() } else { find(given, BUNDLE_FILE, home)? })
+}
+
+/// The file of the bundle of a run, by its name or `latest`.
+///
+/// # Errors
+/// That there is no such run, or that the run has no bundle.
+pub fn bundle_of_run(name: &Path, home: &Home) -> Result<PathBuf> {
+    bundle_in(find(name, BUNDLE_FILE, home)?)
+}
+
+fn bundle_in(dir: PathBuf) -> Result<PathBuf> {
     let file = dir.join(BUNDLE_FILE);
     if !file.exists() {
         let shown = dir.display();

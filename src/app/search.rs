@@ -8,9 +8,8 @@ use utoipa::ToSchema;
 use crate::{
     App, Result, TOP, Top, dataset,
     llm::{self, LlmArgs},
-    named,
     operation::Perform,
-    systems::{Effort, Resources, SandboxArgs, open_system},
+    systems::{Effort, Resources, SandboxArgs, open_system, system_name},
     unassisted,
 };
 use agent_index::IndexedBase;
@@ -105,7 +104,7 @@ impl Perform for Request {
         }
         let text = checked(self.text.as_deref().unwrap_or_default())?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
-        let name = named::system(&self.system, &app.home)?;
+        let name = system_name(&self.system, app)?;
         let is_asked = !systems::asks(&name, Effort::None)?.is_empty();
         let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
         let resources = Resources::new(llm.as_ref(), self.sandbox.places(app), app);

@@ -16,7 +16,7 @@ pub use agent_infer::STAND_IN;
 use agent_infer::{Runtime, bundle::Bundle};
 use agent_retrieve::Retriever;
 use agent_sandbox::{Origin, Place, SandboxOptions, Trust};
-use agent_systems::{self as systems, Opener, SystemError};
+use agent_systems::{self as systems, Need, Opener, SystemError, SystemSpec};
 pub use agent_systems::{
     bundle::{Effort, OpenedBundle},
     program::read as read_program,
@@ -128,6 +128,27 @@ fn with_opener<T>(
     })?)
 }
 
+/// The name of a system with the file or directory that it stands on; over a network, a system that
+/// needs nothing but the base.
+///
+/// # Errors
+/// As [`named::system`]; that the system needs more than the base.
+pub fn system_name(given: &str, app: &App) -> Result<String> {
+    if app.local {
+        return named::system(given, &app.home);
+    }
+    let (spec, _) = systems::find(given)?;
+    match needs_base_alone(spec) && !(given.contains(':') && spec.arguments.contains("SYSTEM")) {
+        true => Ok(given.to_owned()),
+        false => Err(SystemError::NotServed(given.to_owned()).into()),
+    }
+}
+
+/// Whether a system needs nothing but parts of the base's index.
+pub fn needs_base_alone(spec: &SystemSpec) -> bool {
+    spec.needs.iter().all(|need| matches!(need, Need::Part(_)))
+}
+
 /// Opens a system over a base; programs and bundles may ask the language model.
 ///
 /// # Errors
@@ -158,7 +179,10 @@ pub fn open_runtime(
 /// # Errors
 /// That it cannot be read or was changed.
 pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
-    let file = named::bundle_file(given, &app.home)?;
+    let file = match app.local {
+        true => named::bundle_file(given, &app.home)?,
+        false => named::bundle_of_run(given, &app.home)?,
+    };
     let bundle = Bundle::read(&file).map_err(SystemError::from)?;
     if named::is_latest(given) {
         let run = file.parent().and_then(Path::file_name).unwrap_or_default().display();

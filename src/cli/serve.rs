@@ -156,7 +156,7 @@ impl ServedArgs {
             bases: self.served(threads, helper, ctx)?,
             threads,
             find: Arc::new(find),
-            home: ctx.home.clone(),
+            app: ctx.app.clone(),
             programs: self.allow_programs,
         };
         Ok(Serving { options, llm })

@@ -6,9 +6,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{Query, State, rejection::QueryRejection},
-    routing::get,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -30,14 +29,6 @@ const LIMIT: usize = 50;
 const MAX_LIMIT: usize = 200;
 /// Characters of a field's value in a list of nodes; what is longer is cut.
 const VALUE_CHARS: usize = 200;
-
-pub(super) fn routes() -> Router<Arc<Server>> {
-    Router::new()
-        .route("/v1/systems", get(systems))
-        .route("/v1/schema", get(schema))
-        .route("/v1/nodes", get(list))
-        .route("/v1/bundles/active/programs", get(programs))
-}
 
 /// The systems that can be asked.
 #[derive(Debug, Serialize, ToSchema)]

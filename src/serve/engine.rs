@@ -11,6 +11,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use agent_app::systems::needs_base_alone;
 use agent_ask::Analyst;
 use agent_dataset::{Base, DatasetError, Home, LabelledQuery, Split, Summary, load_split};
 use agent_index::{Access, IndexError, IndexedBase};
@@ -22,7 +23,7 @@ use agent_kb::Kb;
 use agent_optimize::journal::PREFIX_DIGITS;
 use agent_retrieve::Retriever;
 use agent_sandbox::{Origin, Place, SandboxOptions, Workers, program::Program};
-use agent_systems::{self as systems, Need, Opener, SYSTEMS, SystemError, bundle::Effort};
+use agent_systems::{self as systems, Opener, SYSTEMS, SystemError, bundle::Effort};
 use agent_tools::{Assistant, ToolCache};
 
 /// Systems of a base that are kept open.
@@ -361,7 +362,7 @@ impl Opened {
             return Ok(system.clone());
         }
         let (spec, _) = systems::find(name)?;
-        if !stands_alone(spec.needs) || name.contains(':') && spec.arguments.contains("SYSTEM") {
+        if !needs_base_alone(spec) || name.contains(':') && spec.arguments.contains("SYSTEM") {
             return Err(SystemError::NotServed(name.to_owned()));
         }
         let system: Arc<dyn Retriever> =
@@ -495,14 +496,9 @@ fn about_category(category: &Category) -> AboutCategory {
     AboutCategory { name, program }
 }
 
-/// Whether a system needs nothing that a server has not: parts of the index only.
-fn stands_alone(needs: &[Need]) -> bool {
-    needs.iter().all(|need| matches!(need, Need::Part(_)))
-}
-
 /// The systems that a server offers, as they are written.
 pub(super) fn offered() -> Vec<String> {
-    let alone = SYSTEMS.iter().filter(|spec| stands_alone(spec.needs));
+    let alone = SYSTEMS.iter().filter(|spec| needs_base_alone(spec));
     alone.filter(|spec| !spec.arguments.contains("SYSTEM")).map(|spec| spec.written()).collect()
 }
 

@@ -10,6 +10,7 @@
 //! | `routes`, `nodes`, `batch`, `stores` | which request is answered by what |
 //! | `programs`, `asked`, `compare`, `splits` | programs of clients, questions over many nodes, labelled questions |
 //! | `runs`, `events` | the runs of the home, and how one goes on |
+//! | `operations` | operations by their names |
 //! | `mcp` | what assistants may ask, over HTTP or over a pipe |
 //! | `describe` | what is there to be asked |
 //! | `explorer` | which pages show all that to people |
@@ -36,6 +37,7 @@ mod explorer;
 mod mcp;
 mod metrics;
 mod nodes;
+mod operations;
 mod programs;
 mod queue;
 mod reply;
@@ -54,7 +56,7 @@ use tokio::{
 };
 
 use crate::{apart::Apart, mcp::Assistants, metrics::Metrics, queue::Queue};
-use agent_dataset::Home;
+use agent_app::App;
 use agent_systems::bundle::Effort;
 
 /// The longest time that a request may ask for.
@@ -72,8 +74,8 @@ pub struct Options {
     pub threads: usize,
     /// How a bundle is found when another one is to answer.
     pub find: Find,
-    /// Where bases and runs are.
-    pub home: Home,
+    /// Bases and runs, and what operations share; requests name no files.
+    pub app: App,
     /// Whether assistants may run programs.
     pub programs: bool,
 }
@@ -130,7 +132,7 @@ struct Server {
     followers: Arc<Semaphore>,
     metrics: Metrics,
     find: Find,
-    home: Home,
+    app: App,
     /// Whether assistants may run programs.
     programs: bool,
     ending: watch::Receiver<bool>,
@@ -143,7 +145,7 @@ impl Server {
         hosts: Hosts,
         ending: watch::Receiver<bool>,
     ) -> Result<Arc<Server>, ServeError> {
-        let Options { bases, threads, find, home, programs } = options;
+        let Options { bases, threads, find, app, programs } = options;
         // All bases are opened alike.
         let helper = bases.first().and_then(Served::helper);
         let effort = helper.map_or(Effort::None, |helper| helper.effort);
@@ -161,7 +163,7 @@ impl Server {
             followers: Arc::new(Semaphore::new(events::MAX_FOLLOWERS)),
             metrics: Metrics::new(),
             find,
-            home,
+            app: App { local: false, watch: Arc::new(operations::Log), ..app },
             programs,
             ending,
         }))

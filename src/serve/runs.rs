@@ -251,7 +251,7 @@ const LIST_THEM: &str = "GET /v1/runs lists those there are";
 
 /// The directories of all runs, with when each was written to, the newest first.
 fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>, ApiError> {
-    let runs = server.home.path().join("runs");
+    let runs = server.app.home.path().join("runs");
     let entries = match fs::read_dir(&runs) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|error| {
@@ -282,7 +282,7 @@ pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf
     let mut parts = FilePath::new(id).components();
     let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
         && !id.starts_with('.');
-    let dir = server.home.path().join("runs").join(id);
+    let dir = server.app.home.path().join("runs").join(id);
     match is_name && dir.join(DATABASE_FILE).exists() {
         true => Ok(dir),
         false => Err(ApiError::not_found(format!("there is no run {id:?}"), LIST_THEM)),

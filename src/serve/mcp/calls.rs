@@ -15,10 +15,12 @@ use crate::{
     engine::Opened,
     mcp::fit::{REPLY_BYTES, items, part, short},
     nodes,
+    operations::performed,
     programs::{RunProgram, ran},
     reply::{ApiError, patiently},
     routes::{self, deadline, opened},
 };
+use agent_app::operation::{OPERATIONS, Operation};
 use agent_infer::{self as infer, HitRecord, path_in_words};
 use agent_kb::{Kb, NodeId};
 use agent_retrieve::{Answer, Detail, Retriever};
@@ -33,6 +35,8 @@ const K: usize = 10;
 const MAX_NEIGHBORS: usize = 100;
 /// The system of a search where a call does not say.
 const SYSTEM: &str = "bm25+names";
+/// Operations that assistants have in a form of their own: on the bases that are served, part by part.
+pub(super) const READS: [&str; 2] = ["query", "search"];
 /// Calls of tools of a program that are told.
 const TRACED: usize = 20;
 /// Time for an answer, milliseconds; waiting for a busy server comes on top.
@@ -98,7 +102,25 @@ pub(super) fn tools(programs: bool) -> Vec<Tool> {
             json!({"base": text, "status": text, "hits": list, "trace": list, "error": {"type": "object"}, "output": text}),
         ));
     }
+    if programs {
+        tools.extend(
+            OPERATIONS
+                .iter()
+                .filter(|operation| !READS.contains(&operation.name))
+                .map(of_operation),
+        );
+    }
     tools
+}
+
+/// An operation as a tool; its reply is that of the command line.
+fn of_operation(operation: &Operation) -> Tool {
+    let schema = match (operation.schema)() {
+        Value::Object(schema) => Arc::new(schema),
+        _ => Arc::default(),
+    };
+    Tool::new(operation.name, operation.summary, schema)
+        .with_annotations(ToolAnnotations::new().open_world(false))
 }
 
 fn tool(
@@ -138,6 +160,9 @@ pub(super) async fn call(
             "get_node" => get_node(server, &read(arguments)?),
             "neighbors" => neighbors(server, read(arguments)?),
             "run_program" if programs => run_program(server, read(arguments)?).await,
+            name if programs && Operation::find(name).is_some() => {
+                performed(server, name, Value::Object(arguments)).await
+            }
             _ => Err(ApiError::not_found(UNKNOWN, name)),
         }
     });
@@ -457,4 +482,18 @@ async fn run_program(server: &Arc<Server>, asked: OfProgram) -> Result<Value, Ap
         told["error"] = json!({"kind": error["kind"], "message": message, "line": error["line"], "column": error["column"]});
     }
     Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_a_tool() {
+        let tools = tools(true);
+        for operation in OPERATIONS {
+            let n = tools.iter().filter(|tool| tool.name == operation.name).count();
+            assert_eq!(n, 1, "{}", operation.name);
+        }
+    }
 }

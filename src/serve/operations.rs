@@ -1,0 +1,113 @@
+//! Operations by their names, as the registry lists them: over HTTP, and as tools of assistants.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use agent_app::{
+    AppError, Plan, Progress, Unwatched, Watch,
+    operation::{OPERATIONS, Operation},
+};
+
+use crate::{
+    Server,
+    reply::{ApiError, Common, OfBody, OfPath, OfWork},
+    routes::{Body, LONGEST_CHANGE},
+};
+
+/// Writes what operations report to the log.
+pub(super) struct Log;
+
+impl Watch for Log {
+    fn notice(&self, message: &str) {
+        tracing::info!("{message}");
+    }
+
+    fn warning(&self, message: &str) {
+        tracing::warn!("{message}");
+    }
+
+    fn detail(&self, message: &str) {
+        tracing::debug!("{message}");
+    }
+
+    fn progress_of(&self, _: &str, _: Plan) -> Box<dyn Progress + '_> {
+        Box::new(Unwatched)
+    }
+}
+
+impl From<AppError> for ApiError {
+    fn from(error: AppError) -> ApiError {
+        let remedy = error.hints().join("; ");
+        match error.is_usage() {
+            true => ApiError::bad(error.message(), remedy),
+            false => {
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                ApiError::new(status, "not_done", error.message(), remedy)
+            }
+        }
+    }
+}
+
+/// An operation.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AboutOperation {
+    /// Its name.
+    name: &'static str,
+    /// What it does.
+    summary: &'static str,
+    /// The JSON schema of its request.
+    request: Value,
+}
+
+/// The operations, each with the schema of its request.
+#[utoipa::path(get, path = "/v1/operations", responses(
+    (status = 200, description = "The operations, in the order of their reference", body = Vec<AboutOperation>),
+    Common,
+))]
+pub(super) async fn operations() -> Json<Vec<AboutOperation>> {
+    let about = |operation: &Operation| AboutOperation {
+        name: operation.name,
+        summary: operation.summary,
+        request: (operation.schema)(),
+    };
+    Json(OPERATIONS.iter().map(about).collect())
+}
+
+/// Carry out an operation as the command line does, on any installed base. It runs apart from questions,
+/// one at a time, and names no files of the server.
+#[utoipa::path(post, path = "/v1/operations/{operation}", params(
+    ("operation" = String, Path, description = "Name of the operation"),
+), request_body = Value, responses(
+    (status = 200, description = "Its reply, as the command line prints it with --json", body = Value),
+    Common, OfBody, OfPath, OfWork,
+))]
+pub(super) async fn perform(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+    Body(request): Body<Value>,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(performed(&server, &name, request).await?))
+}
+
+/// The reply of an operation.
+pub(super) async fn performed(
+    server: &Arc<Server>,
+    name: &str,
+    request: Value,
+) -> Result<Value, ApiError> {
+    let operation = Operation::find(name).ok_or_else(|| {
+        let names: Vec<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
+        ApiError::not_found("there is no such operation", names.join(", "))
+    })?;
+    let shared = server.clone();
+    let work = move || operation.call(&shared.app, request);
+    Ok(server.long.run(Instant::now() + LONGEST_CHANGE, work).await??)
+}
