@@ -67,8 +67,8 @@ const FOREIGN: &[(&str, &[&str])] = &[
 /// of all queries to take vectors for them.
 const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/cli/test_split.rs", "src/cli/vectors.rs"];
 /// Directories whose pages' links are followed, with all below them, and the root without.
-const PAGES: [&str; 7] =
-    ["agent-prompts", "docs", "fuzz", "python", "sandboxes", "src", "toolkits"];
+const PAGES: [&str; 8] =
+    ["agent-prompts", "docs", "fuzz", "python", "sandboxes", "scripts", "src", "toolkits"];
 /// Directories of builds and of fetched packages; what lies in them is not of this repository.
 const FETCHED: [&str; 2] = ["target", "node_modules"];
 
