@@ -56,8 +56,8 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("usearch", &["src/index/ann.rs"]),
     ("tantivy", &["src/index/query.rs", "src/index/query/"]),
     ("tokenizers", &["src/embed/bert/word_pieces.rs"]),
-    ("clap", &["src/cli/", "src/main.rs"]),
-    ("anyhow", &["src/cli/", "src/main.rs"]),
+    ("clap", &["src/app/", "src/cli/", "src/main.rs"]),
+    ("anyhow", &["src/app/", "src/cli/", "src/main.rs"]),
     ("indicatif", &["src/cli/", "src/main.rs"]),
     ("pyo3", &["python/src/"]),
     // Pickles name classes of numpy.
@@ -65,7 +65,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
 ];
 /// Who may open the test split: its home, the one way to it that counts, and who reads the texts
 /// of all queries to take vectors for them.
-const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/cli/test_split.rs", "src/cli/vectors.rs"];
+const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/app/test_split.rs", "src/app/vectors.rs"];
 /// Directories whose pages' links are followed, with all below them, and the root without.
 const PAGES: [&str; 8] =
     ["agent-prompts", "docs", "fuzz", "python", "sandboxes", "scripts", "src", "toolkits"];
