@@ -49,7 +49,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("rmcp", &["src/serve/mcp/"]),
     ("hyper", &["src/serve/"]),
     ("hyper_util", &["src/serve/"]),
-    ("utoipa", &["src/serve/"]),
+    ("utoipa", &["src/app/", "src/serve/"]),
     ("prometheus_client", &["src/serve/metrics.rs"]),
     ("clap_complete", &["src/cli/manual.rs"]),
     ("clap_mangen", &["src/cli/manual.rs"]),
