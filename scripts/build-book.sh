@@ -4,8 +4,8 @@
 #
 #   scripts/build-book.sh [--out DIR]
 #
-# The notebook becomes a page. The site holds docs/ alone: a link to a file outside becomes the name of
-# that file. Needs mdbook (cargo install mdbook) and python3.
+# The notebook becomes a page. The site holds docs/ without docs/lab: a link to a file outside becomes
+# the name of that file. Needs mdbook (cargo install mdbook) and python3.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,6 +20,7 @@ done
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 cp -r docs "$work/docs"
+rm -r "$work/docs/lab"
 mkdir -p "$out"
 out="$(cd "$out" && pwd)"
 
@@ -43,7 +44,9 @@ summary.write_text(text.replace(line, line + "  - [A notebook](how-to/notebook.m
 for page in docs.rglob("*.md"):
     def kept(link):
         target = link[2].split("#")[0]
-        outside = "://" not in target and target and not (page.parent / target).resolve().is_relative_to(docs.resolve())
+        place = (page.parent / target).resolve()
+        is_held = place.is_relative_to(docs.resolve()) and not place.is_relative_to(docs.resolve() / "lab")
+        outside = "://" not in target and target and not is_held
         return link[1] if outside else link[0]
     text = re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)", kept, page.read_text())
     # mdbook renames the pages of this name, and not what links to them.

@@ -13,7 +13,7 @@ Each folder is a model as Hugging Face and sentence-transformers lay it out, and
     python3 scripts/encoder-fixtures.py --golden MODEL
 
 writes `golden.json` into the directory of any model, for 512 texts of 2 to 300 of its own words; then
-`AGENT_MINILM_DIR=MODEL cargo test --release real_model -- --nocapture` compares.
+`AGENT_MINILM_DIR=MODEL cargo test --release -p agent-embed real_model -- --nocapture` compares.
 """
 
 import json

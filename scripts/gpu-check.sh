@@ -1,18 +1,19 @@
 #!/bin/sh
 # Checks and measures what runs on a CUDA device, on the machine that has one; Markdown to OUT.
 #
-#   scripts/gpu-check.sh AGENT TESTS MODEL [OUT]
+#   scripts/gpu-check.sh AGENT EMBED_TESTS INDEX_TESTS MODEL [OUT]
 #
-# AGENT is the release binary, TESTS the binary of the unit tests (`cargo test --release --no-run`
-# prints its path), MODEL the directory of a sentence encoder such as all-MiniLM-L6-v2. Nothing is
-# compiled or fetched here. Peers are the PyTorch and sentence-transformers of `python3`
+# AGENT is the release binary, EMBED_TESTS and INDEX_TESTS the binaries of the unit tests of these crates
+# (`cargo test --release --no-run -p agent-embed -p agent-index` prints their paths), MODEL the directory
+# of a sentence encoder such as all-MiniLM-L6-v2. Nothing is compiled or fetched here. Peers are the PyTorch and sentence-transformers of `python3`
 # (PYTHON names another); CUDA's libraries are taken from there where the system has none.
 # OUT is docs/benchmarks/gpu.md unless given.
 set -eu
 agent=${1:?give the release binary}
-tests=${2:?give the binary of the unit tests}
-model=${3:?give the directory of a sentence encoder}
-out=${4:-docs/benchmarks/gpu.md}
+embed_tests=${2:?give the binary of the unit tests of agent-embed}
+index_tests=${3:?give the binary of the unit tests of agent-index}
+model=${4:?give the directory of a sentence encoder}
+out=${5:-docs/benchmarks/gpu.md}
 python=${PYTHON:-python3}
 here=$(dirname "$0")
 work=$(mktemp -d)
@@ -47,10 +48,11 @@ PY
 
 # The processor's answers are the reference: without a device, and with it.
 echo "unit tests without a device" >&2
-CUDA_VISIBLE_DEVICES= AGENT_MINILM_DIR="$model" "$tests" gpu:: bert:: vectors:: >&2
+CUDA_VISIBLE_DEVICES= AGENT_MINILM_DIR="$model" "$embed_tests" gpu:: bert:: >&2
+CUDA_VISIBLE_DEVICES= "$index_tests" vectors:: >&2
 echo "unit tests with a device" >&2
-AGENT_MINILM_DIR="$model" "$tests" gpu:: bert:: vectors:: --nocapture >"$work/tests" 2>&1 ||
-    { cat "$work/tests" >&2; exit 1; }
+{ AGENT_MINILM_DIR="$model" "$embed_tests" gpu:: bert:: --nocapture && "$index_tests" vectors:: --nocapture; } \
+    >"$work/tests" 2>&1 || { cat "$work/tests" >&2; exit 1; }
 if grep -q 'skipped: no CUDA device' "$work/tests"; then
     echo "no CUDA device, or one of its libraries is missing" >&2
     exit 1

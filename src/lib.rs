@@ -15,52 +15,51 @@
 //! | node | a typed thing with a name and fields; its id is a [`kb::NodeId`] in `0..n` | entity, vertex, record |
 //! | field | one named piece of a node's text | attribute, property |
 //! | document | a node's fields as one text | passage, text attribute |
-//! | relation | a named, directed kind of edge between nodes | predicate, edge type |
+//! | relation | a named, directed type of edge between nodes | predicate, edge type |
 //! | metapath | a walk over relations of given types, without its nodes | typed path, path pattern, relation path |
 //! | query | a question in words, with a set of answers when it is labelled | question, topic |
 //! | ranking | nodes with scores, best first; ties by ascending node id | result list, run (of TREC) |
-//! | system | what gives a ranking for a query, known by its name | retriever, pipeline |
+//! | system | a named method that ranks nodes for a query | retriever, pipeline |
 //! | baseline | a system without any program | reference system |
-//! | `bm25+names` | BM25 over neighbour-expanded documents: those with the names of a node's neighbours | document expansion |
-//! | entity linking | which nodes a text names, with a strength in `0..=1` | mention detection and disambiguation |
+//! | `bm25+names` | BM25 over documents extended by the names of the node's neighbours | document expansion |
+//! | entity linking | finding the nodes that a text names, each with a strength in `0..=1` | mention detection and disambiguation |
 //! | linked entity | a node that a query names (by entity linking) or describes (by search), from which a metapath starts | seed, topic entity, anchor |
 //! | entity index | the names, aliases and identifiers of all nodes, for entity linking | alias table, gazetteer |
-//! | typo | one edit in a word of five letters or more that linking sees through | misspelling |
+//! | typo | one edit in a word of five letters or more; linking tolerates it | misspelling |
 //! | embedder | gives each text one vector | encoder, embedding model |
 //! | word pieces | the tokens of a text for an encoder | subwords |
 //! | chunk | a part of a document with a vector of its own | passage, segment |
-//! | quantized vectors | vectors of one byte a number, which bound the exact score | codes, scalar quantization |
-//! | late interaction | each token of a query is matched with each of a document | multi-vector retrieval, ColBERT |
-//! | tool | one function a program may call; a toolkit is a set of them | function, API |
+//! | quantized vectors | vectors with one byte per number, which give bounds of the exact score | codes, scalar quantization |
+//! | late interaction | matching each token of a query with each token of a document | multi-vector retrieval, ColBERT |
+//! | tool | one function that a program may call; a toolkit is a set of tools | function, API |
 //! | program | Rhai source, or a WebAssembly module, with `params()` and `retrieve(query, candidates, params)` | retrieval pipeline |
 //! | parameter | a number that a program declares with bounds | hyperparameter, weight |
-//! | shortlist | the nodes that a program is given to begin with | candidates, first stage |
-//! | execution trace | the tool calls of one run of a program, with what each gave | provenance, log |
-//! | category | queries that one program answers | intent, query class |
-//! | router | gives a query's categories with probabilities | query classifier |
-//! | query expansion | a query is asked together with texts that would answer it | pseudo-relevance feedback, generated documents |
-//! | fusion | one ranking of several | rank aggregation |
+//! | shortlist | the nodes that a program receives as its candidates | candidates, first stage |
+//! | execution trace | the tool calls of one run of a program, with their results | provenance, log |
+//! | category | a group of similar queries that one program answers | intent, query class |
+//! | router | predicts the categories of a query, with probabilities | query classifier |
+//! | query expansion | searching with the query and texts that would answer it | pseudo-relevance feedback, generated documents |
+//! | fusion | joining several rankings into one | rank aggregation |
 //! | learned re-ranker | a linear model that orders the nodes put forward by all programs | learning to rank |
-//! | feature | one number that the re-ranker knows of a node | signal |
-//! | plain question | says nothing but names and relations, so that metapaths answer it | graph query, multi-hop question |
+//! | feature | one number about a node, an input of the re-ranker | signal |
+//! | plain question | a question of names and relations alone, which metapaths answer | graph query, multi-hop question |
 //! | bundle | frozen programs, one per category, with a router and all fingerprints | model, artifact |
-//! | ensemble | several members of a bundle, each a router, a fusion and a re-ranker over some of its categories, whose rankings are joined | committee, stacking |
+//! | ensemble | a bundle with several members, each a router, a fusion and a re-ranker over some categories; their rankings are joined | committee, stacking |
 //! | actor | proposes programs: the search actor by mining and mutation, or a language model | proposer, agent |
 //! | comparator | a language model that contrasts queries answered well and badly | critic, reviewer |
 //! | tuner | moves the parameters of programs, without a language model | hyperparameter search |
 //! | trial | one program with its parameters on some queries | evaluation |
-//! | archive, front | programs that answer some query best; those of one category | population, Pareto front |
-//! | e-value | the capital of a bet against an improvement; large ones speak for it | test martingale |
+//! | archive, front | the programs that answer some query best; those of one category | population, Pareto front |
+//! | e-value | the capital of a bet against the claim of no improvement; a large one is evidence of improvement | test martingale |
 //! | sequential test | a test that may stop at any query, by its e-value | anytime-valid inference |
 //! | split | the queries for training, validation or test | fold, partition |
-//! | rate limiter, circuit breaker, retry | what spaces, holds back and repeats requests to a service | throttle; fuse; back-off |
+//! | rate limiter, circuit breaker, retry | spaces, holds back and repeats requests to a service | throttle; fuse; back-off |
 //! | fingerprint | a digest of what something was made from | content hash |
 //!
 //! # Layers
 //!
-//! A module may use modules of the lines above it, and of its own line those to its left:
-//! `files tarball units words clock gpu remote prompts` · `kb embed llm answer table` · `dataset index` · `synth train` · `retrieve expand` ·
-//! `tools sandbox program` · `eval bundle infer rag explain ask measure` · `systems` · `optimize` · `serve` · `cli`. A test reads every `crate::` path and fails otherwise.
+//! Every part is a crate below `src/`, re-exported here by name. A crate uses those that its
+//! `Cargo.toml` names, and the compiler refuses others; `docs/architecture.md` has the table.
 
 pub use agent_app as app;
 pub use agent_ask as ask;

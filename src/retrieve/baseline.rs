@@ -22,7 +22,7 @@ const ALL_EQUAL: f32 = 0.5;
 /// Words of a query that an explanation lists.
 const MAX_EXPLAINED: usize = 20;
 /// The lists that are fused. On train and val of three bases, RRF with `bm25+names` has 6 to 14 points
-/// more recall@100 than with `bm25`: docs/experiments/2026-11-21-retrievers.md.
+/// more recall@100 than with `bm25`: docs/lab/2026-11-21-retrievers.md.
 const LISTS: [System; 2] = [System::Bm25Names, System::Dense];
 
 /// A retriever that needs no training and no optional part of the index.

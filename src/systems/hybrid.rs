@@ -6,7 +6,7 @@ use agent_index::EmbedderChoice;
 use agent_retrieve::{Retriever, System, Trained};
 
 /// Weight of `dense` unless the name says otherwise, in hundredths: with the built-in embedder, and with
-/// any other. Chosen on training and validation queries: docs/experiments/2026-11-22-encoders.md.
+/// any other. Chosen on training and validation queries: docs/lab/2026-11-22-encoders.md.
 const BUILTIN_WEIGHT: u8 = 10;
 const ENCODER_WEIGHT: u8 = 30;
 

@@ -11,7 +11,7 @@ A system ranks nodes for a query. `agent search` and `agent eval` take its name 
 `agent systems` prints this table. What stands in brackets may be left out. Capitals stand for what \
 you fill in: a file, a number, or the name of another system, up to four of them within one another.
 
-This page is rendered from the registry in [src/systems](../src/systems/mod.rs). A further system is \
+This page is rendered from the registry in [src/systems](../src/systems/lib.rs). A further system is \
 one file there and one line in its table.
 
 | system | what it does | needs |

@@ -173,7 +173,10 @@ fn what_was_recorded_gives_the_same_bytes_again() {
         std::fs::copy(&recorded, &path).unwrap();
     }
     let same = std::fs::read(&path).ok() == std::fs::read(&recorded).ok();
-    assert!(same, "{CASSETTE} is stale; write it with `UPDATE=1 cargo test --release systems`");
+    assert!(
+        same,
+        "{CASSETTE} is stale; write it with `UPDATE=1 cargo test --release -p agent-systems`"
+    );
     for _ in 0..2 {
         let cassette = Arc::new(Cassette::open(&path).unwrap());
         let set = RoleSettings {

@@ -1,4 +1,4 @@
-// Threads, barriers and shuffles of a device, on the CPU: enough to run src/gpu/kernels.cu block by
+// Threads, barriers and shuffles of a device, on the CPU: enough to run src/embed/gpu/kernels.cu block by
 // block, one system thread per device thread. Slow and exact; for tests alone.
 
 #pragma once

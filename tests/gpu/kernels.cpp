@@ -1,4 +1,4 @@
-// Runs every kernel of src/gpu/kernels.cu on the CPU and compares it with plain loops.
+// Runs every kernel of src/embed/gpu/kernels.cu on the CPU and compares it with plain loops.
 // Prints the first difference and ends with status 1; with 0 if there is none.
 
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 #include "emulator.h"
 
-#include "../../src/gpu/kernels.cu"
+#include "../../src/embed/gpu/kernels.cu"
 
 static std::mt19937 source(7);
 

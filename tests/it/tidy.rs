@@ -1,7 +1,7 @@
-//! Reads every source file and checks what the compiler cannot: which module uses which, where
-//! foreign engines are known, who opens the test split, and how a file begins.
+//! Reads every source file and page and checks what the compiler cannot: where foreign engines are
+//! named, who opens the test split, where threads start, how a file begins, and where links lead.
 //!
-//! The layers are read from the crate's own documentation, so that there is one list of them.
+//! The layers are the dependencies between crates, in their manifests, which the compiler checks.
 
 use std::{
     collections::BTreeSet,
@@ -11,23 +11,21 @@ use std::{
 
 /// Longest source file, lines: beyond that, a file holds two concepts.
 const MAX_LINES: usize = 900;
-/// Sources of one line of the layers that do not know one another at all.
-const UNAWARE: [&[&str]; 3] = [&["kb", "embed", "llm"], &["dataset", "index"], &["synth", "train"]];
 /// Foreign crates, and the only places that may name them.
 const FOREIGN: &[(&str, &[&str])] = &[
-    ("cudarc", &["src/gpu/"]),
-    ("libc", &["src/clock.rs", "src/cli/cut.rs"]),
+    ("cudarc", &["src/embed/gpu/"]),
+    ("libc", &["src/ground/clock.rs", "src/cli/cut.rs"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
-    ("minijinja", &["src/prompts/", "src/cli/report/page.rs"]),
+    ("minijinja", &["src/llm/prompts/", "src/cli/report/page.rs"]),
     ("jsonschema", &["src/llm/replies", "tests/it/answers.rs"]),
     ("wasmtime", &["src/sandbox/wasm.rs", "src/sandbox/wasm/"]),
-    ("tar", &["src/tarball.rs"]),
+    ("tar", &["src/ground/tarball.rs"]),
     ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),
     (
         "rusqlite",
         &[
             "src/optimize/journal",
-            "src/table/",
+            "src/kb/table/",
             "src/dataset/tables/sqlite.rs",
             "src/dataset/tables/tests.rs",
         ],
@@ -45,21 +43,21 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("candle_nn", &["src/embed/bert/architectures.rs"]),
     ("candle_transformers", &["src/embed/bert/architectures.rs"]),
     ("async_openai", &["src/embed/openai.rs", "src/llm/openai.rs"]),
-    ("reqwest", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs"]),
-    ("tokio", &["src/remote.rs", "src/remote/", "src/dataset/hub.rs", "src/serve/"]),
+    ("reqwest", &["src/remote/", "src/dataset/hub.rs"]),
+    ("tokio", &["src/remote/", "src/dataset/hub.rs", "src/serve/"]),
     ("axum", &["src/serve/"]),
     ("rmcp", &["src/serve/mcp/"]),
     ("hyper", &["src/serve/"]),
     ("hyper_util", &["src/serve/"]),
-    ("utoipa", &["src/serve/"]),
+    ("utoipa", &["src/app/", "src/serve/"]),
     ("prometheus_client", &["src/serve/metrics.rs"]),
     ("clap_complete", &["src/cli/manual.rs"]),
     ("clap_mangen", &["src/cli/manual.rs"]),
     ("usearch", &["src/index/ann.rs"]),
     ("tantivy", &["src/index/query.rs", "src/index/query/"]),
     ("tokenizers", &["src/embed/bert/word_pieces.rs"]),
-    ("clap", &["src/cli/", "src/main.rs"]),
-    ("anyhow", &["src/cli/", "src/main.rs"]),
+    ("clap", &["src/app/", "src/cli/", "src/main.rs"]),
+    ("anyhow", &["src/app/", "src/cli/", "src/main.rs"]),
     ("indicatif", &["src/cli/", "src/main.rs"]),
     ("pyo3", &["python/src/"]),
     // Pickles name classes of numpy.
@@ -67,10 +65,10 @@ const FOREIGN: &[(&str, &[&str])] = &[
 ];
 /// Who may open the test split: its home, the one way to it that counts, and who reads the texts
 /// of all queries to take vectors for them.
-const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/cli/test_split.rs", "src/cli/vectors.rs"];
+const MAY_LOAD_TEST: [&str; 3] = ["src/dataset/", "src/app/test_split.rs", "src/app/vectors.rs"];
 /// Directories whose pages' links are followed, with all below them, and the root without.
-const PAGES: [&str; 7] =
-    ["agent-prompts", "docs", "fuzz", "python", "sandboxes", "src", "toolkits"];
+const PAGES: [&str; 8] =
+    ["agent-prompts", "docs", "fuzz", "python", "sandboxes", "scripts", "src", "toolkits"];
 /// Directories of builds and of fetched packages; what lies in them is not of this repository.
 const FETCHED: [&str; 2] = ["target", "node_modules"];
 
@@ -91,7 +89,7 @@ const STARTS_THREADS: [&str; 6] = [
     "src/cli/",
 ];
 /// The only places that make pools of rayon.
-const MAKES_POOLS: [&str; 2] = ["src/sandbox/workers.rs", "src/cli/mod.rs"];
+const MAKES_POOLS: [&str; 2] = ["src/sandbox/workers.rs", "src/cli/lib.rs"];
 
 struct Source {
     /// Path from the repository's root, with `/`.
@@ -100,13 +98,6 @@ struct Source {
 }
 
 impl Source {
-    /// The top-level module a file of `src/` belongs to.
-    fn module(&self) -> Option<&str> {
-        let rest = self.path.strip_prefix("src/")?;
-        let module = rest.split('/').next()?.trim_end_matches(".rs");
-        (!["lib", "main"].contains(&module)).then_some(module)
-    }
-
     /// The code without comments that fill their lines, with line numbers from 1.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.text.lines().zip(1..).map(|(line, number)| (number, line));
@@ -160,73 +151,6 @@ fn pages() -> BTreeSet<PathBuf> {
     pages
 }
 
-/// The layers, highest first, as `src/lib.rs` documents them: lines of modules, left to right.
-fn layers(lib: &str) -> Vec<Vec<String>> {
-    let text: String = lib
-        .lines()
-        .skip_while(|line| *line != "//! # Layers")
-        .skip_while(|line| !line.starts_with("//! `"))
-        .take_while(|line| line.starts_with("//!"))
-        .flat_map(|line| [line.trim_start_matches("//!"), " "])
-        .collect();
-    let written = text.split(". ").next().unwrap();
-    let layer = |part: &str| part.trim().trim_matches('`').split(' ').map(str::to_owned).collect();
-    written.split('·').map(layer).collect()
-}
-
-/// Why a module may not use another; `None` if it may.
-fn forbidden(layers: &[Vec<String>], from: &str, to: &str) -> Option<&'static str> {
-    let place = |module: &str| {
-        let at = |layer: &Vec<String>| layer.iter().position(|name| name == module);
-        layers.iter().enumerate().find_map(|(line, layer)| Some((line, at(layer)?)))
-    };
-    if from == to {
-        return None;
-    }
-    let (Some(from_at), Some(to_at)) = (place(from), place(to)) else {
-        return Some("one of them is in no layer");
-    };
-    if UNAWARE.iter().any(|group| group.contains(&from) && group.contains(&to)) {
-        return Some("they must not know one another");
-    }
-    if to_at.0 > from_at.0 {
-        return Some("it is in a lower layer");
-    }
-    (to_at.0 == from_at.0 && to_at.1 > from_at.1).then_some("it is to the right in its layer")
-}
-
-/// The first names of all `crate::` paths of a text, those in braces included, with line numbers.
-fn crate_paths(text: &str) -> Vec<(usize, String)> {
-    let mut paths = Vec::new();
-    for (at, found) in text.match_indices("crate::") {
-        if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
-            continue;
-        }
-        let rest = &text[at + found.len()..];
-        let mut depth = 0usize;
-        let mut expected = true;
-        for (offset, c) in rest.char_indices() {
-            let line = || text[..at + found.len() + offset].matches('\n').count() + 1;
-            match c {
-                '{' => depth += 1,
-                '}' => depth = depth.saturating_sub(1),
-                ',' if depth == 1 => expected = true,
-                c if expected && (c.is_alphabetic() || c == '_') => {
-                    let end = |c: char| !(c.is_alphanumeric() || c == '_');
-                    let name = rest[offset..].split(end).next().unwrap();
-                    paths.push((line(), name.to_owned()));
-                    expected = false;
-                }
-                _ => {}
-            }
-            if depth == 0 && (!expected || !c.is_whitespace()) {
-                break;
-            }
-        }
-    }
-    paths
-}
-
 /// Whether a line of code names a crate: `name::` that is no part of a longer path.
 fn names_crate(line: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
@@ -241,35 +165,6 @@ fn names_crate(line: &str, name: &str) -> bool {
 #[track_caller]
 fn none(violations: &[String]) {
     assert!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
-}
-
-#[test]
-fn modules_use_only_the_layers_above_them() {
-    let sources = sources();
-    let lib = sources.iter().find(|source| source.path == "src/lib.rs").unwrap();
-    let layers = layers(&lib.text);
-    let mut violations = Vec::new();
-    for source in &sources {
-        let Some(from) = source.module() else { continue };
-        // What tests are given is of no layer.
-        let paths = crate_paths(&source.text).into_iter().filter(|(_, to)| to != "given");
-        for (line, to) in paths {
-            if let Some(why) = forbidden(&layers, from, &to) {
-                violations.push(format!("{}:{line}: {from} uses {to}: {why}", source.path));
-            }
-        }
-        for (line, code) in source.code() {
-            if code.contains("super::super") {
-                violations.push(format!("{}:{line}: write the path from `crate`", source.path));
-            }
-        }
-    }
-    none(&violations);
-    for source in &sources {
-        if let Some(module) = source.module() {
-            assert_eq!(forbidden(&layers, "cli", module), None, "{module}");
-        }
-    }
 }
 
 #[test]
@@ -360,17 +255,22 @@ fn no_test_file_is_forgotten() {
     }
 }
 
+/// The crates below `src/`: folders with a manifest.
+fn crates() -> BTreeSet<String> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let folders = fs::read_dir(src).unwrap().map(|entry| entry.unwrap().path());
+    let with_manifest = folders.filter(|folder| folder.join("Cargo.toml").exists());
+    with_manifest.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
 #[test]
-fn every_module_is_introduced() {
+fn every_crate_is_introduced() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources_page = fs::read_to_string(root.join("src/README.md")).unwrap();
     let architecture = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
-    let sources = sources();
-    let modules: BTreeSet<&str> = sources.iter().filter_map(Source::module).collect();
-    for module in modules {
-        let links = [format!("]({module})"), format!("]({module}.rs)")];
-        assert!(links.iter().any(|link| sources_page.contains(link)), "src/README.md: {module}");
-        assert!(architecture.contains(&format!("\n| `{module}` |")), "architecture.md: {module}");
+    for name in crates() {
+        assert!(sources_page.contains(&format!("]({name})")), "src/README.md: no link to {name}");
+        assert!(architecture.contains(&format!("\n| `{name}` |")), "architecture.md: no {name}");
     }
 }
 
@@ -387,7 +287,7 @@ fn broken_links(page: &Path, text: &str) -> Vec<String> {
 fn links_between_files_lead_somewhere() {
     let pages = pages();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for page in ["README.md", "SECURITY.md", "docs/experiments/README.md", "fuzz/README.md"] {
+    for page in ["README.md", "SECURITY.md", "docs/lab/README.md", "fuzz/README.md"] {
         assert!(pages.contains(&root.join(page)), "{page} is not read");
     }
     let mut violations = Vec::new();
@@ -408,7 +308,8 @@ fn every_page_is_in_the_summary_once() {
     let mut listed: Vec<&str> =
         text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
     listed.sort_unstable();
-    let below = files_below(vec![docs.clone()], "md", &[]);
+    // Records of experiments are kept, and are no part of the book.
+    let below = files_below(vec![docs.clone()], "md", &["lab"]);
     let pages = below.iter().filter(|page| **page != summary);
     let mut pages: Vec<&str> =
         pages.map(|page| page.strip_prefix(&docs).unwrap().to_str().unwrap()).collect();
@@ -418,23 +319,6 @@ fn every_page_is_in_the_summary_once() {
 
 #[test]
 fn the_checks_see_what_they_look_for() {
-    let text =
-        "use crate::{\n    kb::{Kb, set},\n    optimize::mine,\n};\nfn f() { crate::eval::g(); }";
-    let names = [(2, "kb"), (3, "optimize"), (5, "eval")];
-    assert_eq!(crate_paths(text), names.map(|(line, name)| (line, name.to_owned())));
-    assert_eq!(crate_paths("use crate::infer;"), [(1, "infer".to_owned())]);
-
-    let layers = layers(
-        "//! # Layers\n//!\n//! Text:\n//! `a` · `kb embed` ·\n//! `dataset` · `b c`. A test.",
-    );
-    assert_eq!(layers, [vec!["a"], vec!["kb", "embed"], vec!["dataset"], vec!["b", "c"]]);
-    assert_eq!(forbidden(&layers, "c", "b"), None);
-    assert_eq!(forbidden(&layers, "c", "a"), None);
-    assert!(forbidden(&layers, "b", "c").is_some_and(|why| why.contains("right")));
-    assert!(forbidden(&layers, "a", "b").is_some_and(|why| why.contains("lower")));
-    assert!(forbidden(&layers, "embed", "kb").is_some_and(|why| why.contains("know")));
-    assert!(forbidden(&layers, "b", "new").is_some_and(|why| why.contains("no layer")));
-
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/page.md");
     let text = "[a](stark.md#place) [b](#here) [c](https://c.org) [d](../README.md) [e](../no.md)";
     assert_eq!(broken_links(&page, text), ["../no.md"]);

@@ -47,8 +47,9 @@ const fn retired(word: &'static str, say: &'static str) -> Retired {
 const OF_RANKING: &[&str] = &[
     "docs/architecture.md",
     "docs/optimizer.md",
-    "src/bundle/",
-    "src/infer/",
+    "src/infer/answer.rs",
+    "src/infer/bundle/",
+    "src/infer/join.rs",
     "src/optimize/accept.rs",
     "src/optimize/e_value.rs",
     "src/optimize/freeze.rs",
@@ -139,7 +140,7 @@ const STAYS: [(&str, &str); 37] = [
     ("src/optimize/plan.rs", "what every walk reached"),
     ("src/optimize/plan.rs", "beside the names of anchors"),
     // Keys and names that stored bundles and journals hold.
-    ("src/bundle/reading.rs", "rename = \"walks\""),
+    ("src/infer/bundle/reading.rs", "rename = \"walks\""),
     ("src/optimize/mutate.rs", "\"anchors\""),
     ("src/optimize/sequential_test.rs", "\"race\""),
     ("docs/optimizer.md", "search:anchors"),
