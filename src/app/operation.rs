@@ -20,7 +20,7 @@ pub trait Perform: DeserializeOwned + ToSchema {
     const NAME: &'static str;
     /// What it does, in one sentence.
     const SUMMARY: &'static str;
-    /// What it gives; as JSON it is the object of DESIGN and of the command line's `--json`.
+    /// What it gives; as JSON it is what the command line prints with `--json`.
     type Reply: Serialize;
 
     /// Carries it out.
