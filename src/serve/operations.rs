@@ -22,6 +22,9 @@ use crate::{
     routes::{Body, LONGEST_CHANGE},
 };
 
+/// Longest reply over HTTP, bytes.
+const MAX_REPLY: usize = 8 << 20;
+
 /// Writes what operations report to the log.
 pub(super) struct Log;
 
@@ -94,14 +97,15 @@ pub(super) async fn perform(
     Path(name): Path<String>,
     Body(request): Body<Value>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(performed(&server, &name, request).await?))
+    Ok(Json(performed(&server, &name, request, MAX_REPLY).await?))
 }
 
-/// The reply of an operation.
+/// The reply of an operation, of at most `max` bytes.
 pub(super) async fn performed(
     server: &Arc<Server>,
     name: &str,
     request: Value,
+    max: usize,
 ) -> Result<Value, ApiError> {
     let operation = Operation::find(name).ok_or_else(|| {
         let names: Vec<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
@@ -109,5 +113,12 @@ pub(super) async fn performed(
     })?;
     let shared = server.clone();
     let work = move || operation.call(&shared.app, request);
-    Ok(server.long.run(Instant::now() + LONGEST_CHANGE, work).await??)
+    let reply = server.long.run(Instant::now() + LONGEST_CHANGE, work).await??;
+    match reply.to_string().len() {
+        n if n <= max => Ok(reply),
+        n => {
+            let message = format!("the reply has {n} bytes, more than {max}");
+            Err(ApiError::bad(message, "ask for less, such as a smaller k"))
+        }
+    }
 }

@@ -40,6 +40,7 @@ mod mistakes;
 mod model;
 mod named;
 mod null;
+mod operations;
 mod optimize;
 mod plain;
 mod planted;

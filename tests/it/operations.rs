@@ -1,0 +1,88 @@
+//! Every operation is offered by every face under its name: the registry is the list.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use agent::app::operation::{OPERATIONS, Operation};
+use serde_json::{Value, json};
+
+use crate::{serve::Served, support::World};
+
+/// The names of all operations.
+fn names() -> BTreeSet<&'static str> {
+    OPERATIONS.iter().map(|operation| operation.name).collect()
+}
+
+/// The names of a request's fields, those of groups of options included.
+fn fields(schema: &Value) -> Vec<String> {
+    let properties = schema["properties"].as_object().unwrap();
+    let of = |(name, field): (&String, &Value)| match field["properties"].is_object() {
+        true => fields(field),
+        false => vec![name.clone()],
+    };
+    properties.iter().flat_map(of).collect()
+}
+
+#[test]
+fn operations_are_commands_with_the_fields_of_their_requests() {
+    let world = World::new();
+    for Operation { name, summary, schema, .. } in OPERATIONS {
+        let help = world.run([*name, "--help"]).done();
+        assert!(help.starts_with(summary), "{name}: {help}");
+        for field in fields(&schema()) {
+            let option = format!("--{}", field.replace('_', "-"));
+            // Named by their place, and a letter: the words of a question, `-k`.
+            let by_place = ["dataset", "text", "question", "bundle"].contains(&field.as_str());
+            assert!(by_place || field == "k" || help.contains(&option), "{name} {option}");
+        }
+    }
+}
+
+#[test]
+fn operations_are_answered_over_http() {
+    let world = World::shop();
+    world.run(["index", "shop"]).done();
+    let served = Served::start(&world, ["--base", "shop"]);
+    let (status, listed) = served.get("/v1/operations");
+    let listed: BTreeSet<&str> =
+        listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!((status, listed), (200, names()));
+    for name in names() {
+        let (status, reply) = served.send("POST", &format!("/v1/operations/{name}"), &json!({}));
+        assert_eq!(
+            (status, &reply["error"]["code"]),
+            (400, &json!("bad_request")),
+            "{name} {reply}"
+        );
+    }
+    let search = |request: Value| served.send("POST", "/v1/operations/search", &request);
+    let (status, found) = search(json!({"dataset": "shop", "text": "steel", "k": 2}));
+    assert_eq!((status, found["hits"].as_array().map(Vec::len)), (200, Some(2)), "{found}");
+    // The same as the command line prints.
+    let printed = world.run(["search", "shop", "steel", "-k", "2", "--json"]).json_lines();
+    assert_eq!(found["hits"], Value::from(printed));
+    // Over a network nothing is imported and no file is named.
+    let here = world.path("").display().to_string();
+    for wrong in [
+        json!({"dataset": here, "text": "steel"}),
+        json!({"dataset": "amazon", "text": "steel"}),
+        json!({"dataset": "shop", "text": "steel", "k": 0}),
+        json!({"dataset": "shop", "text": "steel", "system": format!("program:{here}/x.rhai")}),
+        json!({"dataset": "shop", "text": "steel", "llm": {"model": "m", "replay": "/dev/zero"}}),
+        json!({"dataset": "shop", "text": "steel", "other": 1}),
+    ] {
+        let (status, reply) = search(wrong.clone());
+        assert!(status == 400 || status == 422, "{wrong} {status} {reply}");
+    }
+    assert_eq!(served.send("POST", "/v1/operations/nothing", &json!({})).0, 404);
+}
+
+#[test]
+fn operations_are_methods_of_the_python_package() {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/agent_retriever/__init__.py");
+    let module = fs::read_to_string(module).unwrap();
+    let app = module.split("\nclass App").nth(1).expect("the package has an App");
+    let app = app.split("\nclass ").next().unwrap();
+    for name in names() {
+        assert!(app.contains(&format!("    def {name}(")), "App has no method {name}");
+    }
+}
