@@ -1,13 +1,13 @@
-//! Trains where answers end: a choice among the places of each training query's ranking.
+//! Trains the cut-off, the choice of a final rank for each training query's ranking.
 //!
 //! The objective is the mean over queries of the logarithm of the expected F1 of the answer under the
 //! probabilities of its places, less an L2 penalty: the reward of Choppy (Bahri et al., SIGIR 2020)
 //! with F1 for every place. Full-batch Adam (Kingma & Ba 2015) from zero; queries are summed in
 //! their order: deterministic on any number of threads.
 //!
-//! What is remembered of precision and recall comes from cross-validation: every query is cut by
-//! weights that were learnt without it. Rankings of training queries must come from a router and an
-//! order that did not see them, or scores drop more clearly behind answers than they will later.
+//! Expected precision and recall come from cross-validation: each query is cut by weights that were
+//! trained without it. Rankings of training queries must come from a router and a re-ranker that were
+//! trained without them, or scores drop behind answers more clearly than on new queries.
 
 use rayon::prelude::*;
 
@@ -19,11 +19,11 @@ use agent_retrieve::{
 };
 use agent_train::Adam;
 
-/// Queries with an answer in their ranking that must be there; from fewer nothing is learnt.
+/// Minimum queries with an answer in their ranking.
 const MIN_QUERIES: usize = 10;
-/// Parts into which queries are divided, each cut by what the others teach.
+/// Folds of the cross-validation.
 pub(super) const FOLDS: usize = 5;
-/// Groups of queries, by how probable their end is, whose precision and recall are remembered.
+/// Groups of queries, by probability of the chosen rank, with expected precision and recall.
 const GROUPS: usize = 5;
 /// Steps of ascent.
 const STEPS: usize = 300;
@@ -31,16 +31,16 @@ const STEPS: usize = 300;
 const RATE: f64 = 0.05;
 /// L2 penalty on every weight.
 const RIDGE: f64 = 1e-3;
-/// Added to every F1, so that a query none of whose places is good does not rule.
+/// Added to every F1, so that queries without a good rank do not dominate.
 const FLOOR: f64 = 0.02;
 
 /// One number for each sign.
 type Row = [f64; SIGNS.len()];
 
-/// What one training query teaches.
+/// Training data of one query.
 struct Lesson {
     places: Vec<Place>,
-    /// F1 of an answer that ends at each place.
+    /// F1 of the answer cut at each place.
     worth: Vec<f64>,
 }
 
@@ -52,7 +52,7 @@ impl Lesson {
         Self { places, worth }
     }
 
-    /// Whether some place is better than others.
+    /// Whether any place is better than others.
     fn teaches(&self) -> bool {
         self.worth.iter().any(|&worth| worth > 0.0)
     }
@@ -79,8 +79,8 @@ impl Lesson {
     }
 }
 
-/// The cut-off learnt from rankings of training queries with their answers; none where fewer than
-/// `MIN_QUERIES` have an answer within the ranks that are looked at.
+/// Trains a cut-off on rankings of training queries with their answers; `None` if fewer than
+/// `MIN_QUERIES` have an answer within the considered ranks.
 pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
     let lessons: Vec<Lesson> =
         queries.par_iter().map(|(ranking, answers)| Lesson::new(ranking, answers)).collect();
@@ -98,7 +98,7 @@ pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
     Some(Cutoff { expected, ..weights(&lessons, |_| true) })
 }
 
-/// The weights learnt from those queries that are taken.
+/// Trains the weights on the queries for which `taken` is true.
 fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
     let numbered = lessons.iter().enumerate();
     let taught: Vec<&Lesson> = numbered
@@ -124,9 +124,9 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
     Cutoff { weights, expected: Vec::new() }
 }
 
-/// Precision and recall of about equal groups of queries by ascending probability of their end;
-/// groups are joined until precision rises with probability (pool adjacent violators: Ayer et al.
-/// 1955), and equal probabilities are never parted.
+/// Precision and recall of about equal groups of queries by ascending probability of the chosen rank.
+/// Groups are merged until precision rises with probability (pool adjacent violators: Ayer et al.
+/// 1955); equal probabilities stay in one group.
 fn expected(mut cut: Vec<(f32, SetMetrics)>) -> Vec<Expected> {
     cut.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least = cut.len().div_ceil(GROUPS);
@@ -160,7 +160,7 @@ fn expected(mut cut: Vec<(f32, SetMetrics)>) -> Vec<Expected> {
     pooled
 }
 
-/// Two neighbouring groups as one.
+/// Merges two adjacent groups.
 fn joined(before: Expected, next: Expected) -> Expected {
     let n = before.n + next.n;
     let mean = |a: f32, b: f32| (a * before.n as f32 + b * next.n as f32) / n as f32;

@@ -1,7 +1,4 @@
-//! What a model is told of the base and the language: texts that are the same for all prompts of a
-//! run.
-//!
-//! Must not know: queries, answers, programs.
+//! Prompt texts about the base, the tools and the language; the same for all prompts of a run.
 
 use std::fmt::Write;
 
@@ -10,30 +7,30 @@ use agent_kb::Kb;
 use agent_sandbox::Limits;
 use agent_tools::{Told, schema_outline, schema_text, toolkit_outline, toolkit_text};
 
-/// Notes on the language, which people read as well.
+/// Manual of the language.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");
-/// The part of the notes that prompts leave out: they name the limits that a program meets first.
+/// Heading of the part that prompts omit; [`limits`] lists the limits that programs meet first.
 const LIMITS_PART: &str = "\n## Limits of one call\n";
 
 /// Texts for prompts.
 pub(super) struct Briefing {
     /// Node types, fields and relations of the base.
     pub(super) schema: String,
-    /// The same in short, for prompts that show programs, queries and documents of the base.
+    /// Outline of the schema, for prompts that show programs, queries and documents.
     pub(super) outline: String,
     /// The functions that programs may call.
     pub(super) toolkit: String,
-    /// How programs are written.
+    /// The manual of the language.
     pub(super) language: &'static str,
-    /// Both in short, for prompts that show a program that runs.
+    /// Outlines of both, for prompts that show a running program.
     pub(super) toolkit_outline: String,
     pub(super) language_outline: String,
-    /// What one run of a program may use.
+    /// Limits of one program run.
     pub(super) limits: String,
 }
 
 impl Briefing {
-    /// The texts for a base, with some tools beside those that every program needs.
+    /// The texts for a base and the listed tools.
     pub(super) fn new(kb: &Kb, told: Told) -> Self {
         let (schema, outline) = (schema_text(kb), schema_outline(kb));
         let toolkit = toolkit_text(kb, told);
@@ -49,17 +46,17 @@ impl Briefing {
     }
 }
 
-/// How programs are written, without the limits that a program meets late.
+/// The manual of the language without its list of limits.
 fn language() -> &'static str {
     LANGUAGE.split_once(LIMITS_PART).map_or(LANGUAGE, |parts| parts.0)
 }
 
-/// The same without the example.
+/// [`language`] without the example.
 pub(super) fn language_outline() -> String {
     without_fence(language())
 }
 
-/// A text without its first fenced block: a whole program, as an example of one.
+/// A text without its first fenced block, the example program.
 fn without_fence(text: &str) -> String {
     let mut parts = text.splitn(3, "```");
     match (parts.next(), parts.next(), parts.next()) {
@@ -68,7 +65,7 @@ fn without_fence(text: &str) -> String {
     }
 }
 
-/// The limits that a program meets first; the notes on the language name all.
+/// The limits that programs meet first; the manual of the language lists all.
 fn limits(told: Told) -> String {
     let limits = Limits::default();
     let mut text = format!(

@@ -1,10 +1,7 @@
-//! Earlier attempts at a category's program, for prompts: what was tried and what came of it, in a
-//! line each, and in what the two most telling programs differ from the one at hand.
+//! Earlier attempts at a category's program, for prompts: a line for each attempt and its outcome,
+//! and the differences of the two most informative programs from the current one.
 //!
-//! A score stands beside that of the present program on the same queries, whatever queries a program
-//! was measured on.
-//!
-//! Must not know: how programs are written, how they are measured.
+//! Scores are shown beside those of the current program on the same queries.
 
 use std::cmp::Ordering;
 
@@ -16,53 +13,52 @@ use crate::{
     trial::mean,
 };
 
-/// Attempts that are remembered of a category, the latest.
+/// Number of latest attempts that are kept for a category.
 const REMEMBERED: usize = 8;
-/// Characters of what an attempt did, and of why there is no program.
+/// Maximum characters of an attempt's description and of a failure.
 const WHAT_CHARS: usize = 280;
 const WHY_CHARS: usize = 160;
-/// Queries that a program lost or gained that are told, and characters of each.
+/// Number of lost and of gained queries that are listed, and characters of each.
 const DIFFERENCES: usize = 3;
 const QUERY_CHARS: usize = 200;
 
 /// An attempt at a better program.
 #[derive(Clone, Debug)]
-pub(super) struct Earlier {
-    /// What it did, in its author's words.
+pub(super) struct PastAttempt {
+    /// Description by its author.
     what: String,
     outcome: Outcome,
 }
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Debug)]
 enum Outcome {
-    Measured(Measured),
-    /// There is no program that could be measured, and why.
+    Measured(MeasuredProgram),
+    /// No program could be measured; the reason.
     Nothing(String),
 }
 
 /// A program that was measured.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
-    /// Its text.
+pub(super) struct MeasuredProgram {
     pub(super) source: String,
-    /// The training queries that it was run on, and its reciprocal ranks on them.
+    /// The training queries that it ran on, and its reciprocal ranks.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
-    /// The mean reciprocal rank of the program that the category had.
+    /// Mean reciprocal rank of the program that the category had.
     pub(super) before: f64,
-    /// Whether it became the category's program.
+    /// Whether it replaced the category's program.
     pub(super) kept: bool,
 }
 
-impl Measured {
+impl MeasuredProgram {
     /// Its mean reciprocal rank.
     fn score(&self) -> f64 {
         mean(&self.ranks)
     }
 
-    /// The queries that it answers worse than the present program (`lost`) and better (`gained`),
-    /// each with both reciprocal ranks, the present one first; those that differ most, ties in order.
+    /// The queries that it answers worse than the current program, and those that it answers better;
+    /// each with both reciprocal ranks, the current one first; largest difference first.
     fn differences<'a>(
         &self,
         present: &CategoryProgram,
@@ -84,7 +80,7 @@ impl Measured {
         [told(true), told(false)]
     }
 
-    /// The mean reciprocal rank of the present program on the same queries.
+    /// Mean reciprocal rank of the current program on the same queries.
     fn present(&self, present: &CategoryProgram) -> f64 {
         mean(&present.train_on(&self.queries))
     }
@@ -92,29 +88,29 @@ impl Measured {
 
 /// The attempts at one category's program, the latest last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Attempts(Vec<Earlier>);
+pub(super) struct Attempts(Vec<PastAttempt>);
 
 impl Attempts {
-    /// Adds one whose program was measured.
-    pub(super) fn measured(&mut self, what: &str, measured: Measured) {
+    /// Adds an attempt whose program was measured.
+    pub(super) fn measured(&mut self, what: &str, measured: MeasuredProgram) {
         self.add(what, Outcome::Measured(measured));
     }
 
-    /// Adds one that gave no program.
+    /// Adds an attempt without a program.
     pub(super) fn failed(&mut self, what: &str, why: &str) {
         self.add(what, Outcome::Nothing(cut(why, WHY_CHARS)));
     }
 
     fn add(&mut self, what: &str, outcome: Outcome) {
         let what = cut(what, WHAT_CHARS);
-        self.0.push(Earlier { what, outcome });
+        self.0.push(PastAttempt { what, outcome });
         if self.0.len() > REMEMBERED {
             self.0.remove(0);
         }
     }
 
-    /// Notes that a program is the category's, if it is one of these.
-    pub(super) fn saw(&mut self, present: &CategoryProgram) {
+    /// Marks the attempts that wrote the current program as kept.
+    pub(super) fn mark_current(&mut self, present: &CategoryProgram) {
         for one in self.0.iter_mut().filter(|one| one.is(present)) {
             if let Outcome::Measured(measured) = &mut one.outcome {
                 measured.kept = true;
@@ -122,15 +118,14 @@ impl Attempts {
         }
     }
 
-    /// A line for each attempt that is not the present program.
+    /// A line for each attempt except those that wrote the current program.
     pub(super) fn lines(&self, present: &CategoryProgram) -> Vec<String> {
         let others = self.0.iter().filter(|one| !one.is(present));
         others.map(|one| format!("{}: {}", one.verdict(present), one.what)).collect()
     }
 
-    /// Of the programs that were not taken the best, by how they stand to the present one, and the
-    /// latest, if that is another: with their verdict, and in what they differ from the present one.
-    /// With both, the queries that it lost and gained.
+    /// The best rejected program relative to the current one, and the latest rejected one: with
+    /// verdict, changed lines, and lost and gained queries.
     pub(super) fn programs<'a>(
         &self,
         present: &CategoryProgram,
@@ -142,7 +137,7 @@ impl Attempts {
             }
             _ => None,
         });
-        let refused: Vec<(f64, &Measured, &Earlier)> = refused.collect();
+        let refused: Vec<(f64, &MeasuredProgram, &PastAttempt)> = refused.collect();
         let latest = refused.len().checked_sub(1);
         let best = (0..refused.len()).max_by(|&a, &b| refused[a].0.total_cmp(&refused[b].0));
         let shown = best.into_iter().chain(latest.filter(|&at| Some(at) != best));
@@ -161,12 +156,12 @@ impl Attempts {
     }
 }
 
-impl Earlier {
+impl PastAttempt {
     fn is(&self, present: &CategoryProgram) -> bool {
         matches!(&self.outcome, Outcome::Measured(one) if one.source == present.program.source())
     }
 
-    /// What came of it, with the present program's score on the same queries.
+    /// The outcome in words, with the current program's score on the same queries.
     fn verdict(&self, present: &CategoryProgram) -> String {
         let measured = match &self.outcome {
             Outcome::Nothing(why) => return format!("no program, since {why}"),
@@ -191,9 +186,9 @@ impl Earlier {
 mod tests {
     use super::*;
 
-    fn measured(source: &str, queries: &[usize], ranks: &[f32], kept: bool) -> Measured {
+    fn measured(source: &str, queries: &[usize], ranks: &[f32], kept: bool) -> MeasuredProgram {
         let (source, queries, ranks) = (source.to_owned(), queries.to_vec(), ranks.to_vec());
-        Measured { source, queries, ranks, before: 0.25, kept }
+        MeasuredProgram { source, queries, ranks, before: 0.25, kept }
     }
 
     #[test]
@@ -207,7 +202,7 @@ mod tests {
         attempts.failed("dreams", "it does not run");
         attempts.measured("filters", measured("worst\n", &[0], &[0.0], false));
         attempts.measured("this", measured("now\n", &[0, 1, 2], &[1.0, 0.5, 0.0], true));
-        attempts.saw(&before);
+        attempts.mark_current(&before);
         let on = "the current program";
         let expected = [
             format!(

@@ -90,9 +90,9 @@ fn o6_no_mutation_is_taken_for_another_run() {
 
     let mut random = ChaCha8Rng::seed_from_u64(31);
     let (mut refused, mut unharmed, mut shortened) = (0, 0, 0);
-    let place = directory();
+    let location = directory();
     for case in 0..n_mutations {
-        for entry in fs::read_dir(place.path()).expect("read") {
+        for entry in fs::read_dir(location.path()).expect("read") {
             fs::remove_file(entry.expect("entry").path()).expect("remove");
         }
         let in_log = case % 3 == 0;
@@ -100,12 +100,12 @@ fn o6_no_mutation_is_taken_for_another_run() {
         let what = mutate(&mut changed, if in_log { &other_wal } else { &other }, &mut random);
         let what = format!("case {case}: {what}, in the log: {in_log}");
         let put =
-            |name: &str, bytes: &[u8]| fs::write(place.path().join(name), bytes).expect("write");
+            |name: &str, bytes: &[u8]| fs::write(location.path().join(name), bytes).expect("write");
         put(DATABASE_FILE, if in_log { &database_before } else { &changed });
         if in_log {
             put(log, &changed);
         }
-        for found in found(place.path()) {
+        for found in found(location.path()) {
             match found {
                 Err(error) => {
                     refused += 1;
