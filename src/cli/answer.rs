@@ -16,7 +16,7 @@ use crate::{
 };
 use agent_infer::{
     self as infer, AnswerRecord, HitRecord,
-    rag::{self, Dropped, Prose, SHOWN},
+    rag::{self, DroppedSentence, MAX_NODES, Prose},
 };
 use agent_kb::Kb;
 use agent_retrieve::{Detail, checked};
@@ -41,7 +41,7 @@ pub(super) struct Args {
     #[arg(value_name = "QUESTION")]
     question: String,
     #[arg(long, value_name = "SYSTEM", default_value = "bm25+names",
-        help = format!("Find the nodes with {}", systems::one_of()))]
+        help = format!("Find the nodes with {}", systems::choices()))]
     system: String,
     /// Ask once more whether the nodes say what each sentence says, and drop what they do not
     #[arg(long)]
@@ -65,7 +65,7 @@ struct Printed<'a> {
     /// Whether nothing supports an answer.
     refused: bool,
     sentences: Vec<PrintedSentence<'a>>,
-    dropped: &'a [Dropped],
+    dropped: &'a [DroppedSentence],
     /// The nodes that the sentences cite, as they were found.
     cited: Vec<&'a HitRecord<'a>>,
 }
@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let resources = Resources::new(Some(&llm), args.sandbox.places(ctx), ctx);
     let system = open_system(&system, &base, &resources)?;
     let detail = Detail { explained: 0, paths: true };
-    let answer = infer::answer(&base, &*system, question, SHOWN, detail)?;
+    let answer = infer::answer(&base, &*system, question, MAX_NODES, detail)?;
     warn_unassisted(&answer, ctx);
     if let Some(stand_in) = &answer.stand_in {
         ctx.printer.warning(&format!("a program failed: {}", stand_in.reason));
@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let cited = prose.cited();
     let of_hits = |node| record.hits.iter().find(|hit| hit.id == node);
     let cited: Vec<&HitRecord<'_>> = cited.into_iter().filter_map(of_hits).collect();
-    for Dropped { text, why } in &prose.dropped {
+    for DroppedSentence { text, why } in &prose.dropped {
         ctx.printer.notice(&format!("dropped, as it {why}: {}", plain(text, SHOWN_SENTENCE)));
     }
     if args.json {

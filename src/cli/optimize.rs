@@ -847,7 +847,7 @@ pub(super) fn tested(proof: &Proof) -> String {
         "{verdict}: all changes together: {points:+.1} on {} of {} validation queries of changed \
          categories, e-value {:.1} of {:.1}, error rate {}{more}",
         proof.n,
-        proof.of,
+        proof.total,
         proof.e,
         1.0 / proof.level,
         proof.error_rate

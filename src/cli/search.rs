@@ -31,7 +31,7 @@ pub(super) struct Args {
         conflicts_with_all = ["text", "system", "explain"])]
     query: Option<String>,
     #[arg(long, value_name = "SYSTEM", default_value = "bm25+names",
-        help = format!("Rank with {}", systems::one_of()))]
+        help = format!("Rank with {}", systems::choices()))]
     system: String,
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = 20,
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let name = named::system(&args.system, &ctx.home)?;
-    let is_asked = !systems::asks(&name, Effort::None)?.is_empty();
+    let is_asked = !systems::request_bounds(&name, Effort::None)?.is_empty();
     let llm = llm::open_if_configured(&args.llm, is_asked, ctx)?;
     let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
     let system = open_system(&name, &base, &resources)?;

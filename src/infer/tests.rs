@@ -186,7 +186,7 @@ fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
         },
         categories: vec![category("right", types[0]), category("wrong", types[1])],
         router: Router { n_categories: 2, weights: [("always".to_owned(), vec![1.0, 0.0])].into() },
-        fusion: Fusion { most, normalized: true, ordered: false },
+        fusion: Fusion { max_categories: most, normalized: true, ordered: false },
         reranker: None,
         ensemble: Vec::new(),
         cutoff: None,
@@ -251,7 +251,7 @@ fn members_of_an_ensemble_answer_together() {
     let second = Member {
         categories: vec![1],
         router: Router { n_categories: 1, weights: BTreeMap::new() },
-        fusion: Fusion { most: 1, normalized: true, ordered: false },
+        fusion: Fusion { max_categories: 1, normalized: true, ordered: false },
         reranker: None,
     };
     let both = Bundle { ensemble: vec![second], ..one.clone() };

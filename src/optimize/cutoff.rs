@@ -11,7 +11,7 @@
 
 use rayon::prelude::*;
 
-use agent_infer::bundle::cutoff::{Cutoff, Expected, MOST, Place, SIGNS, places};
+use agent_infer::bundle::cutoff::{CutPoint, Cutoff, Expected, FEATURES, MAX_RANK, cut_points};
 use agent_kb::NodeId;
 use agent_retrieve::{
     Ranking,
@@ -35,21 +35,21 @@ const RIDGE: f64 = 1e-3;
 const FLOOR: f64 = 0.02;
 
 /// One number for each sign.
-type Row = [f64; SIGNS.len()];
+type Row = [f64; FEATURES.len()];
 
 /// Training data of one query.
 struct Lesson {
-    places: Vec<Place>,
+    cut_points: Vec<CutPoint>,
     /// F1 of the answer cut at each place.
     worth: Vec<f64>,
 }
 
 impl Lesson {
     fn new(ranking: &Ranking, answers: &[NodeId]) -> Self {
-        let (places, f1) = (places(ranking), f1_by_end(ranking, answers, MOST));
-        let worth = places.iter().map(|place| f1.get(place.rank - 1).copied().unwrap_or(0.0));
+        let (cut_points, f1) = (cut_points(ranking), f1_by_end(ranking, answers, MAX_RANK));
+        let worth = cut_points.iter().map(|place| f1.get(place.rank - 1).copied().unwrap_or(0.0));
         let worth = worth.collect();
-        Self { places, worth }
+        Self { cut_points, worth }
     }
 
     /// Whether any place is better than others.
@@ -59,20 +59,25 @@ impl Lesson {
 
     /// The gradient of the logarithm of the expected F1.
     fn gradient(&self, weights: &Row) -> Row {
-        let log = |place: &Place| -> f64 {
-            place.signs.iter().zip(weights).map(|(sign, weight)| f64::from(*sign) * weight).sum()
+        let log = |place: &CutPoint| -> f64 {
+            place
+                .features
+                .iter()
+                .zip(weights)
+                .map(|(feature, weight)| f64::from(*feature) * weight)
+                .sum()
         };
-        let logs: Vec<f64> = self.places.iter().map(log).collect();
+        let logs: Vec<f64> = self.cut_points.iter().map(log).collect();
         let largest = logs.iter().copied().fold(f64::MIN, f64::max);
         let powers: Vec<f64> = logs.into_iter().map(|log| (log - largest).exp()).collect();
         let all: f64 = powers.iter().sum();
         let worths = self.worth.iter().map(|worth| worth + FLOOR);
         let expected = powers.iter().zip(worths).map(|(p, worth)| p * worth).sum::<f64>() / all;
-        let mut gradient = [0.0; SIGNS.len()];
-        for ((place, power), worth) in self.places.iter().zip(&powers).zip(&self.worth) {
+        let mut gradient = [0.0; FEATURES.len()];
+        for ((place, power), worth) in self.cut_points.iter().zip(&powers).zip(&self.worth) {
             let share = power / all * (worth + FLOOR - expected) / expected;
-            for (part, sign) in gradient.iter_mut().zip(place.signs) {
-                *part += share * f64::from(sign);
+            for (part, feature) in gradient.iter_mut().zip(place.features) {
+                *part += share * f64::from(feature);
             }
         }
         gradient
@@ -91,7 +96,7 @@ pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
     let folds: Vec<Cutoff> = (0..FOLDS).into_par_iter().map(without).collect();
     let cut = queries.iter().zip(&lessons).enumerate().filter_map(|(query, (known, lesson))| {
         let (ranking, answers) = known;
-        let (rank, probability) = folds.get(query % FOLDS)?.chosen(&lesson.places)?;
+        let (rank, probability) = folds.get(query % FOLDS)?.chosen(&lesson.cut_points)?;
         Some((probability, SetMetrics::of(ranking, rank, answers)))
     });
     let expected = expected(cut.collect());
@@ -106,7 +111,7 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
         .map(|pair| pair.1)
         .collect();
     let n = taught.len().max(1) as f64;
-    let mut weights: Row = [0.0; SIGNS.len()];
+    let mut weights: Row = [0.0; FEATURES.len()];
     let mut adam = Adam::new(weights.len(), RATE);
     for _ in 0..STEPS {
         let gradients: Vec<Row> =
@@ -119,7 +124,7 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
         }
         adam.ascend(&mut weights, &gradient);
     }
-    let named = SIGNS.iter().zip(weights);
+    let named = FEATURES.iter().zip(weights);
     let weights = named.map(|(name, weight)| ((*name).to_owned(), weight as f32)).collect();
     Cutoff { weights, expected: Vec::new() }
 }

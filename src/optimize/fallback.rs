@@ -23,7 +23,7 @@ const CATEGORY: &str = "any query";
 const DEPTH: usize = 1_000;
 
 /// Every query goes to the single program; its scores are not changed.
-pub const FUSION: Fusion = Fusion { most: 1, normalized: false, ordered: false };
+pub const FUSION: Fusion = Fusion { max_categories: 1, normalized: false, ordered: false };
 
 /// The program that ranks like a baseline; `None` if the baseline is unknown or weighted.
 pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {

@@ -21,7 +21,7 @@ use crate::{
 };
 use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_infer::{
-    Joining, Part, asked,
+    JoinSettings, MemberRankings,
     bundle::{
         Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, Fusion, HeldOut, Member,
         Provenance, Validation,
@@ -30,7 +30,7 @@ use agent_infer::{
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
         router::{Features, Router, features},
     },
-    chosen_categories, join, routes,
+    join, merged_routes, routes, select_categories,
 };
 use agent_kb::NodeId;
 use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
@@ -85,8 +85,8 @@ impl Routing {
         let (router, train) = train_router(&features.train, category_programs);
         let mut validation = vec![Vec::new(); category_programs.len()];
         for (query, features) in features.validation.iter().enumerate() {
-            let top = Fusion { most: 1, normalized: true, ordered: false };
-            if let Some(&(at, _)) = chosen_categories(&router.probabilities(features), top).first()
+            let top = Fusion { max_categories: 1, normalized: true, ordered: false };
+            if let Some(&(at, _)) = select_categories(&router.probabilities(features), top).first()
             {
                 validation[at].push(query);
             }
@@ -159,9 +159,10 @@ fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Ve
 /// Fusions that are compared on validation; earlier ones win ties.
 fn fusions(n_categories: usize) -> Vec<Fusion> {
     let mut fusions = Vec::new();
-    for most in [1, 3, n_categories] {
+    for max_categories in [1, 3, n_categories] {
         for normalized in [true, false] {
-            let fusion = Fusion { most: most.min(n_categories), normalized, ordered: false };
+            let max_categories = max_categories.min(n_categories);
+            let fusion = Fusion { max_categories, normalized, ordered: false };
             if !fusions.contains(&fusion) {
                 fusions.push(fusion);
             }
@@ -173,7 +174,7 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
 
 /// The fusion of all categories whose nodes are ordered by the learned re-ranker.
 fn reranked(n_categories: usize) -> Fusion {
-    Fusion { most: n_categories, normalized: true, ordered: true }
+    Fusion { max_categories: n_categories, normalized: true, ordered: true }
 }
 
 /// Rankings of all programs on all queries of a pool, by category. A program that runs on a part of
@@ -219,8 +220,8 @@ impl TrainingRankings {
         run.trials.check_stop()?;
         let (base, fusion) = (&run.base, reranked(category_programs.len()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
-            let joining = Joining { fusion, reranker: None };
-            let part = part(&rankings, query, &routing.train[query], joining);
+            let settings = JoinSettings { fusion, reranker: None };
+            let part = member_rankings(&rankings, query, &routing.train[query], settings);
             Ok(node_features(base, &QueryFeatures::of(base, &labelled.text)?, &part.rankings)?)
         };
         let train = run.train.queries.par_iter().enumerate();
@@ -252,15 +253,15 @@ fn without_failures(ranked: Vec<Vec<TrialRanking>>) -> Vec<Vec<Ranking>> {
 }
 
 /// The rankings of the chosen categories on a query, with their probabilities.
-fn part<'a>(
+fn member_rankings<'a>(
     rankings: &'a [Vec<Ranking>],
     query: usize,
     probabilities: &[f32],
-    joining: Joining<'a>,
-) -> Part<'a> {
-    let chosen = chosen_categories(probabilities, joining.fusion).into_iter();
+    settings: JoinSettings<'a>,
+) -> MemberRankings<'a> {
+    let chosen = select_categories(probabilities, settings.fusion).into_iter();
     let ranked = chosen.map(|(at, probability)| (probability, &rankings[at][query]));
-    Part { joining, rankings: ranked.collect() }
+    MemberRankings { settings, rankings: ranked.collect() }
 }
 
 /// Evaluation of one member of the ensemble on the validation queries.
@@ -330,10 +331,10 @@ fn joined_ranks(
     let of_query = |(query, labelled): (usize, &LabelledQuery)| {
         let parts = members.iter().map(|&(member, fusion)| {
             let probabilities = member.routing.router.probabilities(&features.validation[query]);
-            let joining = Joining { fusion, reranker: Some(&member.reranker) };
-            part(&member.rankings, query, &probabilities, joining)
+            let settings = JoinSettings { fusion, reranker: Some(&member.reranker) };
+            member_rankings(&member.rankings, query, &probabilities, settings)
         });
-        let parts: Vec<Part<'_>> = parts.collect();
+        let parts: Vec<MemberRankings<'_>> = parts.collect();
         let ranking = join(base, &labelled.text, &parts, Some(&features.phrasings))?;
         Ok(reciprocal_rank(runtime, &ranking, &labelled.answers))
     };
@@ -355,10 +356,15 @@ fn cutoff(
     let rerankers: Vec<Vec<Reranker>> = members.iter().map(without_folds).collect();
     let ranked = |(query, labelled): (usize, &LabelledQuery)| {
         let parts = members.iter().zip(&rerankers).map(|(&(member, fusion), folds)| {
-            let joining = Joining { fusion, reranker: folds.get(query % FOLDS) };
-            part(&member.training.rankings, query, &member.routing.train[query], joining)
+            let settings = JoinSettings { fusion, reranker: folds.get(query % FOLDS) };
+            member_rankings(
+                &member.training.rankings,
+                query,
+                &member.routing.train[query],
+                settings,
+            )
         });
-        let parts: Vec<Part<'_>> = parts.collect();
+        let parts: Vec<MemberRankings<'_>> = parts.collect();
         Ok(join(base, &labelled.text, &parts, Some(&features.phrasings))?)
     };
     let rankings: Result<Vec<Ranking>, OptimizeError> =
@@ -526,7 +532,7 @@ pub(super) fn freeze(
     let (category_programs, members) = chosen.frozen();
     let mut queries = vec![Vec::new(); category_programs.len()];
     for (query, features) in features.validation.iter().enumerate() {
-        if let Some(&(at, _)) = asked(&routes(&members, features, None)).first() {
+        if let Some(&(at, _)) = merged_routes(&routes(&members, features, None)).first() {
             queries[at].push(query);
         }
     }
@@ -614,8 +620,8 @@ fn baseline_bundle(
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
     let rank = |((ranking, _), labelled): (&TrialRanking, &LabelledQuery)| {
-        let joining = Joining { fusion: fallback::FUSION, reranker: None };
-        let part = Part { joining, rankings: vec![(1.0, ranking)] };
+        let settings = JoinSettings { fusion: fallback::FUSION, reranker: None };
+        let part = MemberRankings { settings, rankings: vec![(1.0, ranking)] };
         let joined = join(&run.base, &labelled.text, &[part], bundle.phrasings.as_ref())?;
         Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
     };

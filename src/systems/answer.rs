@@ -2,7 +2,7 @@
 //! system, and the nodes that it cites are the ranking.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
-use agent_infer::rag::Cited;
+use agent_infer::rag::CitedRetriever;
 use agent_retrieve::Retriever;
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
@@ -30,5 +30,5 @@ pub(super) fn parts(arguments: &str) -> Result<(bool, &str), SystemError> {
 fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
     let (check, inner) = parts(arguments)?;
     let assistant = opener.model(&format!("{}{arguments}", SPEC.name))?;
-    Ok(Box::new(Cited::new(opener.base.clone(), opener.inner(inner)?, assistant, check)))
+    Ok(Box::new(CitedRetriever::new(opener.base.clone(), opener.inner(inner)?, assistant, check)))
 }

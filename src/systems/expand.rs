@@ -15,8 +15,8 @@ pub(super) const PRF: SystemSpec = SystemSpec {
               of bm25+names by default, as all that expand",
     needs: &[],
     open: |arguments, opener| {
-        let Written { numbers: [documents], inner, .. } =
-            Written::read(arguments, [(TEXTS, MAX_TEXTS)])
+        let ParsedArguments { numbers: [documents], inner, .. } =
+            ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)])
                 .ok_or_else(|| PRF.wrong(arguments, "has no number from 1 to 7"))?;
         let inner = opener.inner(inner)?;
         Ok(Box::new(Expander::feedback(opener.base.clone(), inner, documents)))
@@ -85,7 +85,7 @@ const NEIGHBORS: usize = 10;
 const MAX_NEIGHBORS: usize = 40;
 
 /// What is written behind the name of a system that expands.
-struct Written<'a, const N: usize> {
+struct ParsedArguments<'a, const N: usize> {
     /// The numbers, some of them by default.
     numbers: [usize; N],
     /// What is written behind them.
@@ -94,23 +94,23 @@ struct Written<'a, const N: usize> {
     inner: &'a str,
 }
 
-impl<'a, const N: usize> Written<'a, N> {
+impl<'a, const N: usize> ParsedArguments<'a, N> {
     /// Reads at most `N` numbers, each at least 1 and within its bound, by default as told, and at
     /// most one word behind them.
     fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
         let (own, inner) = arguments.split_once(':').unwrap_or((arguments, INNER));
-        let mut written = Self { numbers: bounds.map(|bound| bound.0), filter: None, inner };
-        let Some(own) = own.strip_prefix('=') else { return Some(written) };
+        let mut parsed = Self { numbers: bounds.map(|bound| bound.0), filter: None, inner };
+        let Some(own) = own.strip_prefix('=') else { return Some(parsed) };
         for (at, part) in own.split(',').enumerate() {
-            match (written.numbers.get_mut(at), bounds.get(at)) {
+            match (parsed.numbers.get_mut(at), bounds.get(at)) {
                 (Some(number), Some(&(_, most))) => {
                     *number = part.parse().ok().filter(|number| (1..=most).contains(number))?;
                 }
-                _ if at == N => written.filter = Some(part),
+                _ if at == N => parsed.filter = Some(part),
                 _ => return None,
             }
         }
-        Some(written)
+        Some(parsed)
     }
 }
 
@@ -142,17 +142,17 @@ fn method_of<'a>(
     let wrong = || spec.wrong(arguments, "is none of its forms, or has a number out of bounds");
     if spec.name == KAR.name {
         let bounds = [(NEIGHBORS, MAX_NEIGHBORS), (TEXTS, MAX_TEXTS)];
-        let written = Written::read(arguments, bounds).ok_or_else(wrong)?;
-        let filter = match written.filter {
+        let parsed = ParsedArguments::read(arguments, bounds).ok_or_else(wrong)?;
+        let filter = match parsed.filter {
             None => Some(Filter::Documents),
             Some(NO_GRAPH) => None,
             Some(name) => Some(filter_of(name).ok_or_else(wrong)?),
         };
-        let [k, n] = written.numbers;
-        return Ok((Method::Kar { k, filter }, n, written.inner));
+        let [k, n] = parsed.numbers;
+        return Ok((Method::Kar { k, filter }, n, parsed.inner));
     }
-    let written = Written::read(arguments, [(TEXTS, MAX_TEXTS)]).ok_or_else(wrong)?;
-    if written.filter.is_some() {
+    let parsed = ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)]).ok_or_else(wrong)?;
+    if parsed.filter.is_some() {
         return Err(wrong());
     }
     let method = match spec.name {
@@ -160,8 +160,8 @@ fn method_of<'a>(
         name if name == AGR.name => Method::Agr,
         _ => Method::Hyde,
     };
-    let [n] = written.numbers;
-    Ok((method, n, written.inner))
+    let [n] = parsed.numbers;
+    Ok((method, n, parsed.inner))
 }
 
 fn by_model(
@@ -176,7 +176,7 @@ fn by_model(
 }
 
 /// What a system that expands stands on.
-pub(super) struct StandsOn<'a> {
+pub(super) struct InnerUse<'a> {
     /// The method by which it asks a model, if it does.
     pub(super) method: Option<Method>,
     /// The system that is asked with the texts.
@@ -189,20 +189,20 @@ pub(super) struct StandsOn<'a> {
 ///
 /// # Errors
 /// That its arguments are wrong.
-pub(super) fn stands_on<'a>(
+pub(super) fn inner_use<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
-) -> Result<Option<StandsOn<'a>>, SystemError> {
+) -> Result<Option<InnerUse<'a>>, SystemError> {
     if spec.name == PRF.name {
         let inner = arguments.split_once(':').map_or(INNER, |pair| pair.1);
-        return Ok(Some(StandsOn { method: None, inner, times: 2 }));
+        return Ok(Some(InnerUse { method: None, inner, times: 2 }));
     }
     if BY_MODEL.iter().all(|other| other.name != spec.name) {
         return Ok(None);
     }
     let (method, _, inner) = method_of(spec, arguments)?;
     let times = if method == Method::Hyde { 1 } else { 2 };
-    Ok(Some(StandsOn { method: Some(method), inner, times }))
+    Ok(Some(InnerUse { method: Some(method), inner, times }))
 }
 
 #[cfg(test)]

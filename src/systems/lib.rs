@@ -35,8 +35,8 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-pub use self::{asks::asks, page::reference_page};
-use crate::{bundle::Effort, program::NoProgram};
+pub use self::{asks::request_bounds, page::reference_page};
+use crate::{bundle::Effort, program::ProgramFileError};
 use agent_ground::words;
 use agent_index::{IndexedBase, Part};
 use agent_infer::{Runtime, bundle::BundleError};
@@ -231,12 +231,12 @@ pub fn find(name: &str) -> Result<(&'static SystemSpec, &str), SystemError> {
 }
 
 /// Whether the system of a name answers with values alone, and ranks nothing.
-pub fn gives_values(name: &str) -> bool {
+pub fn answers_with_values(name: &str) -> bool {
     name == ask::SPEC.name
 }
 
 /// Whether the system of a name asks a language model as far as the effort says.
-pub fn leans_on_model(name: &str) -> bool {
+pub fn uses_effort(name: &str) -> bool {
     name == ask::SPEC.name || bundle::is_within(name)
 }
 
@@ -251,7 +251,7 @@ pub fn names() -> String {
 }
 
 /// The same for a sentence of help.
-pub fn one_of() -> String {
+pub fn choices() -> String {
     format!("one of {} (`agent systems` says what each is)", names())
 }
 
@@ -295,7 +295,7 @@ pub enum SystemError {
     NotServed(String),
     /// Programs of a bundle ask a language model, and the server has none.
     #[error("programs of the bundle ask a language model, and the server was started without one")]
-    Unhelped,
+    NoServerModel,
     /// It answers queries that are known beforehand.
     #[error("{0} answers labelled queries only; measure it with `agent eval`")]
     NoQueries(String),
@@ -315,7 +315,7 @@ pub enum SystemError {
     Bundle(#[from] BundleError),
     /// A file holds no program.
     #[error(transparent)]
-    NoProgram(#[from] NoProgram),
+    ProgramFileError(#[from] ProgramFileError),
     /// A program does not compile.
     #[error("{what} cannot be run")]
     Failed {
@@ -343,7 +343,7 @@ impl SystemError {
         Some(match self {
             Self::Unknown { nearest, .. } => format!("did you mean {:?}?", (*nearest)?),
             Self::NoModel(_) => "name a model with --model, and a service if needed".to_owned(),
-            Self::Unhelped => "start the server with this bundle and --model".to_owned(),
+            Self::NoServerModel => "start the server with this bundle and --model".to_owned(),
             Self::Bundle(BundleError::Changed { .. }) => {
                 "take the file from the run's directory again, or optimize again".to_owned()
             }

@@ -34,15 +34,15 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 };
 
 /// Most documents that are read, and most words that are taken from them.
-const MOST: usize = 100;
+const MAX_COUNT: usize = 100;
 /// Longest word that is taken, bytes, so that all of them are a query.
 const MAX_WORD_BYTES: usize = 64;
 /// Nodes of each list that are summed, at least.
-const SUMMED: usize = 1_000;
+const MIN_SUMMED: usize = 1_000;
 
 /// How much is taken from the first documents.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Taken {
+struct FeedbackSettings {
     /// Documents that are read.
     documents: usize,
     /// Words that are taken.
@@ -51,17 +51,17 @@ struct Taken {
     weight: f32,
 }
 
-impl Default for Taken {
+impl Default for FeedbackSettings {
     fn default() -> Self {
         Self { documents: 3, terms: 10, weight: 0.3 }
     }
 }
 
-impl Taken {
+impl FeedbackSettings {
     /// The numbers as they are written; `None` for others, or other many.
     fn read(text: &str) -> Option<Self> {
         let mut numbers = text.split(',');
-        let few = |text: &str| text.parse().ok().filter(|n| (1..=MOST).contains(n));
+        let few = |text: &str| text.parse().ok().filter(|n| (1..=MAX_COUNT).contains(n));
         let (documents, terms) = (few(numbers.next()?)?, few(numbers.next()?)?);
         let weight = numbers.next()?.parse().ok().filter(|weight| (0.0..=1.0).contains(weight))?;
         numbers.next().is_none().then_some(Self { documents, terms, weight })
@@ -80,15 +80,15 @@ pub(super) fn first(arguments: &str) -> &str {
 
 fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
     let (numbers, first) = parts(arguments);
-    let taken = match numbers.strip_prefix('=') {
-        None => Taken::default(),
-        Some(numbers) => Taken::read(numbers).ok_or_else(|| {
+    let settings = match numbers.strip_prefix('=') {
+        None => FeedbackSettings::default(),
+        Some(numbers) => FeedbackSettings::read(numbers).ok_or_else(|| {
             SPEC.wrong(arguments, "has not two numbers from 1 to 100 and a weight from 0 to 1")
         })?,
     };
     let base = opener.base.clone();
     let lexical = Baseline::new(base.clone(), System::Bm25);
-    Ok(Box::new(Feedback { base, first: opener.inner(first)?, lexical, taken }))
+    Ok(Box::new(Feedback { base, first: opener.inner(first)?, lexical, settings }))
 }
 
 /// Feedback from the first documents of a ranking.
@@ -96,7 +96,7 @@ struct Feedback {
     base: Arc<IndexedBase>,
     first: Box<dyn Retriever>,
     lexical: Baseline,
-    taken: Taken,
+    settings: FeedbackSettings,
 }
 
 impl Feedback {
@@ -107,7 +107,7 @@ impl Feedback {
             own.insert(word.to_owned());
         });
         let mut weights = BTreeMap::<String, f32>::new();
-        for (node, _) in self.first.retrieve(query, self.taken.documents)? {
+        for (node, _) in self.first.retrieve(query, self.settings.documents)? {
             let mut counts = BTreeMap::<String, u32>::new();
             for_each_reference_word(self.base.kb.text(node), |word| {
                 *counts.entry(word.to_owned()).or_default() += 1;
@@ -123,7 +123,7 @@ impl Feedback {
         let mut words: Vec<(String, f32)> = weights.into_iter().filter(|w| w.1 > 0.0).collect();
         // Stable, of words in order.
         words.sort_by(|a, b| b.1.total_cmp(&a.1));
-        words.truncate(self.taken.terms);
+        words.truncate(self.settings.terms);
         Ok(words.into_iter().map(|word| word.0).collect())
     }
 
@@ -138,13 +138,13 @@ impl Feedback {
         if text.is_empty() {
             return Ok(Scores::default());
         }
-        Ok(Scores::new(self.lexical.retrieve(text, k.max(SUMMED))?).normalized())
+        Ok(Scores::new(self.lexical.retrieve(text, k.max(MIN_SUMMED))?).normalized())
     }
 }
 
 impl Retriever for Feedback {
     fn name(&self) -> String {
-        let Taken { documents, terms, weight } = self.taken;
+        let FeedbackSettings { documents, terms, weight } = self.settings;
         format!("{}={documents},{terms},{weight}:{}", SPEC.name, self.first.name())
     }
 
@@ -153,7 +153,7 @@ impl Retriever for Feedback {
         let words = self.words(query)?.join(" ");
         let asked = self.search(query, k)?;
         let added = self.search(&words, k)?;
-        let [by_query, by_words] = [1.0 - self.taken.weight, self.taken.weight];
+        let [by_query, by_words] = [1.0 - self.settings.weight, self.settings.weight];
         let sum = asked.scale(by_query).combine(&added.scale(by_words), Combine::Sum);
         let mut ranking = sum.ranking();
         ranking.truncate(k);
@@ -180,11 +180,11 @@ mod tests {
 
     #[test]
     fn numbers_are_read_within_their_bounds() {
-        let read = Taken { documents: 5, terms: 20, weight: 0.5 };
-        assert_eq!(Taken::read("5,20,0.5"), Some(read));
+        let read = FeedbackSettings { documents: 5, terms: 20, weight: 0.5 };
+        assert_eq!(FeedbackSettings::read("5,20,0.5"), Some(read));
         for wrong in ["", "5", "5,20", "0,20,0.5", "5,101,0.5", "5,20,1.1", "5,20,nan", "5,2,0.5,1"]
         {
-            assert_eq!(Taken::read(wrong), None, "{wrong}");
+            assert_eq!(FeedbackSettings::read(wrong), None, "{wrong}");
         }
     }
 }

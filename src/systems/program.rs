@@ -32,7 +32,7 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
 
 /// Why a file is no program.
 #[derive(Debug, thiserror::Error)]
-pub enum NoProgram {
+pub enum ProgramFileError {
     /// It cannot be read.
     #[error("cannot read {0}: {1}")]
     Unreadable(String, io::Error),
@@ -50,22 +50,22 @@ pub enum NoProgram {
 /// Reads a program; never more than the sandbox takes.
 ///
 /// # Errors
-/// [`NoProgram`].
-pub fn read(file: &Path) -> Result<Program, NoProgram> {
+/// [`ProgramFileError`].
+pub fn read(file: &Path) -> Result<Program, ProgramFileError> {
     let name = || file.display().to_string();
     let limits = Limits::default();
     let is_module = file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX));
-    let most = if is_module { limits.module_bytes } else { limits.source_bytes };
-    let bytes = files::read(file, most as u64).map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => NoProgram::TooLong(name(), most),
-        _ => NoProgram::Unreadable(name(), error),
+    let max_bytes = if is_module { limits.module_bytes } else { limits.source_bytes };
+    let bytes = files::read(file, max_bytes as u64).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => ProgramFileError::TooLong(name(), max_bytes),
+        _ => ProgramFileError::Unreadable(name(), error),
     })?;
     if is_module {
         return Ok(Program::module(&bytes));
     }
-    let source = String::from_utf8(bytes).map_err(|_| NoProgram::NotUtf8(name()))?;
+    let source = String::from_utf8(bytes).map_err(|_| ProgramFileError::NotUtf8(name()))?;
     if source.trim().is_empty() {
-        return Err(NoProgram::Empty(name()));
+        return Err(ProgramFileError::Empty(name()));
     }
     Ok(Program::new(&source))
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Map, json};
 
-use crate::{Effort, Need, Opener, SYSTEMS, SystemError, asks, find, open};
+use crate::{Effort, Need, Opener, SYSTEMS, SystemError, find, open, request_bounds};
 use agent_index::IndexedBase;
 use agent_infer::{EXPAND_ROLE, rag::ANSWER_ROLE};
 use agent_llm::{
@@ -142,8 +142,12 @@ fn every_system_asks_as_often_as_it_is_said_to() {
         let answer = system.answer(QUERY, 10, Detail::default()).unwrap();
         assert!(!answer.ranking().is_empty(), "{name}");
         assert_eq!((heard.count(), answer.unassisted), (n, None), "{name}");
-        let said = asks(name, Effort::None).unwrap();
-        assert_eq!(said.iter().map(|asks| asks.least).sum::<usize>(), n, "{name}");
+        let said = request_bounds(name, Effort::None).unwrap();
+        assert_eq!(
+            said.iter().map(|request_bounds| request_bounds.min).sum::<usize>(),
+            n,
+            "{name}"
+        );
     }
 }
 

@@ -68,7 +68,7 @@ const SAID_ELSEWHERE: f32 = -0.5;
 /// better ones reach nothing.
 const MAX_BEHIND: f32 = 4.0;
 /// Readings as likely as the best but for this are not told apart: their answers are united.
-const SAME: f32 = 1e-3;
+const SAME_LOG: f32 = 1e-3;
 /// Words that say how what is asked for stands to the names, whatever the base.
 const COMPARING: [&str; 8] =
     ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
@@ -392,7 +392,7 @@ struct Model<'a> {
 }
 
 /// A metapath with itself in words, where a phrasing has them.
-struct Worded<'a> {
+struct WordedMetapath<'a> {
     metapath: Metapath,
     words: Option<&'a str>,
 }
@@ -461,8 +461,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    fn worded(&self, metapath: Metapath) -> Worded<'a> {
-        Worded { words: self.learnt_words(&metapath), metapath }
+    fn worded(&self, metapath: Metapath) -> WordedMetapath<'a> {
+        WordedMetapath { words: self.learnt_words(&metapath), metapath }
     }
 
     /// A metapath in words, if a phrasing has it.
@@ -475,10 +475,10 @@ impl<'a> Model<'a> {
 
     /// Whether metapaths may explain every word: those that say all of them themselves, or that
     /// training questions took. All others are no readings of the question.
-    fn may_be_plain(&self, metapaths: &[&Worded<'_>]) -> bool {
+    fn may_be_plain(&self, metapaths: &[&WordedMetapath<'_>]) -> bool {
         let bits = |of: &[u64], at: u16| of.get(usize::from(at)).copied().unwrap_or(0);
         let mut said = 0;
-        for Worded { metapath, .. } in metapaths {
+        for WordedMetapath { metapath, .. } in metapaths {
             let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
             said |= types.fold(0, |said, kind| said | bits(&self.of_types, kind.0));
             let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
@@ -488,7 +488,7 @@ impl<'a> Model<'a> {
     }
 
     /// How training questions that took these metapaths were worded.
-    fn phrasing(&self, metapaths: &[&Worded<'_>]) -> Option<&'a Phrasing> {
+    fn phrasing(&self, metapaths: &[&WordedMetapath<'_>]) -> Option<&'a Phrasing> {
         let mut told: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
         told.sort_unstable();
         self.phrasings.get(told.as_slice()).copied()
@@ -530,7 +530,7 @@ impl<'a> Model<'a> {
 
     /// How likely the question's words are under metapaths: worded as in training or as the base
     /// names its types and relations, whichever is likelier.
-    fn guess(&self, worded: &[&Worded<'_>]) -> Guess {
+    fn guess(&self, worded: &[&WordedMetapath<'_>]) -> Guess {
         let metapaths: Vec<Metapath> = worded.iter().map(|one| one.metapath.clone()).collect();
         let expected = self.expected(&metapaths);
         let there_and_back = metapaths.iter().any(Metapath::goes_there_and_back);
@@ -640,7 +640,7 @@ impl<'a> Model<'a> {
     /// Readings that explain all words, most likely first; ties by their metapaths.
     fn guesses(&self) -> Vec<Guess> {
         let types = self.question.linked_types(self.base);
-        let of_name: Vec<Vec<Worded<'_>>> = types
+        let of_name: Vec<Vec<WordedMetapath<'_>>> = types
             .iter()
             .map(|types| {
                 let learnt = |metapath: &Metapath| self.learnt_words(metapath).is_some();
@@ -667,14 +667,14 @@ impl<'a> Model<'a> {
     }
 
     /// Readings that ask for one type: the likeliest metapaths from each name combined.
-    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Worded<'_>>]) -> Vec<Guess> {
-        let mut combined: Vec<Vec<&Worded<'_>>> = vec![Vec::new()];
+    fn guesses_at(&self, target: TypeId, of_name: &[Vec<WordedMetapath<'_>>]) -> Vec<Guess> {
+        let mut combined: Vec<Vec<&WordedMetapath<'_>>> = vec![Vec::new()];
         for metapaths in of_name {
             let own = metapaths.iter().filter(|one| one.metapath.target == target);
-            let mut own: Vec<(f32, &Worded<'_>)> =
+            let mut own: Vec<(f32, &WordedMetapath<'_>)> =
                 own.map(|one| (self.guess(&[one]).log, one)).collect();
             own.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.metapath.cmp(&b.1.metapath)));
-            let kept: Vec<&Worded<'_>> = own
+            let kept: Vec<&WordedMetapath<'_>> = own
                 .into_iter()
                 .map(|pair| pair.1)
                 .enumerate()
@@ -713,7 +713,7 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
     let least = guesses.first()?.log - MAX_BEHIND;
     let mut found: Option<(f32, Reading)> = None;
     for guess in guesses.iter().take(TRIED).take_while(|guess| guess.log >= least) {
-        if found.as_ref().is_some_and(|(log, _)| guess.log < log - SAME) {
+        if found.as_ref().is_some_and(|(log, _)| guess.log < log - SAME_LOG) {
             break;
         }
         let sets: Option<Vec<Vec<NodeId>>> = question

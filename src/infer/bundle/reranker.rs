@@ -34,11 +34,11 @@ const LINKED: usize = 5;
 /// Neighbours of a named node by one relation that are looked at.
 const MAX_NEIGHBORS: usize = 20_000;
 /// Nodes that are looked at by a thread at least.
-const A_THREAD: usize = 32;
+const MIN_PER_THREAD: usize = 32;
 /// Raw score of a program from which a higher one says no more.
 const STRONG_SCORE: f32 = 6.0;
 /// Logarithm below which a node's share of the score is not told apart from zero.
-const LEAST_LOG: f32 = -60.0;
+const MIN_LOG: f32 = -60.0;
 
 /// The features of one node, in this order.
 pub const FEATURES: [&str; 18] = [
@@ -106,7 +106,7 @@ impl Reranker {
         };
         let logs: Vec<f32> = features.rows.iter().map(sum).collect();
         let largest = logs.iter().copied().fold(f32::MIN, f32::max);
-        let share = |log: &f32| (log - largest).max(LEAST_LOG).exp();
+        let share = |log: &f32| (log - largest).max(MIN_LOG).exp();
         let ordered: Vec<(NodeId, f32)> =
             features.nodes.iter().copied().zip(logs.iter().map(share)).collect();
         let least = ordered.iter().map(|pair| pair.1).fold(1.0, f32::min);
@@ -180,8 +180,11 @@ pub fn node_features(
     let similarities = base.vectors.score(&query.meaning, &nodes)?;
     let found = Scores::new(query.found.clone());
     let best_found = found.largest().max(f32::MIN_POSITIVE);
-    let texts: Vec<[f32; 4]> =
-        nodes.par_iter().with_min_len(A_THREAD).map(|&node| query.said_by(base, node)).collect();
+    let texts: Vec<[f32; 4]> = nodes
+        .par_iter()
+        .with_min_len(MIN_PER_THREAD)
+        .map(|&node| query.said_by(base, node))
+        .collect();
     let best_match = texts.iter().map(|text| text[0]).fold(f32::MIN_POSITIVE, f32::max);
     let rows = nodes.iter().enumerate().map(|(at, &node)| {
         let [joined, best, raw, ranks, kind] = programs.of(base, at, node);

@@ -15,7 +15,7 @@ use agent_tools::{Kind, NodeFlow, ToolCall, Value, node_id, registry};
 
 /// How the nodes of a call's result are got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum NodeSource {
     /// Found by words, or in a way that this module does not know.
     Find,
     /// Reached over relations from the operand.
@@ -38,7 +38,7 @@ pub(super) struct Flow<'a> {
     pub(super) calls: &'a [ToolCall],
     /// The call that gave the ranking, if it is known.
     pub(super) last: Option<usize>,
-    ways: Vec<Way>,
+    ways: Vec<NodeSource>,
     operands: Vec<Vec<Operand<'a>>>,
 }
 
@@ -61,8 +61,8 @@ impl<'a> Flow<'a> {
     }
 
     /// How a call gets its nodes.
-    pub(super) fn way(&self, call: usize) -> Way {
-        self.ways.get(call).copied().unwrap_or(Way::Find)
+    pub(super) fn way(&self, call: usize) -> NodeSource {
+        self.ways.get(call).copied().unwrap_or(NodeSource::Find)
     }
 
     /// The arguments of a call that hold nodes, in order.
@@ -95,7 +95,7 @@ impl<'a> Flow<'a> {
             None => mark_before(&mut leads, before),
         }
         for at in (0..self.calls.len()).rev() {
-            if !leads.get(at).copied().unwrap_or_default() || self.way(at) == Way::Metapath {
+            if !leads.get(at).copied().unwrap_or_default() || self.way(at) == NodeSource::Metapath {
                 continue;
             }
             for operand in self.carried(at) {
@@ -155,17 +155,17 @@ fn node_arguments(call: &ToolCall) -> Vec<&Value> {
     found
 }
 
-fn way(call: &ToolCall, operands: &[Operand<'_>]) -> Way {
+fn way(call: &ToolCall, operands: &[Operand<'_>]) -> NodeSource {
     match call.flow {
-        NodeFlow::Metapath(_) => return Way::Metapath,
-        NodeFlow::Link | NodeFlow::Find => return Way::Find,
-        _ if operands.is_empty() => return Way::Find,
+        NodeFlow::Metapath(_) => return NodeSource::Metapath,
+        NodeFlow::Link | NodeFlow::Find => return NodeSource::Find,
+        _ if operands.is_empty() => return NodeSource::Find,
         _ => {}
     }
     let given: Vec<NodeSet> = operands.iter().filter_map(|of| ids(of.value)).collect();
     let new = |node: &NodeId| !given.iter().any(|nodes| nodes.contains(*node));
     let result = call.result.as_ref().ok().and_then(ids).unwrap_or_default();
-    if result.as_slice().iter().any(new) { Way::Find } else { Way::Carry }
+    if result.as_slice().iter().any(new) { NodeSource::Find } else { NodeSource::Carry }
 }
 
 /// The nodes of a set, of scores or of a map from ids; `None` for what holds none.
@@ -232,8 +232,17 @@ mod tests {
         assert_eq!([from(1), from(2), from(3)], [vec![Some(0)], vec![Some(1)], vec![None]]);
         assert_eq!(from(4), [Some(1), Some(2)]);
         assert_eq!((flow.last, flow.carried(4).len()), (Some(4), 1));
-        let ways: Vec<Way> = (0..5).map(|at| flow.way(at)).collect();
-        assert_eq!(ways, [Way::Find, Way::Metapath, Way::Carry, Way::Carry, Way::Carry]);
+        let ways: Vec<NodeSource> = (0..5).map(|at| flow.way(at)).collect();
+        assert_eq!(
+            ways,
+            [
+                NodeSource::Find,
+                NodeSource::Metapath,
+                NodeSource::Carry,
+                NodeSource::Carry,
+                NodeSource::Carry
+            ]
+        );
         // What is taken away does not lead to the ranking, nor does what is before a metapath.
         assert_eq!(flow.leading_to(flow.last, 5), [false, true, false, false, true]);
         // An operand from nowhere may come from any call before.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::explain::{
     Kind,
-    flow::{Flow, Way, holds},
+    flow::{Flow, NodeSource, holds},
 };
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, RelationId};
@@ -30,7 +30,7 @@ const MAX_FOUND: i64 = 5_000;
 
 /// Where an answer was lost.
 #[derive(Debug)]
-pub(super) struct Lost {
+pub(super) struct LossPoint {
     /// In which way.
     pub(super) kind: Kind,
     /// At which call.
@@ -60,12 +60,12 @@ impl Search<'_> {
         before: usize,
         sought: &NodeSet,
         metapaths: usize,
-    ) -> Option<Lost> {
+    ) -> Option<LossPoint> {
         let leads = self.flow.leading_to(end, before);
         let stretch: Vec<usize> =
             (0..leads.len()).filter(|&at| leads.get(at).copied().unwrap_or_default()).collect();
         let found =
-            |kind, call, place| Lost { kind, call, place, metapaths, sought: sought.clone() };
+            |kind, call, place| LossPoint { kind, call, place, metapaths, sought: sought.clone() };
         if let Some(call) = stretch.iter().rev().copied().find(|&at| self.drops(at, sought)) {
             let cuts = self.flow.calls.get(call).is_some_and(|of| of.flow == NodeFlow::Cut);
             return Some(found(if cuts { Kind::Cut } else { Kind::Filtered }, call, None));
@@ -76,7 +76,7 @@ impl Search<'_> {
             return Some(lost);
         }
         // Nothing held it, so whether a larger k would have is all that can be asked.
-        let finders = stretch.iter().copied().filter(|&at| self.flow.way(at) == Way::Find);
+        let finders = stretch.iter().copied().filter(|&at| self.flow.way(at) == NodeSource::Find);
         let probed: Vec<(usize, Option<usize>)> =
             finders.map(|at| (at, self.place_with_more(at, sought))).collect();
         let nearest = probed.iter().filter_map(|&(at, place)| Some((place?, at))).min();
@@ -90,22 +90,27 @@ impl Search<'_> {
         if let Some((place, call)) = nearest {
             return Some(found(Kind::Cut, call, Some(place)));
         }
-        let finds = |at: &usize| self.flow.way(*at) != Way::Carry;
+        let finds = |at: &usize| self.flow.way(*at) != NodeSource::Carry;
         let call = stretch.iter().rev().copied().find(finds)?;
         Some(found(Kind::NotReached, call, None))
     }
 
     /// Whether a call was given a node sought and gave none.
     fn drops(&self, call: usize, sought: &NodeSet) -> bool {
-        self.flow.way(call) == Way::Carry
+        self.flow.way(call) == NodeSource::Carry
             && self.flow.result(call).is_some_and(|result| !holds(result, sought))
             && self.flow.carried(call).iter().any(|operand| holds(operand.value, sought))
     }
 
     /// Where the nodes were lost from which a metapath would have reached one sought.
-    fn lost_before_metapath(&self, at: usize, sought: &NodeSet, metapaths: usize) -> Option<Lost> {
+    fn lost_before_metapath(
+        &self,
+        at: usize,
+        sought: &NodeSet,
+        metapaths: usize,
+    ) -> Option<LossPoint> {
         let call = self.flow.calls.get(at)?;
-        if self.flow.way(at) != Way::Metapath || metapaths >= MAX_METAPATHS {
+        if self.flow.way(at) != NodeSource::Metapath || metapaths >= MAX_METAPATHS {
             return None;
         }
         let starts = starts(self.base, call, sought)?;
@@ -116,7 +121,7 @@ impl Search<'_> {
         if holds(operand.value, &starts) {
             // The metapath left the way to it because of its limit.
             let (kind, sought) = (Kind::Cut, sought.clone());
-            return Some(Lost { kind, call: at, place: None, metapaths, sought });
+            return Some(LossPoint { kind, call: at, place: None, metapaths, sought });
         }
         self.lost(operand.from, at, &starts, metapaths + 1)
             .filter(|lost| lost.kind != Kind::NotReached)
@@ -140,7 +145,7 @@ impl Search<'_> {
 
 /// A linked entity that was there and dropped says more than one that was never found; then the
 /// metapath that fewest nodes could have begun; then the earlier call.
-fn preference(lost: &Lost) -> (bool, usize, usize) {
+fn preference(lost: &LossPoint) -> (bool, usize, usize) {
     (lost.kind == Kind::NotLinked, lost.sought.len(), lost.call)
 }
 

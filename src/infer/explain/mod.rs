@@ -45,13 +45,13 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::explain::{
     causes::{Cause, causes},
-    signals::{Linked, Shown, Signal, Signals, Start, Walked, signals},
+    signals::{LinkCall, ShownNode, Signal, Signals, Start, Traversal, signals},
 };
 use crate::{
-    ParamValues, Runtime, asked,
+    ParamValues, Runtime,
     bundle::{Bundle, Member, router::features},
     explain::{flow::Flow, lost::Search},
-    join, parts, routes,
+    join, merged_routes, parts, routes,
 };
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, NodeSet};
@@ -130,7 +130,7 @@ pub struct Loss {
 
 /// What became of one question.
 #[derive(Clone, Debug)]
-pub struct Explained {
+pub struct ExplainedQuery {
     /// The category that the program asked first answers, by its place.
     pub category: usize,
     /// Reciprocal rank of the first answer.
@@ -162,7 +162,7 @@ pub struct Explainer {
 }
 
 /// A run of one category.
-struct Ran {
+struct ProgramOutcome {
     ranking: Ranking,
     failure: Option<Failure>,
 }
@@ -172,7 +172,7 @@ impl Explainer {
     ///
     /// # Errors
     /// When it does not compile.
-    pub fn of_program(
+    pub fn for_program(
         runtime: Arc<Runtime>,
         program: &Program,
         params: ParamValues,
@@ -187,7 +187,7 @@ impl Explainer {
     ///
     /// # Errors
     /// When one of them does not compile.
-    pub fn of_bundle(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
+    pub fn for_bundle(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
         let category_program = |category: &crate::bundle::Category| {
             CategoryProgram::new(
                 &runtime,
@@ -212,12 +212,16 @@ impl Explainer {
     ///
     /// # Errors
     /// That the query cannot be searched.
-    pub fn explain(&self, query: &str, answers: &[NodeId]) -> Result<Explained, RetrieveError> {
+    pub fn explain(
+        &self,
+        query: &str,
+        answers: &[NodeId],
+    ) -> Result<ExplainedQuery, RetrieveError> {
         let routes = match &self.routing {
             None => vec![vec![(0, 1.0)]],
             Some((_, members)) => routes(members, &features(self.runtime.base(), query), None),
         };
-        let chosen = asked(&routes);
+        let chosen = merged_routes(&routes);
         let category = chosen.first().map_or(0, |pair| pair.0);
         let trace = Trace::default();
         let mut runs = Vec::new();
@@ -234,7 +238,7 @@ impl Explainer {
         let reciprocal_rank = self.reciprocal_rank(&ranking, answers);
         let calls = trace.take();
         let mut explained =
-            Explained { category, reciprocal_rank, loss: None, within: None, calls };
+            ExplainedQuery { category, reciprocal_rank, loss: None, within: None, calls };
         if reciprocal_rank < 1.0 {
             let failed = self.failed(&explained, &runs);
             let routed = failed.is_none().then(|| self.not_routed(&explained, &runs, answers));
@@ -254,20 +258,20 @@ impl Explainer {
         category_program: &CategoryProgram,
         query: &str,
         trace: Option<&Trace>,
-    ) -> Result<Ran, RetrieveError> {
+    ) -> Result<ProgramOutcome, RetrieveError> {
         match self.runtime.run(
             &category_program.compiled,
             &category_program.params,
             query,
             trace,
         )? {
-            Ok(outcome) => Ok(Ran { ranking: outcome.ranking, failure: None }),
+            Ok(outcome) => Ok(ProgramOutcome { ranking: outcome.ranking, failure: None }),
             Err(failure) => {
                 let candidates = self.runtime.candidates(query)?;
                 let n = candidates.len() as f32;
                 let ranked = candidates.iter().enumerate();
                 let ranking = ranked.map(|(at, &node)| (node, n - at as f32)).collect();
-                Ok(Ran { ranking, failure: Some(failure) })
+                Ok(ProgramOutcome { ranking, failure: Some(failure) })
             }
         }
     }
@@ -278,7 +282,7 @@ impl Explainer {
     }
 
     /// The loss to a failure of the category's program.
-    fn failed(&self, explained: &Explained, runs: &[Ran]) -> Option<Loss> {
+    fn failed(&self, explained: &ExplainedQuery, runs: &[ProgramOutcome]) -> Option<Loss> {
         let failure = runs.get(explained.category)?.failure.as_ref()?;
         Some(Loss {
             kind: Kind::Failed,
@@ -290,17 +294,27 @@ impl Explainer {
     }
 
     /// The loss within the category's own program; none where it has an answer first.
-    fn own_loss(&self, explained: &Explained, runs: &[Ran], answers: &[NodeId]) -> Option<Loss> {
+    fn own_loss(
+        &self,
+        explained: &ExplainedQuery,
+        runs: &[ProgramOutcome],
+        answers: &[NodeId],
+    ) -> Option<Loss> {
         let ranking = &runs.get(explained.category)?.ranking;
         if self.reciprocal_rank(ranking, answers) >= 1.0 {
             return None;
         }
         let (base, now) = (self.runtime.base(), explained.reciprocal_rank);
-        Some(OfProgram { base, calls: &explained.calls, now }.loss(ranking, answers))
+        Some(ProgramLoss { base, calls: &explained.calls, now }.loss(ranking, answers))
     }
 
     /// The loss to the router, if the program of one category alone does better.
-    fn not_routed(&self, explained: &Explained, runs: &[Ran], answers: &[NodeId]) -> Option<Loss> {
+    fn not_routed(
+        &self,
+        explained: &ExplainedQuery,
+        runs: &[ProgramOutcome],
+        answers: &[NodeId],
+    ) -> Option<Loss> {
         self.routing.as_ref()?;
         let now = explained.reciprocal_rank;
         let ranks = runs.iter().map(|run| self.reciprocal_rank(&run.ranking, answers));
@@ -340,14 +354,14 @@ impl CategoryProgram {
 }
 
 /// The run of one program that ranks no answer first.
-struct OfProgram<'a> {
+struct ProgramLoss<'a> {
     base: &'a Arc<IndexedBase>,
     calls: &'a [ToolCall],
     /// The reciprocal rank of the first answer.
     now: f32,
 }
 
-impl OfProgram<'_> {
+impl ProgramLoss<'_> {
     fn loss(&self, ranking: &Ranking, answers: &[NodeId]) -> Loss {
         let candidates: Ranking =
             ranking.iter().filter(|pair| self.base.kb.is_candidate(pair.0)).copied().collect();
@@ -388,8 +402,8 @@ impl OfProgram<'_> {
         let first = ranking.first().map_or(answer, |pair| pair.0);
         let (first, answer_name) = (self.name(first), self.name(answer));
         let order = format!("{first} is first, {answer_name} has rank {place}");
-        match order::favours(flow, ranking, answer) {
-            Some(order::Favours { call, by }) => {
+        match order::strongest_bias(flow, ranking, answer) {
+            Some(order::Bias { call, by }) => {
                 let why = format!("{order}; the nodes above it get {by:.3} more here than it does");
                 self.at(call, Kind::RankedLow, gain, why)
             }

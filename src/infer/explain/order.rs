@@ -25,7 +25,7 @@ struct Summand {
 }
 
 /// The call whose scores favour the wrong nodes most.
-pub(super) struct Favours {
+pub(super) struct Bias {
     /// The call.
     pub(super) call: usize,
     /// By how much more it adds to a wrong node than to the answer, mean over those above it; in
@@ -35,7 +35,7 @@ pub(super) struct Favours {
 
 /// The call that speaks most for the nodes above the first answer; `None` when no call does, or the
 /// program computed the ranking by itself. Ties go to the earlier call.
-pub(super) fn favours(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Option<Favours> {
+pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Option<Bias> {
     let above = ranking.iter().map(|pair| pair.0).take_while(|&node| node != answer);
     let wrong: Vec<NodeId> = above.take(MAX_WRONG).collect();
     let mut summands = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn favours(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Opt
     }
     by_call.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let &(call, by) = by_call.first()?;
-    (by > 0.0).then_some(Favours { call, by })
+    (by > 0.0).then_some(Bias { call, by })
 }
 
 /// The calls whose results are summed to the ranking, with the factor of each, in the order in which
@@ -212,8 +212,8 @@ mod tests {
             assert!((sum - score).abs() < 1e-6, "node {node}: {sum}, not {score}");
         }
         // Node 2 leads with 6, node 1 has 1: the first search gives it 4 less, the second 1 less.
-        let favours = favours(&flow, &ranking, 1).expect("a call favours node 2");
-        assert_eq!((favours.call, favours.by), (0, 4.0));
+        let strongest_bias = strongest_bias(&flow, &ranking, 1).expect("a call favours node 2");
+        assert_eq!((strongest_bias.call, strongest_bias.by), (0, 4.0));
         assert_eq!(best_place(&flow, &[1], |_| true), Some(1), "second by x, first by y");
         assert_eq!(best_place(&flow, &[3], |node| node != 1), Some(1));
         assert_eq!(best_place(&flow, &[7], |_| true), None);
@@ -232,7 +232,7 @@ mod tests {
         ];
         let ranking = of(&fused).ranking();
         let flow = Flow::new(&calls, &ranking);
-        let favours = favours(&flow, &ranking, 2).expect("a call favours node 1");
-        assert_eq!((ranking[0].0, favours.call), (1, 1));
+        let strongest_bias = strongest_bias(&flow, &ranking, 2).expect("a call favours node 1");
+        assert_eq!((ranking[0].0, strongest_bias.call), (1, 1));
     }
 }

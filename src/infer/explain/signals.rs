@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use crate::explain::{
-    Loss, OfProgram,
-    flow::{Flow, Way, node_set},
+    Loss, ProgramLoss,
+    flow::{Flow, NodeSource, node_set},
     lost::starts,
     order::{weights, weights_in},
 };
@@ -33,7 +33,7 @@ const LABEL_ITEMS: usize = 6;
 
 /// A node of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shown {
+pub struct ShownNode {
     /// The node.
     pub node: NodeId,
     /// Whether it is a right answer.
@@ -72,7 +72,7 @@ pub struct Start {
 
 /// A call that found what metapaths start from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Linked {
+pub struct LinkCall {
     /// The call in few words: untrusted text, one line.
     pub label: String,
     /// Its best nodes, at most three, and behind them the best one that leads to an answer, if none
@@ -86,7 +86,7 @@ pub struct Linked {
 
 /// A step along relations.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Walked {
+pub struct Traversal {
     /// The call in few words: untrusted text, one line.
     pub label: String,
     /// The line of the program, from 1, if it is known.
@@ -104,16 +104,16 @@ pub struct Walked {
 pub struct Signals {
     /// The best right answer, then the wrong nodes above it, or the best wrong ones where it is not
     /// ranked; best first.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<ShownNode>,
     /// The calls that tell them apart: those that are summed to the ranking by how far they part the
     /// shown nodes, then the others, the latest first.
     pub rows: Vec<Signal>,
     /// Labels of calls that say the same of all shown nodes, the latest first.
     pub same: Vec<String>,
     /// What metapaths start from, in the order of the calls, equal calls once.
-    pub linked: Vec<Linked>,
+    pub linked: Vec<LinkCall>,
     /// Steps along relations on the way to the ranking, in the order of the calls, equal calls once.
-    pub walked: Vec<Walked>,
+    pub walked: Vec<Traversal>,
     /// Why no right answer is first; none where one is.
     pub loss: Option<Loss>,
 }
@@ -132,7 +132,7 @@ pub fn signals(
         ranking.iter().filter(|pair| base.kb.is_candidate(pair.0)).copied().collect();
     let place = ranked.iter().position(|pair| answers.contains(&pair.0));
     let now = place.map_or(0.0, |at| 1.0 / (at + 1) as f32);
-    let loss = (place != Some(0)).then(|| OfProgram { base, calls, now }.loss(ranking, answers));
+    let loss = (place != Some(0)).then(|| ProgramLoss { base, calls, now }.loss(ranking, answers));
     let reader = Reader { flow: &flow, query };
     let shown = shown(&ranked, answers, place, n_wrong);
     let (rows, same) = reader.rows(&shown);
@@ -142,9 +142,14 @@ pub fn signals(
 }
 
 /// The best right answer and the wrong nodes above it.
-fn shown(ranked: &Ranking, answers: &[NodeId], place: Option<usize>, n_wrong: usize) -> Vec<Shown> {
+fn shown(
+    ranked: &Ranking,
+    answers: &[NodeId],
+    place: Option<usize>,
+    n_wrong: usize,
+) -> Vec<ShownNode> {
     let at = |at: usize, is_answer| {
-        ranked.get(at).map(|&(node, score)| Shown {
+        ranked.get(at).map(|&(node, score)| ShownNode {
             node,
             is_answer,
             rank: Some(at + 1),
@@ -153,7 +158,7 @@ fn shown(ranked: &Ranking, answers: &[NodeId], place: Option<usize>, n_wrong: us
     };
     let unranked = || {
         let node = answers.iter().min().copied()?;
-        Some(Shown { node, is_answer: true, rank: None, score: None })
+        Some(ShownNode { node, is_answer: true, rank: None, score: None })
     };
     let answer = place.map_or_else(unranked, |place| at(place, true));
     let is_wrong = |at: &usize| ranked.get(*at).is_some_and(|pair| !answers.contains(&pair.0));
@@ -187,7 +192,10 @@ impl Sought {
         let leads = |all: &Sought, at: &usize| all.ends[*at] || all.starts[*at];
         let mut followed = 0;
         for at in (0..n).rev() {
-            if flow.way(at) != Way::Metapath || !leads(&all, &at) || followed == MAX_METAPATHS {
+            if flow.way(at) != NodeSource::Metapath
+                || !leads(&all, &at)
+                || followed == MAX_METAPATHS
+            {
                 continue;
             }
             followed += 1;
@@ -216,7 +224,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// The calls that tell the shown nodes apart, and labels of those that do not.
-    fn rows(&self, shown: &[Shown]) -> (Vec<Signal>, Vec<String>) {
+    fn rows(&self, shown: &[ShownNode]) -> (Vec<Signal>, Vec<String>) {
         let leads = self.flow.leading_to(self.flow.last, self.flow.calls.len());
         let weights = weights(self.flow);
         let (mut rows, mut same) = (Vec::new(), Vec::new());
@@ -245,10 +253,10 @@ impl Reader<'_> {
     }
 
     /// What metapaths start from.
-    fn linked(&self, sought: &Sought) -> Vec<Linked> {
-        let mut linked: Vec<Linked> = Vec::new();
+    fn linked(&self, sought: &Sought) -> Vec<LinkCall> {
+        let mut linked: Vec<LinkCall> = Vec::new();
         for at in 0..self.flow.calls.len() {
-            if !sought.starts[at] || self.flow.way(at) != Way::Find {
+            if !sought.starts[at] || self.flow.way(at) != NodeSource::Find {
                 continue;
             }
             let Some(found) = self.flow.result(at) else { continue };
@@ -272,7 +280,7 @@ impl Reader<'_> {
                 starts.extend(all.iter().find(|start| start.leads));
             }
             let names = self.flow.calls.get(at).is_some_and(|call| call.flow == NodeFlow::Link);
-            let one = Linked { label: self.label(at, 0), starts, n: all.len(), names };
+            let one = LinkCall { label: self.label(at, 0), starts, n: all.len(), names };
             if !linked.contains(&one) {
                 linked.push(one);
             }
@@ -281,15 +289,15 @@ impl Reader<'_> {
     }
 
     /// Steps along relations on the way to the ranking.
-    fn walked(&self, sought: &Sought) -> Vec<Walked> {
-        let mut walked: Vec<Walked> = Vec::new();
+    fn walked(&self, sought: &Sought) -> Vec<Traversal> {
+        let mut walked: Vec<Traversal> = Vec::new();
         for at in 0..self.flow.calls.len() {
             let on_the_way = sought.ends[at] || sought.starts[at];
-            if !on_the_way || self.flow.way(at) != Way::Metapath {
+            if !on_the_way || self.flow.way(at) != NodeSource::Metapath {
                 continue;
             }
             let Some(reached) = self.flow.result(at).and_then(node_set) else { continue };
-            let one = Walked {
+            let one = Traversal {
                 label: self.label(at, 0),
                 line: self.flow.calls.get(at).and_then(|call| call.line),
                 n: reached.len(),

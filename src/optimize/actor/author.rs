@@ -207,7 +207,7 @@ impl Run<'_> {
                         .entry(name.clone())
                         .or_default()
                         .attempts
-                        .failed(step_info.what, &why);
+                        .failed(step_info.note, &why);
                 }
                 attempt.failure = Some(why);
             }

@@ -18,7 +18,7 @@ use crate::{OptimizeError, wording::Wording};
 use agent_dataset::LabelledQuery;
 use agent_infer::{
     ParamValues, Runtime,
-    explain::{Kind, Linked, Shown, Signal, Signals, Start, Walked, signals},
+    explain::{Kind, LinkCall, ShownNode, Signal, Signals, Start, Traversal, signals},
 };
 use agent_kb::{Kb, NodeId};
 use agent_retrieve::Ranking;
@@ -118,7 +118,8 @@ fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>, sourc
 
 /// Writes the nodes of the table, each with its letter.
 fn write_nodes(text: &mut String, kb: &Kb, signals: &Signals) {
-    for (letter, Shown { node, rank, score, .. }) in letters(signals).iter().zip(&signals.shown) {
+    for (letter, ShownNode { node, rank, score, .. }) in letters(signals).iter().zip(&signals.shown)
+    {
         let place = match (rank, score) {
             (Some(rank), Some(score)) => {
                 format!("rank {rank}, score {}", number(*score))
@@ -132,7 +133,7 @@ fn write_nodes(text: &mut String, kb: &Kb, signals: &Signals) {
 /// `R` for the right answer, `W1` and so on for wrong nodes.
 fn letters(signals: &Signals) -> Vec<String> {
     let mut wrong = 0;
-    let letter = |shown: &Shown| {
+    let letter = |shown: &ShownNode| {
         wrong += usize::from(!shown.is_answer);
         if shown.is_answer { "R".to_owned() } else { format!("W{wrong}") }
     };
@@ -184,9 +185,9 @@ fn text_of(source: &str, line: usize) -> Option<&str> {
 /// Writes the nodes that metapaths start from: all linked entities; of other calls the best node, and
 /// the best that leads to an answer.
 fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
-    let mut all: Vec<&Linked> = signals.linked.iter().collect();
+    let mut all: Vec<&LinkCall> = signals.linked.iter().collect();
     all.sort_by_key(|linked| !linked.names);
-    for Linked { label, starts, n, names } in all.into_iter().take(SHOWN_STARTS) {
+    for LinkCall { label, starts, n, names } in all.into_iter().take(SHOWN_STARTS) {
         // The type is omitted if the call or the previous node shows it.
         let mut last = None;
         let mut start = |Start { node, strength, leads }: &Start| {
@@ -214,8 +215,8 @@ fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
 
 /// Writes the steps along relations that reach answers, or that should and do not.
 fn write_steps(text: &mut String, signals: &Signals, source: &str) {
-    let tells = |step: &&Walked| step.ends || step.n_sought == 0;
-    for Walked { label, line, n, n_sought, ends } in
+    let tells = |step: &&Traversal| step.ends || step.n_sought == 0;
+    for Traversal { label, line, n, n_sought, ends } in
         signals.walked.iter().filter(tells).take(SHOWN_STEPS)
     {
         let sought = if *ends { "right answers" } else { "nodes that lead to one" };
