@@ -1,5 +1,5 @@
-//! `answer[=check][:SYSTEM]`: a language model writes an answer from the first nodes of another
-//! system, and the nodes that it cites are the ranking.
+//! `answer[=check][:SYSTEM]`: ranks the nodes that a language model cites in an answer from the first
+//! nodes of another system.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::rag::CitedRetriever;
@@ -14,16 +14,16 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Whether the answer is checked, and the system that it is written from.
+/// Parses arguments into whether the answer is checked, and the inner system.
 ///
 /// # Errors
-/// That something else is written.
+/// If the arguments are invalid.
 pub(super) fn parts(arguments: &str) -> Result<(bool, &str), SystemError> {
     let (own, inner) = arguments.split_once(':').unwrap_or((arguments, "bm25+names"));
     match own {
         "" => Ok((false, inner)),
         "=check" => Ok((true, inner)),
-        _ => Err(SPEC.wrong(arguments, "is none of its forms")),
+        _ => Err(SPEC.wrong(arguments, "has invalid arguments")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `ask`: answers questions over many nodes with numbers, names, tables and tests.
+//! `ask`: answers questions over many nodes with numbers, names, tables and statistical tests.
 
 use crate::{SystemSpec, bundle::Effort};
 use agent_ask::{Analyst, AskError, Helps};

@@ -1,5 +1,4 @@
-//! How often a system asks a language model for one query, before any is asked. Must not know what a
-//! request costs.
+//! Bounds of the requests that a system makes to a language model for one query.
 
 use crate::{
     SystemError, answer, ask,
@@ -14,10 +13,10 @@ use agent_infer::{
 };
 use agent_retrieve::System;
 
-/// What the system of a name asks for one query. What programs ask by themselves is not counted.
+/// Bounds of the requests of a system for one query, without requests of programs.
 ///
 /// # Errors
-/// As [`find`].
+/// Those of [`find`].
 pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, SystemError> {
     let (spec, arguments) = find(name)?;
     if let Some(InnerUse { method, inner, times }) = inner_use(spec, arguments)? {
@@ -55,11 +54,7 @@ mod tests {
     #[test]
     fn a_judged_bundle_is_read_and_judged_and_a_baseline_asks_nothing() {
         let max = |name: &str, effort| -> usize {
-            request_bounds(name, effort)
-                .unwrap()
-                .iter()
-                .map(|request_bounds| request_bounds.max)
-                .sum()
+            request_bounds(name, effort).unwrap().iter().map(|bounds| bounds.max).sum()
         };
         assert_eq!(max("hybrid", Effort::Judges), 0);
         assert_eq!(max("bundle:x", Effort::None), 0);
@@ -76,11 +71,7 @@ mod tests {
     #[test]
     fn what_expands_counts_its_own_requests_and_those_of_the_system_below_it() {
         let min = |name: &str| -> usize {
-            request_bounds(name, Effort::None)
-                .unwrap()
-                .iter()
-                .map(|request_bounds| request_bounds.min)
-                .sum()
+            request_bounds(name, Effort::None).unwrap().iter().map(|bounds| bounds.min).sum()
         };
         let counts = [
             ("kar:graph", 0),

@@ -1,4 +1,4 @@
-//! `dense`, `dense:ann` and `dense:trained:FILE`: nodes whose embedding is near to that of the query.
+//! `dense`, `dense:ann` and `dense:trained:FILE`: search by embeddings.
 
 use crate::{Need, SystemSpec, file_of, lexical::baseline};
 use agent_index::Part;

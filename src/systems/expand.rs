@@ -1,5 +1,5 @@
-//! `expand:METHOD[=..][:SYSTEM]`: another system is asked the query with texts that would answer it;
-//! and `kar:graph`, which reads the graph without a language model.
+//! `expand:METHOD[=..][:SYSTEM]`: query expansion for another system; and `kar:graph`, which uses the
+//! graph without a language model.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::Expander;
@@ -17,7 +17,7 @@ pub(super) const PRF: SystemSpec = SystemSpec {
     open: |arguments, opener| {
         let ParsedArguments { numbers: [documents], inner, .. } =
             ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)])
-                .ok_or_else(|| PRF.wrong(arguments, "has no number from 1 to 7"))?;
+                .ok_or_else(|| PRF.wrong(arguments, "needs a number from 1 to 7"))?;
         let inner = opener.inner(inner)?;
         Ok(Box::new(Expander::feedback(opener.base.clone(), inner, documents)))
     },
@@ -68,7 +68,7 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
     needs: &[],
     open: |arguments, opener| {
         let boost = boost_of(arguments).ok_or_else(|| {
-            GRAPH.wrong(arguments, "has not a number from 1 to 40, a weight from 0 to 1, a filter")
+            GRAPH.wrong(arguments, "needs a number from 1 to 40, a weight from 0 to 1, a filter")
         })?;
         Ok(Box::new(GraphBoost::new(opener.base.clone(), boost)))
     },
@@ -76,35 +76,35 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
 
 /// The methods that ask a model.
 const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
-/// The system that is asked unless the name says otherwise.
+/// The default inner system.
 const INNER: &str = "bm25+names";
-/// Texts of an expansion at most.
+/// Maximum texts of an expansion.
 const MAX_TEXTS: usize = 7;
-/// Neighbours of an entity.
+/// Default and maximum neighbours of an entity.
 const NEIGHBORS: usize = 10;
 const MAX_NEIGHBORS: usize = 40;
 
-/// What is written behind the name of a system that expands.
+/// Parsed arguments of a system that expands.
 struct ParsedArguments<'a, const N: usize> {
-    /// The numbers, some of them by default.
+    /// The numbers, given or default.
     numbers: [usize; N],
-    /// What is written behind them.
+    /// The filter behind them.
     filter: Option<&'a str>,
-    /// The system that is asked.
+    /// The inner system.
     inner: &'a str,
 }
 
 impl<'a, const N: usize> ParsedArguments<'a, N> {
-    /// Reads at most `N` numbers, each at least 1 and within its bound, by default as told, and at
-    /// most one word behind them.
+    /// Parses at most `N` numbers from 1 to their maximum, and at most one word behind them. `bounds`
+    /// are pairs of default and maximum.
     fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
         let (own, inner) = arguments.split_once(':').unwrap_or((arguments, INNER));
         let mut parsed = Self { numbers: bounds.map(|bound| bound.0), filter: None, inner };
         let Some(own) = own.strip_prefix('=') else { return Some(parsed) };
         for (at, part) in own.split(',').enumerate() {
             match (parsed.numbers.get_mut(at), bounds.get(at)) {
-                (Some(number), Some(&(_, most))) => {
-                    *number = part.parse().ok().filter(|number| (1..=most).contains(number))?;
+                (Some(number), Some(&(_, max))) => {
+                    *number = part.parse().ok().filter(|number| (1..=max).contains(number))?;
                 }
                 _ if at == N => parsed.filter = Some(part),
                 _ => return None,
@@ -114,12 +114,12 @@ impl<'a, const N: usize> ParsedArguments<'a, N> {
     }
 }
 
-/// The filter of a name.
+/// The filter with a name.
 fn filter_of(name: &str) -> Option<Filter> {
     Filter::ALL.into_iter().find(|filter| filter.name() == name)
 }
 
-/// How the graph raises a ranking, as it is written.
+/// Parses the arguments of [`GRAPH`].
 fn boost_of(arguments: &str) -> Option<Boost> {
     let mut boost = Boost::default();
     let Some(own) = arguments.strip_prefix('=') else { return Some(boost) };
@@ -134,12 +134,12 @@ fn boost_of(arguments: &str) -> Option<Boost> {
     parts.next().is_none().then_some(boost)
 }
 
-/// What a model is asked, for how many texts, and the system that is asked with them.
+/// Parses arguments into the method, the number of texts, and the inner system.
 fn method_of<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
 ) -> Result<(Method, usize, &'a str), SystemError> {
-    let wrong = || spec.wrong(arguments, "is none of its forms, or has a number out of bounds");
+    let wrong = || spec.wrong(arguments, "has invalid arguments, or a number out of bounds");
     if spec.name == KAR.name {
         let bounds = [(NEIGHBORS, MAX_NEIGHBORS), (TEXTS, MAX_TEXTS)];
         let parsed = ParsedArguments::read(arguments, bounds).ok_or_else(wrong)?;
@@ -175,20 +175,20 @@ fn by_model(
     Ok(Box::new(Expander::new(opener.base.clone(), inner, assistant, method, n)))
 }
 
-/// What a system that expands stands on.
+/// The use of an inner system by a system that expands.
 pub(super) struct InnerUse<'a> {
-    /// The method by which it asks a model, if it does.
+    /// The method by which it asks a model, if any.
     pub(super) method: Option<Method>,
-    /// The system that is asked with the texts.
+    /// The inner system.
     pub(super) inner: &'a str,
-    /// How often that is asked.
+    /// Number of calls of the inner system.
     pub(super) times: usize,
 }
 
-/// What a system stands on; none where it does not expand.
+/// The use of an inner system; `None` if the system does not expand.
 ///
 /// # Errors
-/// That its arguments are wrong.
+/// If its arguments are invalid.
 pub(super) fn inner_use<'a>(
     spec: &SystemSpec,
     arguments: &'a str,

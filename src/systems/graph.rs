@@ -1,4 +1,4 @@
-//! `graph:FILE`: a network over the graph around the query, by a model that `agent train` made.
+//! `graph:FILE`: a network over the graph around the query, with a model of `agent train`.
 
 use crate::{Need, SystemSpec, file_of};
 use agent_retrieve::Graph;

@@ -1,4 +1,4 @@
-//! `bm25`, `bm25:stark` and `bm25+names`: nodes that have the words of the query.
+//! `bm25`, `bm25:stark` and `bm25+names`: lexical search.
 
 use crate::{Opener, SystemError, SystemSpec};
 use agent_retrieve::{Baseline, Retriever, Stark, System};
@@ -27,7 +27,7 @@ pub(super) const NAMES: SystemSpec = SystemSpec {
     open: |_, opener| baseline(System::Bm25Names, opener),
 };
 
-/// A baseline that needs nothing but the base.
+/// Opens a baseline that only needs the base.
 pub(super) fn baseline(
     system: System,
     opener: &Opener<'_>,

@@ -1,10 +1,10 @@
-//! `mfar:FILE[:mask=FIELDS]`: fields weighed as the query asks, by a model that `agent train` made.
+//! `mfar:FILE[:mask=FIELDS]`: fields weighted by the query, with a model of `agent train`.
 
 use crate::{Need, SystemSpec, file_of};
 use agent_index::Part;
 use agent_retrieve::Mfar;
 
-/// Stands between the model and the fields that get no weight.
+/// Separates the model from the masked fields.
 const MASK: &str = ":mask=";
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
@@ -19,7 +19,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// The name of a system with these fields masked as well, if it is an mFAR.
+/// The name with further masked fields; `None` if the system is not mFAR.
 pub fn masked(name: &str, mask: &str) -> Option<String> {
     SPEC.arguments_of(name)?;
     Some(match name.contains(MASK) {

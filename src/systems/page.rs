@@ -1,10 +1,10 @@
-//! The page of all systems for people: docs/systems.md, rendered from the registry.
+//! Renders docs/systems.md from the registry.
 
 use std::fmt::Write;
 
 use crate::{Need, SYSTEMS};
 
-/// What stands above the table.
+/// Text above the table.
 const HEAD: &str = "# Systems
 
 A system ranks nodes for a query. `agent search` and `agent eval` take its name behind `--system`; \
@@ -18,7 +18,7 @@ one file there and one line in its table.
 | --- | --- | --- |
 ";
 
-/// What stands below the table.
+/// Text below the table.
 const TAIL: &str = "
 An index part is built with `agent index N --with PART`. A language model is named as \
 [llm.md](llm.md) says. All systems rank at most as many nodes as are asked for, best first; equal \

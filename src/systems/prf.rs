@@ -1,15 +1,13 @@
 //! `prf[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]`: pseudo-relevance feedback. The first documents of another
-//! system are taken for right, and the words that they share and few others have are searched too.
+//! system are assumed to be relevant, and their characteristic words are searched too.
 //!
 //! Sources: Rocchio (1971), as the mean of the documents' vectors of tf x idf, without negative
-//! documents; Lavrenko & Croft (2001) and their successors, who give the query a weight of its own.
+//! documents; Lavrenko & Croft (2001) and their successors, who weigh the query separately.
 //!
-//! 1. Each document gives each of its words `tf / length x idf`; the words of the query, which keep
-//!    their own weight, are left out. The best of the sums are searched, each once; ties by word.
+//! 1. Each document gives each of its words `tf / length x idf`, except words of the query. The words
+//!    with the largest sums are searched; ties by word.
 //! 2. BM25 over documents ranks by the query, and by these words; both lists are divided by their
-//!    best score and summed, the second with the weight. A node that one list lacks has 0 there.
-//!
-//! Must not know: which answers are right.
+//!    best score and summed with their weights. A missing node counts 0.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -33,21 +31,21 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Most documents that are read, and most words that are taken from them.
+/// Maximum documents, and maximum words.
 const MAX_COUNT: usize = 100;
-/// Longest word that is taken, bytes, so that all of them are a query.
+/// Maximum bytes of a word, so that all words fit into a query.
 const MAX_WORD_BYTES: usize = 64;
-/// Nodes of each list that are summed, at least.
+/// Minimum length of the summed lists.
 const MIN_SUMMED: usize = 1_000;
 
-/// How much is taken from the first documents.
+/// Parameters of the feedback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FeedbackSettings {
-    /// Documents that are read.
+    /// Number of documents.
     documents: usize,
-    /// Words that are taken.
+    /// Number of words.
     terms: usize,
-    /// What they weigh, in `0..=1`; the query weighs the rest.
+    /// Weight of the words, in `0..=1`; the query has the rest.
     weight: f32,
 }
 
@@ -58,22 +56,22 @@ impl Default for FeedbackSettings {
 }
 
 impl FeedbackSettings {
-    /// The numbers as they are written; `None` for others, or other many.
+    /// Parses the numbers; `None` if they are invalid.
     fn read(text: &str) -> Option<Self> {
         let mut numbers = text.split(',');
-        let few = |text: &str| text.parse().ok().filter(|n| (1..=MAX_COUNT).contains(n));
-        let (documents, terms) = (few(numbers.next()?)?, few(numbers.next()?)?);
+        let count = |text: &str| text.parse().ok().filter(|n| (1..=MAX_COUNT).contains(n));
+        let (documents, terms) = (count(numbers.next()?)?, count(numbers.next()?)?);
         let weight = numbers.next()?.parse().ok().filter(|weight| (0.0..=1.0).contains(weight))?;
         numbers.next().is_none().then_some(Self { documents, terms, weight })
     }
 }
 
-/// The numbers that are written, and the system whose documents are read.
+/// Splits arguments into the numbers and the inner system.
 fn parts(arguments: &str) -> (&str, &str) {
     arguments.split_once(':').unwrap_or((arguments, "bm25+names"))
 }
 
-/// The system whose documents are read.
+/// The inner system in `arguments`.
 pub(super) fn first(arguments: &str) -> &str {
     parts(arguments).1
 }
@@ -83,7 +81,7 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     let settings = match numbers.strip_prefix('=') {
         None => FeedbackSettings::default(),
         Some(numbers) => FeedbackSettings::read(numbers).ok_or_else(|| {
-            SPEC.wrong(arguments, "has not two numbers from 1 to 100 and a weight from 0 to 1")
+            SPEC.wrong(arguments, "needs two numbers from 1 to 100 and a weight from 0 to 1")
         })?,
     };
     let base = opener.base.clone();
@@ -100,7 +98,7 @@ struct Feedback {
 }
 
 impl Feedback {
-    /// The words that are searched beside the query, best first; none if nothing is found.
+    /// The words that are searched in addition to the query, best first.
     fn words(&self, query: &str) -> Result<Vec<String>, RetrieveError> {
         let mut own = HashSet::new();
         for_each_reference_word(query, |word| {
@@ -121,19 +119,19 @@ impl Feedback {
             }
         }
         let mut words: Vec<(String, f32)> = weights.into_iter().filter(|w| w.1 > 0.0).collect();
-        // Stable, of words in order.
+        // Stable: ties stay ordered by word.
         words.sort_by(|a, b| b.1.total_cmp(&a.1));
         words.truncate(self.settings.terms);
         Ok(words.into_iter().map(|word| word.0).collect())
     }
 
-    /// How rare a word is, told by its stem; 0 for a word that is not indexed as one.
+    /// The idf of a word's stem; 0 if it is not indexed.
     fn idf(&self, word: &str) -> f32 {
         let stem = Analysis::Stems.form(&self.base.stems, word);
         self.base.terms.stem_id(&stem).map_or(0.0, |stem| self.base.terms.idf(stem))
     }
 
-    /// The nodes with these words, the best with the score 1; none without words.
+    /// Searches a text, with scores divided by the best one; empty without words.
     fn search(&self, text: &str, k: usize) -> Result<Scores, RetrieveError> {
         if text.is_empty() {
             return Ok(Scores::default());

@@ -15,7 +15,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
         let llm_tools = match arguments {
             "" | ":" => false,
             LLM_TOOLS => true,
-            _ => return Err(SPEC.wrong(arguments, "is none of its forms")),
+            _ => return Err(SPEC.wrong(arguments, "has invalid arguments")),
         };
         let cache = Arc::new(ToolCache::new(CACHE_BYTES));
         let (base, model) = (opener.base.clone(), opener.model("react")?);

@@ -143,11 +143,7 @@ fn every_system_asks_as_often_as_it_is_said_to() {
         assert!(!answer.ranking().is_empty(), "{name}");
         assert_eq!((heard.count(), answer.unassisted), (n, None), "{name}");
         let said = request_bounds(name, Effort::None).unwrap();
-        assert_eq!(
-            said.iter().map(|request_bounds| request_bounds.min).sum::<usize>(),
-            n,
-            "{name}"
-        );
+        assert_eq!(said.iter().map(|bounds| bounds.min).sum::<usize>(), n, "{name}");
     }
 }
 

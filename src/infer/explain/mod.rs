@@ -1,7 +1,7 @@
-//! Here is a question whose answer did not come first: where was the answer lost?
+//! Explains why the first answer of a question is not at rank 1.
 //!
-//! A program is run once with a trace of its tool calls; the trace is read backwards. Every
-//! question whose first answer is not at rank 1 gets exactly one [`Kind`], the first that holds:
+//! A program runs once with a trace of its tool calls, which is read backwards. Every question whose
+//! first answer is not at rank 1 gets exactly one [`Kind`], the first that holds:
 //!
 //! | kind | holds when | its line |
 //! | --- | --- | --- |
@@ -15,21 +15,19 @@
 //! | not reached | none of these: no call whose nodes get into the ranking ever held an answer | of the last call that finds nodes |
 //!
 //! Linked entities that were found and then dropped before a metapath count as cut or filtered too.
-//! Of several calls that dropped an answer the last one counts: so far the answer had come.
+//! Of several calls that dropped an answer, the last one counts.
 //!
-//! The gain is what the question's reciprocal rank could rise by: exact for `not routed`; else an
-//! upper bound, the best place that an answer had in the scores of any call that leads to the
-//! ranking, or rank 1 where none held it.
+//! The gain is the possible increase of the question's reciprocal rank: exact for `not routed`, else
+//! an upper bound, from the best rank of an answer in the scores of any call that leads to the
+//! ranking, or from rank 1 if no call held one.
 //!
-//! | file | question it answers |
+//! | module | content |
 //! | --- | --- |
-//! | `flow` | which nodes get from which call into which |
-//! | `lost` | where did an answer go that is not in the ranking |
-//! | `order` | why do other nodes stand above an answer |
-//! | `signals` | what does each call say of the best right answer and of the wrong nodes above it |
-//! | `causes` | what do the losses of many questions have in common |
-//!
-//! Must not know: how programs are found, who asks.
+//! | `flow` | data flow between calls |
+//! | `lost` | the call that lost an unranked answer |
+//! | `order` | the call that ranks other nodes above an answer |
+//! | `signals` | scores that each call gives the best right answer and the wrong nodes above it |
+//! | `causes` | common causes of many losses |
 
 mod causes;
 mod flow;
@@ -62,12 +60,12 @@ use agent_retrieve::{
 use agent_sandbox::{Compiled, Failure, program::Program};
 use agent_tools::{ToolCall, Trace, source::literal};
 
-/// Characters of a node's name in a reason.
+/// Maximum characters of a node's name in a reason.
 const NAME_CHARS: usize = 60;
-/// What stands for the function where the router chose wrongly.
+/// [`Loss::function`] of losses to the router.
 const ROUTER: &str = "router";
 
-/// In which way an answer was lost; the module's documentation defines each.
+/// Kind of a loss; the module's documentation defines each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -79,9 +77,9 @@ pub enum Kind {
     NotLinked,
     /// No call held an answer.
     NotReached,
-    /// A call was given an answer and did not pass it on.
+    /// A call received an answer and did not pass it on.
     Filtered,
-    /// A limit on the number of nodes left an answer out.
+    /// A limit on the number of nodes excluded an answer.
     Cut,
     /// An answer is in the ranking, below others.
     RankedLow,
@@ -116,34 +114,34 @@ impl Kind {
 /// Why the first answer of a question is not at rank 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
-    /// In which way it was lost.
+    /// Its kind.
     pub kind: Kind,
-    /// The line of the category's program, from 1; none for the router, or if it is not known.
+    /// Line of the category's program, from 1; `None` for the router, or if unknown.
     pub line: Option<usize>,
     /// The tool or operator, the kind of the failure, or `router`.
     pub function: String,
-    /// What the reciprocal rank could rise by.
+    /// Possible gain in reciprocal rank.
     pub gain: f64,
     /// The reason in words, with names of nodes: untrusted text, one line.
     pub why: String,
 }
 
-/// What became of one question.
+/// Explanation of one question.
 #[derive(Clone, Debug)]
 pub struct ExplainedQuery {
-    /// The category that the program asked first answers, by its place.
+    /// Index of the most probable category.
     pub category: usize,
     /// Reciprocal rank of the first answer.
     pub reciprocal_rank: f32,
     /// Why it is not 1, if it is not.
     pub loss: Option<Loss>,
-    /// Of a question that was not routed, where the category's own program lost the answer.
+    /// For [`Kind::NotRouted`], the loss within the category's own program.
     pub within: Option<Loss>,
-    /// The calls of the category's program, of which the trace keeps 200 at most.
+    /// The calls of the category's program, at most 200.
     pub calls: Vec<ToolCall>,
 }
 
-/// One program, ready to run.
+/// A category with its compiled program.
 #[derive(Debug)]
 pub struct CategoryProgram {
     /// The category it answers.
@@ -154,7 +152,7 @@ pub struct CategoryProgram {
     compiled: Compiled,
 }
 
-/// A program or a bundle whose losses are explained.
+/// Explains the losses of a program or a bundle.
 pub struct Explainer {
     runtime: Arc<Runtime>,
     category_programs: Vec<CategoryProgram>,
@@ -168,10 +166,10 @@ struct ProgramOutcome {
 }
 
 impl Explainer {
-    /// One program, with its declared parameters but for those given.
+    /// Compiles a program; `params` override its declared parameters.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// If it does not compile.
     pub fn for_program(
         runtime: Arc<Runtime>,
         program: &Program,
@@ -182,11 +180,10 @@ impl Explainer {
         Ok(Self { runtime, category_programs: vec![category_program], routing: None })
     }
 
-    /// The programs of a bundle with its router; whether it was made for the runtime's base is the
-    /// caller's to check.
+    /// Compiles the programs of a bundle. The caller must check that the bundle fits the base.
     ///
     /// # Errors
-    /// When one of them does not compile.
+    /// If one of them does not compile.
     pub fn for_bundle(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
         let category_program = |category: &crate::bundle::Category| {
             CategoryProgram::new(
@@ -207,11 +204,11 @@ impl Explainer {
         &self.category_programs
     }
 
-    /// Answers a question and says where its answers were lost. A program that fails counts with
-    /// its default candidates, as when it was optimized.
+    /// Answers a question and explains where its answers were lost. As in optimization, a failed
+    /// program is replaced by the default candidates.
     ///
     /// # Errors
-    /// That the query cannot be searched.
+    /// If the query cannot be searched.
     pub fn explain(
         &self,
         query: &str,
@@ -293,7 +290,7 @@ impl Explainer {
         })
     }
 
-    /// The loss within the category's own program; none where it has an answer first.
+    /// The loss within the category's own program; `None` if it ranks an answer first.
     fn own_loss(
         &self,
         explained: &ExplainedQuery,
@@ -308,7 +305,7 @@ impl Explainer {
         Some(ProgramLoss { base, calls: &explained.calls, now }.loss(ranking, answers))
     }
 
-    /// The loss to the router, if the program of one category alone does better.
+    /// The loss to the router, if the program of one category alone is better.
     fn not_routed(
         &self,
         explained: &ExplainedQuery,
@@ -373,7 +370,7 @@ impl ProgramLoss<'_> {
         }
     }
 
-    /// The gain if an answer stood at its best place of all, or first if it has none.
+    /// The gain if an answer had its best rank in any scores, or rank 1 if it has none.
     fn gain(&self, flow: &Flow<'_>, answers: &[NodeId]) -> f64 {
         let place = order::best_place(flow, answers, |node| self.base.kb.is_candidate(node));
         (1.0 / place.unwrap_or(1) as f64 - f64::from(self.now)).max(0.0)
@@ -422,7 +419,7 @@ impl ProgramLoss<'_> {
             let first = f64::from(1.0 - self.now);
             return self.at(self.calls.len(), Kind::NotReached, first, nothing);
         };
-        // What is beyond a metapath was held by no call that leads to the ranking.
+        // No call that leads to the ranking held nodes beyond a metapath.
         let gain = match lost.place {
             Some(place) => (1.0 / place as f64 - f64::from(self.now)).max(0.0),
             None => self.gain(flow, answers),

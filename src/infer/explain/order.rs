@@ -1,40 +1,40 @@
-//! Why other nodes stand above the first answer: the ranking's scores are taken apart into what
-//! each call contributed, and the call that speaks most for the wrong nodes is named.
+//! Finds the call that ranks other nodes above the first answer: decomposes the ranking's scores into
+//! contributions of calls.
 //!
-//! Sums, differences, weights, normalizing and fusion are taken apart; what is neither is one
-//! contribution. Must not know: which program gave the ranking.
+//! Sums, differences, weights, normalization and fusion are decomposed; any other call is one
+//! contribution.
 
 use crate::explain::flow::Flow;
 use agent_kb::{NodeId, Scores};
 use agent_retrieve::Ranking;
 use agent_tools::{NodeFlow, ToolCall, Value};
 
-/// Wrong nodes above the answer that are looked at, from the top.
+/// Maximum wrong nodes above the answer, from the top.
 const MAX_WRONG: usize = 50;
-/// Sums within sums that are taken apart.
+/// Maximum depth of nested sums.
 const MAX_DEPTH: usize = 64;
 
-/// What one call contributes to the scores of the ranking.
+/// Contribution of one call to the scores of the ranking.
 struct Summand {
     call: usize,
     factor: f32,
     scores: Scores,
-    /// The call whose result it is, or of a fusion the first ranking of: none for the other rankings
-    /// and for what the program computed by itself.
+    /// The call whose result it is; for a fusion, only its first ranking has it. `None` for values that
+    /// the program computed itself.
     stands_for: Option<usize>,
 }
 
-/// The call whose scores favour the wrong nodes most.
+/// The call whose scores favour the wrong nodes most, and by how much.
 pub(super) struct Bias {
     /// The call.
     pub(super) call: usize,
-    /// By how much more it adds to a wrong node than to the answer, mean over those above it; in
-    /// scores of the ranking.
+    /// Mean difference of its contributions to the wrong nodes and to the answer, in scores of the
+    /// ranking.
     pub(super) by: f32,
 }
 
-/// The call that speaks most for the nodes above the first answer; `None` when no call does, or the
-/// program computed the ranking by itself. Ties go to the earlier call.
+/// The call that favours the nodes above the first answer most; `None` if no call does, or the
+/// program computed the ranking itself. Ties go to the earlier call.
 pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Option<Bias> {
     let above = ranking.iter().map(|pair| pair.0).take_while(|&node| node != answer);
     let wrong: Vec<NodeId> = above.take(MAX_WRONG).collect();
@@ -55,14 +55,13 @@ pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId)
     (by > 0.0).then_some(Bias { call, by })
 }
 
-/// The calls whose results are summed to the ranking, with the factor of each, in the order in which
-/// the sum takes them; a call that is summed several times has the sum of its factors. A fusion is
-/// one summand.
+/// The calls whose results are summed to the ranking, with their total factors, in order of the sum.
+/// A fusion is one summand.
 pub(super) fn weights(flow: &Flow<'_>) -> Vec<(usize, f32)> {
     flow.last.map_or_else(Vec::new, |last| weights_in(flow, last))
 }
 
-/// As [`weights`], of the calls whose results are summed to that of a call.
+/// [`weights`] of the calls whose results are summed to the result of a call.
 pub(super) fn weights_in(flow: &Flow<'_>, call: usize) -> Vec<(usize, f32)> {
     let mut summands = Vec::new();
     take_apart(flow, call, 1.0, 0, &mut summands);
@@ -84,7 +83,7 @@ fn number(value: Option<&Value>) -> Option<f32> {
     }
 }
 
-/// Adds what a call's scores consist of, times a factor.
+/// Adds the summands of a call's scores, times a factor.
 fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut Vec<Summand>) {
     let Some(call) = flow.calls.get(at) else { return };
     let parts = if depth < MAX_DEPTH { parts(call) } else { None };
@@ -114,7 +113,7 @@ fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut 
     }
 }
 
-/// The factor of each operand that holds nodes, if the call is linear in its operands.
+/// The factor of each node operand, if the call is linear in its operands.
 fn parts(call: &ToolCall) -> Option<Vec<f32>> {
     let scores_at = |at: usize| matches!(call.args.get(at), Some(Value::Scores(_)));
     match call.flow {
@@ -150,8 +149,8 @@ fn fused(flow: &Flow<'_>, at: usize, factor: f32, into: &mut Vec<Summand>) {
     }
 }
 
-/// The best place of an answer in the scores of any call whose nodes get into the ranking; `None`
-/// when no scores hold one. Only nodes that may be answers are counted.
+/// The best rank of an answer in the scores of any call whose nodes get into the ranking; `None` if
+/// no scores hold one. Only nodes that may be answers count.
 pub(super) fn best_place(
     flow: &Flow<'_>,
     answers: &[NodeId],
