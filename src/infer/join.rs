@@ -128,7 +128,7 @@ pub struct JoinSettings<'a> {
 
 impl<'a> JoinSettings<'a> {
     /// The settings of a member of a bundle.
-    pub fn of(member: &'a Member) -> Self {
+    pub fn for_member(member: &'a Member) -> Self {
         Self { fusion: member.fusion, reranker: member.reranker.as_ref() }
     }
 
@@ -156,7 +156,7 @@ pub fn parts<'a>(
     let part = |(member, routed): (&'a Member, &Vec<(usize, f32)>)| {
         let ranked =
             routed.iter().filter_map(|&(at, probability)| Some((probability, ranking(at)?)));
-        MemberRankings { settings: JoinSettings::of(member), rankings: ranked.collect() }
+        MemberRankings { settings: JoinSettings::for_member(member), rankings: ranked.collect() }
     };
     members.iter().zip(routes).map(part).collect()
 }
@@ -203,7 +203,7 @@ pub fn join(
     phrasings: Option<&Phrasings>,
 ) -> Result<Ranking, RetrieveError> {
     let settings: Vec<JoinSettings<'_>> = parts.iter().map(|part| part.settings).collect();
-    Ok(join_with_features(base, parts, QueryEvidence::of(base, query, &settings, phrasings))?
+    Ok(join_with_features(base, parts, QueryEvidence::collect(base, query, &settings, phrasings))?
         .ranking)
 }
 
@@ -218,7 +218,7 @@ pub(super) struct QueryEvidence {
 }
 
 impl QueryEvidence {
-    pub(super) fn of(
+    pub(super) fn collect(
         base: &IndexedBase,
         query: &str,
         settings: &[JoinSettings<'_>],
@@ -227,7 +227,7 @@ impl QueryEvidence {
         let is_ordered = settings.iter().any(|settings| settings.order().is_some());
         Self {
             meaning: tail::search_by_meaning(base, query),
-            features: is_ordered.then(|| QueryFeatures::of(base, query)),
+            features: is_ordered.then(|| QueryFeatures::new(base, query)),
             reading: phrasings.and_then(|phrasings| read(base, query, phrasings)),
         }
     }

@@ -473,8 +473,9 @@ fn failed(failure: &Failure, message: String) -> RetrieveError {
 impl BundleRetriever {
     /// The evidence of a query that does not depend on programs.
     fn evidence(&self, query: &str) -> QueryEvidence {
-        let settings: Vec<JoinSettings<'_>> = self.members.iter().map(JoinSettings::of).collect();
-        QueryEvidence::of(self.runtime.base(), query, &settings, self.phrasings.as_ref())
+        let settings: Vec<JoinSettings<'_>> =
+            self.members.iter().map(JoinSettings::for_member).collect();
+        QueryEvidence::collect(self.runtime.base(), query, &settings, self.phrasings.as_ref())
     }
 
     /// Runs the program of every routed category. Another thread collects the evidence meanwhile, and

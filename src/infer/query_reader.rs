@@ -105,7 +105,7 @@ pub(super) fn read_query(
     query: &str,
     categories: &[CategoryOption<'_>],
 ) -> Result<Result<ReadQuery, Miss>, RetrieveError> {
-    let linked = LinkedEntities::of(base, query);
+    let linked = LinkedEntities::link(base, query);
     let offered = (1..).zip(categories).map(
         |(n, category)| json!({"n": n, "name": category.name, "description": category.description}),
     );
@@ -303,7 +303,7 @@ mod tests {
 
     fn reading(reply: Json) -> ReadQuery {
         let base = example_base();
-        let linked = LinkedEntities::of(&base, "a steel bottle by Tidewell");
+        let linked = LinkedEntities::link(&base, "a steel bottle by Tidewell");
         ReadQuery::from_reply(&base, &reply, &linked, 2)
     }
 

@@ -119,7 +119,7 @@ pub fn write(
     if nodes.is_empty() {
         return Ok(Prose::default());
     }
-    let linked = LinkedEntities::of(base, question);
+    let linked = LinkedEntities::link(base, question);
     let shown = |(n, &node): (usize, &NodeId)| json!({"n": n, "text": text_of(base, &linked, node, question)});
     let shown: Vec<Json> = (1..).zip(nodes).map(shown).collect();
     let ask = |prompt, inputs| assistant.json(ANSWER_ROLE.role(), prompt, inputs).map_err(failed);
@@ -263,8 +263,9 @@ impl Retriever for CitedRetriever {
             let own = own.map(|sentence| Explanation::new("cited by", sentence.text.as_str()));
             let before =
                 places(&node).and_then(|at| given.why.get(at)).cloned().unwrap_or_default();
-            let told = place_of(&self.name(), at, score).with(own).with([before.explanation]);
-            Why { explanation: told, ..before }
+            let explanation =
+                place_of(&self.name(), at, score).with(own).with([before.explanation]);
+            Why { explanation: explanation, ..before }
         });
         let why = why.collect();
         let path = |(node, _): &(NodeId, f32)| {

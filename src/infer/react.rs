@@ -155,7 +155,7 @@ impl React {
 
     /// The first request, with the part that is the same for all queries before the query.
     fn first_request(&self, query: &str, shortlist: &[NodeId]) -> Result<Request, RetrieveError> {
-        let linked = LinkedEntities::of(&self.base, query);
+        let linked = LinkedEntities::link(&self.base, query);
         let shown = |&node: &NodeId| {
             let text = linked.candidate(node, query, SHOWN_CHARS);
             json!({"id": node, "name": self.base.kb.name(node), "text": text})

@@ -155,7 +155,7 @@ impl Rerank {
         let nodes: Vec<NodeId> =
             shortlist.ranking().iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
         let (first, more) = nodes.split_at(SCORED.min(nodes.len()));
-        let linked = LinkedEntities::of(&self.base, query).with(&shortlist.entities);
+        let linked = LinkedEntities::link(&self.base, query).with(&shortlist.entities);
         let (mut scores, mut missed) = self.scores(query, &linked, first)?;
         let best = scores.iter().flatten().copied().reduce(f32::max);
         // If some of the first were not scored, the shortlist is returned anyway.

@@ -50,7 +50,7 @@ pub(super) struct Entity {
 }
 
 impl Entity {
-    fn of(base: &IndexedBase, (node, strength): (NodeId, f32), is_read: bool) -> Self {
+    fn new(base: &IndexedBase, (node, strength): (NodeId, f32), is_read: bool) -> Self {
         let neighbors = neighbors(base, node).collect();
         Self { node, namesakes: Vec::new(), strength, is_read, neighbors }
     }
@@ -148,7 +148,7 @@ fn further(heads: Vec<String>) -> String {
 
 impl<'a> LinkedEntities<'a> {
     /// Links the entities of a query.
-    pub(crate) fn of(base: &'a IndexedBase, query: &str) -> Self {
+    pub(crate) fn link(base: &'a IndexedBase, query: &str) -> Self {
         let found = base.entities.link(&base.kb, query, &[], LINKED_PER_TYPE);
         let sure = found.filter(|_, strength| strength >= MIN_STRENGTH);
         let mut linked = Self { base, entities: Vec::new() };
@@ -157,7 +157,7 @@ impl<'a> LinkedEntities<'a> {
             let alike = linked.entities.iter().filter(|one| base.kb.node_type(one.node) == kind);
             let is_full = linked.entities.len() == MAX_ENTITIES || alike.count() == MAX_PER_TYPE;
             if !linked.has_name_of(pair.0) && !is_full {
-                linked.entities.push(Entity::of(base, pair, false));
+                linked.entities.push(Entity::new(base, pair, false));
             }
         }
         linked
@@ -185,7 +185,7 @@ impl<'a> LinkedEntities<'a> {
             let known = self.entities.iter().position(|entity| entity.includes(node));
             linked.entities.push(match known {
                 Some(at) => Entity { is_read: true, ..self.entities.remove(at) },
-                None => Entity::of(self.base, (node, strength), true),
+                None => Entity::new(self.base, (node, strength), true),
             });
         }
         linked.entities.append(&mut self.entities);
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn relations_have_directions_and_lead_to_what_the_query_names() {
         let base = example_base();
-        let linked = LinkedEntities::of(&base, "a bottle by Tidewell");
+        let linked = LinkedEntities::link(&base, "a bottle by Tidewell");
         let brand = linked.entities[0].node;
         assert_eq!(base.kb.name(brand), "Tidewell");
         let relation = base.kb.relation_id("has_brand").unwrap();
@@ -331,12 +331,12 @@ mod tests {
         let nodes: String = people.chain(papers).chain([node(8, "street", "Ann Lee")]).collect();
         let edges: String = (4..8).map(|id| format!("{id}\twritten_by\t{}\n", id - 4)).collect();
         let base = base_of(&nodes, &edges, "paper");
-        let linked = LinkedEntities::of(&base, "papers by Ann Lee");
+        let linked = LinkedEntities::link(&base, "papers by Ann Lee");
         let names: Vec<usize> =
             linked.entities.iter().map(|entity| entity.namesakes.len()).collect();
         assert_eq!(names, [3, 0], "one person, one street");
-        let told = linked.shown()[0]["strength"].as_str().unwrap().to_owned();
-        assert!(told.ends_with("the first of 4 nodes of this name"), "{told}");
+        let strength = linked.shown()[0]["strength"].as_str().unwrap().to_owned();
+        assert!(strength.ends_with("the first of 4 nodes of this name"), "{strength}");
         let by_the_last = linked.candidate(7, "papers by Ann Lee", 100);
         assert!(by_the_last.contains("-written_by-> Ann Lee"), "{by_the_last}");
     }
@@ -346,14 +346,17 @@ mod tests {
         let base = example_base();
         let query = "a bottle by Tidewell";
         let nodes = |linked: &LinkedEntities<'_>| linked.nodes();
-        let alone = nodes(&LinkedEntities::of(&base, query));
+        let alone = nodes(&LinkedEntities::link(&base, query));
         let other = (0..).find(|node| !alone.contains(node)).unwrap();
-        let read = LinkedEntities::of(&base, query).with(&[(other, 0.75), (alone[0], 1.0)]);
+        let read = LinkedEntities::link(&base, query).with(&[(other, 0.75), (alone[0], 1.0)]);
         assert_eq!(nodes(&read)[..2], [other, alone[0]]);
         assert_eq!(nodes(&read).len(), (alone.len() + 1).min(MAX_ENTITIES), "none twice");
-        let told = |at: usize| read.shown()[at]["strength"].as_str().unwrap().to_owned();
-        assert_eq!(told(0), "0.75, which the query was read to mean");
-        assert!(told(1).ends_with(READ) && !told(1).starts_with("1.00"), "its own strength");
+        let strength = |at: usize| read.shown()[at]["strength"].as_str().unwrap().to_owned();
+        assert_eq!(strength(0), "0.75, which the query was read to mean");
+        assert!(
+            strength(1).ends_with(READ) && !strength(1).starts_with("1.00"),
+            "its own strength"
+        );
     }
 
     #[test]
@@ -370,7 +373,7 @@ mod tests {
         });
         let (named, other) = pairs.find(|&(a, b)| a != b && !beside(a, b)).unwrap();
         let query = format!("like \"{}\"", base.kb.name(named));
-        let shown = LinkedEntities::of(&base, &query).candidate(other, &query, 100);
+        let shown = LinkedEntities::link(&base, &query).candidate(other, &query, 100);
         let (_, links) = shown.split_once("links to what the query names:\n").unwrap();
         let first = links.lines().next().unwrap();
         assert!(first.ends_with(base.kb.name(named)), "{shown}");

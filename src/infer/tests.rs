@@ -237,10 +237,11 @@ fn a_model_is_told_what_the_name_of_a_category_does_not_say() {
     let (model, heard) = llm(|_| said("no reading"));
     let bundle = BundleRetriever::new(Arc::new(runtime), &bundle).unwrap();
     bundle.read_by(assistant(model)).retrieve("a durable steel bottle", 5).unwrap();
-    let told = heard.requests()[0].messages.iter().map(|one| one.text.as_str()).collect::<String>();
+    let answer =
+        heard.requests()[0].messages.iter().map(|one| one.text.as_str()).collect::<String>();
     assert!(
-        told.contains("1. product by likely brand (<has_brand)\n2. alike: Ranks alike"),
-        "{told}"
+        answer.contains("1. product by likely brand (<has_brand)\n2. alike: Ranks alike"),
+        "{answer}"
     );
 }
 
@@ -416,11 +417,11 @@ fn the_reranker_orders_by_score_and_parts_ties_by_place() {
     assert_eq!(reranker.retrieve(query, 2).unwrap(), ranking[..2]);
     let (reranker, heard) = rerank(likes("glass"));
     let detail = Detail { explained: 1, paths: false };
-    let told = reranker.answer(query, 50, detail).unwrap();
-    assert_eq!((told.ranking(), told.why.len()), (&ranking[..], 1));
+    let answer = reranker.answer(query, 50, detail).unwrap();
+    assert_eq!((answer.ranking(), answer.why.len()), (&ranking[..], 1));
     let asked = shortlist.len().min(20).div_ceil(10);
     assert_eq!(heard.count(), asked, "asked once, explained and all");
-    let why = &told.why[0].explanation;
+    let why = &answer.why[0].explanation;
     assert_eq!(why.child("the model").unwrap().value, 0.9f32.into());
     let place = why.child("hybrid").and_then(|place| place.child("rank")).unwrap();
     let at = shortlist.iter().position(|pair| pair.0 == 3).unwrap();
@@ -533,12 +534,12 @@ fn a_silent_failing_or_malformed_model_leaves_every_answer_as_it_was() {
     for reply in replies {
         let (without, with, heard) = efforts(reply);
         for query in queries.iter().take(8) {
-            let told = |system: &dyn Retriever| {
+            let answer = |system: &dyn Retriever| {
                 let detail = Detail { explained: 3, paths: true };
                 let answer = system.answer(&query.text, 50, detail).unwrap();
                 Answer { timings: BTreeMap::new(), ..answer }
             };
-            let (helped, alone) = (told(&with), told(&*without));
+            let (helped, alone) = (answer(&with), answer(&*without));
             assert!(helped.unassisted.is_some());
             assert_eq!(Answer { unassisted: None, ..helped }, alone, "{}", query.text);
         }
@@ -675,9 +676,9 @@ fn react_chains_calls_within_a_turn_and_names_nodes() {
     let shown = blocks(question(&requests[0]), "node");
     assert!(shown.iter().any(|(_, text)| text.contains("\n-has_brand-> Tidewell")), "{shown:?}");
     let detail = Detail { explained: 2, paths: false };
-    let told = system.answer("socks by Tidewell", 20, detail).unwrap();
-    assert_eq!(told.ranking(), ranking);
-    let why = &told.why[1].explanation;
+    let answer = system.answer("socks by Tidewell", 20, detail).unwrap();
+    assert_eq!(answer.ranking(), ranking);
+    let why = &answer.why[1].explanation;
     assert_eq!(why.child("named as answer").unwrap().value, 2usize.into());
     assert!(why.child("call").unwrap().value.text().unwrap().contains("link("), "{why:?}");
     assert_eq!(system.retrieve("socks by Tidewell", 1).unwrap(), [(7, 1.0)]);

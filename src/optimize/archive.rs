@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn archived(source: &str, ranks: &[f32]) -> ArchivedProgram {
-        let category_program = CategoryProgram::of_test(source, ranks);
+        let category_program = CategoryProgram::for_test(source, ranks);
         ArchivedProgram { category_program, change: "written".to_owned(), is_complete: true }
     }
 

@@ -40,7 +40,7 @@ pub(super) struct CategoryProgram {
 impl CategoryProgram {
     /// A category with this program and these ranks on training queries.
     #[cfg(test)]
-    pub(super) fn of_test(source: &str, train: &[f32]) -> Self {
+    pub(super) fn for_test(source: &str, train: &[f32]) -> Self {
         Self {
             plan: None,
             program: Program::new(source),

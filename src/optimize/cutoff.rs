@@ -228,9 +228,9 @@ mod tests {
         let cut = [(0.9, 0.9), (0.5, 0.2), (0.6, 0.8), (0.7, 0.4), (0.7, 0.6), (0.8, 0.7)];
         let groups =
             expected(cut.map(|(probability, precision)| (probability, of(precision))).into());
-        let told: Vec<(f32, usize)> = groups.iter().map(|group| (group.from, group.n)).collect();
+        let starts: Vec<(f32, usize)> = groups.iter().map(|group| (group.from, group.n)).collect();
         // Pairs are 0.5 and 0.6; the two of 0.7; 0.8 and 0.9. The first two tie and are joined.
-        assert_eq!(told, [(0.0, 4), (0.8, 2)]);
+        assert_eq!(starts, [(0.0, 4), (0.8, 2)]);
         assert!((groups[0].precision - 0.5).abs() < 1e-6 && groups[0].recall == 0.5);
         assert_eq!(expected(Vec::new()), []);
     }

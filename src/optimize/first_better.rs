@@ -67,7 +67,7 @@ pub struct Milestone {
 impl Milestone {
     /// A milestone of one program after `seconds`.
     #[cfg(test)]
-    pub(crate) fn of_test(seconds: f64) -> Self {
+    pub(crate) fn for_test(seconds: f64) -> Self {
         Self {
             scope: Scope::Program,
             seconds,

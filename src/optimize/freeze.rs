@@ -23,8 +23,8 @@ use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_infer::{
     JoinSettings, MemberRankings,
     bundle::{
-        Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, Fusion, HeldOut, Member,
-        Provenance, Validation,
+        Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, Fusion, HeldOut,
+        LlmProvenance, Member, Provenance, Validation,
         cutoff::Cutoff,
         reading::Phrasings,
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
@@ -222,7 +222,7 @@ impl TrainingRankings {
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
             let settings = JoinSettings { fusion, reranker: None };
             let part = member_rankings(&rankings, query, &routing.train[query], settings);
-            Ok(node_features(base, &QueryFeatures::of(base, &labelled.text)?, &part.rankings)?)
+            Ok(node_features(base, &QueryFeatures::new(base, &labelled.text)?, &part.rankings)?)
         };
         let train = run.train.queries.par_iter().enumerate();
         let node_features =
@@ -567,22 +567,8 @@ pub(super) fn freeze(
         best_program: Some(mean(&best)),
         proof: finished.test.as_ref().map(|test| test.proof.clone()),
     };
-    let provenance = Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        seed: run.options.seed,
-        steps: run.options.steps,
-        n_train,
-        n_validation: ranks.len(),
-        llm: actor.map(|actor| {
-            actor.provenance(
-                category_programs.iter().any(|category_program| asks(&category_program.program)),
-            )
-        }),
-        without: run.options.without.iter().map(|part| part.name().to_owned()).collect(),
-        drift: Vec::new(),
-        synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
-        baseline: None,
-    };
+    let asks = category_programs.iter().any(|category_program| asks(&category_program.program));
+    let provenance = provenance(run, actor.map(|actor| actor.provenance(asks)));
     let cutoff = cutoff(run, features, &chosen.members)?;
     let mut ensemble = members;
     let Member { router, fusion, reranker, .. } = ensemble.remove(0);
@@ -607,6 +593,21 @@ pub(super) fn freeze(
         Standing::Better | Standing::Unproven => bundle.sealed(),
     };
     Ok((bundle, verdict))
+}
+
+fn provenance(run: &Run<'_>, llm: Option<LlmProvenance>) -> Provenance {
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: run.options.seed,
+        steps: run.options.steps,
+        n_train: run.train.queries.len(),
+        n_validation: run.validation.queries.len(),
+        llm,
+        without: run.options.without.iter().map(|part| part.name().to_owned()).collect(),
+        drift: Vec::new(),
+        synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
+        baseline: None,
+    }
 }
 
 /// Replaces a bundle by that of a baseline, measured on the validation queries.
@@ -735,7 +736,7 @@ mod tests {
 
     #[test]
     fn the_search_actors_programs_are_a_member_where_a_model_added_any() {
-        let of = |source: &str, train: [f32; 4]| CategoryProgram::of_test(source, &train);
+        let of = |source: &str, train: [f32; 4]| CategoryProgram::for_test(source, &train);
         let [first, second] = [of("a", [1.0, 0.5, 0.0, 0.0]), of("b", [0.0, 1.0, 1.0, 0.0])];
         let added = of("c", [0.0, 0.0, 0.0, 1.0]);
         let sources = |members: Vec<Vec<CategoryProgram>>| -> Vec<Vec<String>> {

@@ -454,9 +454,9 @@ impl Run<'_> {
     fn completed(
         &mut self,
         archive: &Archive,
-        at: usize,
+        index: usize,
     ) -> Result<ArchivedProgram, OptimizeError> {
-        let mut program = archive.programs()[at].clone();
+        let mut program = archive.programs()[index].clone();
         if !program.is_complete {
             let CategoryProgram { plan, program: source, params, proposed_by, part, .. } =
                 program.category_program;
@@ -496,7 +496,7 @@ mod tests {
     use super::*;
 
     fn category_program(ranks: &[f32]) -> CategoryProgram {
-        CategoryProgram::of_test("", ranks)
+        CategoryProgram::for_test("", ranks)
     }
 
     #[test]

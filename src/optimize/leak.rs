@@ -64,8 +64,8 @@ impl ForbiddenWords {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for query in queries {
             n_queries += 1;
-            let said: BTreeSet<String> = words(query).into_iter().collect();
-            for word in said {
+            let found: BTreeSet<String> = words(query).into_iter().collect();
+            for word in found {
                 *counts.entry(word).or_default() += 1;
             }
         }
@@ -96,14 +96,14 @@ impl ForbiddenWords {
     /// name also within one.
     pub fn leak(&self, source: &str) -> Option<Leak> {
         for literal in literals(source) {
-            let said = words(&literal);
-            if let Some(word) = said.iter().find(|word| self.rare.contains(*word)) {
+            let found = words(&literal);
+            if let Some(word) = found.iter().find(|word| self.rare.contains(*word)) {
                 return Some(Leak::Word(word.clone()));
             }
-            for from in 0..said.len() {
-                for to in from + 1..=said.len().min(from + MAX_NAME_WORDS) {
-                    let name = said.get(from..to).unwrap_or_default().join(" ");
-                    let whole = to - from == said.len();
+            for from in 0..found.len() {
+                for to in from + 1..=found.len().min(from + MAX_NAME_WORDS) {
+                    let name = found.get(from..to).unwrap_or_default().join(" ");
+                    let whole = to - from == found.len();
                     if self.answers.contains(&name) && (whole || !is_number(&name)) {
                         return Some(Leak::Answer(name));
                     }

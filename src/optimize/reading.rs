@@ -27,7 +27,7 @@ const MAX_METAPATHS: usize = 24;
 /// The exact readings of a training question.
 struct Lesson {
     /// Stems of the words beside the names.
-    said: Vec<String>,
+    other_stems: Vec<String>,
     /// Metapaths of each reading in words, ascending, with the number of their steps.
     readings: Vec<(Vec<String>, usize)>,
 }
@@ -62,7 +62,7 @@ pub fn learn(
         let phrasing = phrasings.entry(metapaths).or_default();
         phrasing.metapaths.clone_from(metapaths);
         phrasing.n += 1;
-        for stem in &lesson.said {
+        for stem in &lesson.other_stems {
             *phrasing.words.entry(stem.clone()).or_default() += 1;
         }
     }
@@ -118,5 +118,5 @@ fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
             .then(|| (words, metapaths.iter().map(|metapath| metapath.steps.len()).sum::<usize>()))
     };
     let readings: Vec<(Vec<String>, usize)> = combined.into_iter().filter_map(exact).collect();
-    (!readings.is_empty()).then_some(Lesson { said: question.said, readings })
+    (!readings.is_empty()).then_some(Lesson { other_stems: question.other_stems, readings })
 }

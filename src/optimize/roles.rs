@@ -57,8 +57,8 @@ mod tests {
             let temperature = spec.temperature.map_or("none".to_owned(), |t| t.to_string());
             let start = format!("| `{}` | {}", spec.name, spec.summary);
             let end = format!("| {temperature} | {} |", spec.max_tokens);
-            let told = rows.iter().any(|row| row.starts_with(&start) && row.ends_with(&end));
-            assert!(told, "{start} ... {end}");
+            let is_listed = rows.iter().any(|row| row.starts_with(&start) && row.ends_with(&end));
+            assert!(is_listed, "{start} ... {end}");
         }
     }
 }

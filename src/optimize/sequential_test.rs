@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     fn category_program(source: &str) -> CategoryProgram {
-        CategoryProgram::of_test(source, &[])
+        CategoryProgram::for_test(source, &[])
     }
 
     /// A sequential test that all changes together won or lost, of the gains of each category.

@@ -83,13 +83,13 @@ fn every_system_opens_or_says_what_it_needs() {
             }
             Err(error) => {
                 let [need, ..] = spec.needs else { panic!("{name}: {error}") };
-                let told = match need {
+                let expected = match need {
                     Need::Part(part) => part.name(),
                     Need::Model => "language model",
                     Need::File => "no/such/file",
                     Need::Queries => "labelled queries",
                 };
-                assert!(error.to_string().contains(told), "{name}: {error}");
+                assert!(error.to_string().contains(expected), "{name}: {error}");
                 assert!(!error.is_usage(), "{name}: {error}");
             }
         }
@@ -142,8 +142,8 @@ fn every_system_asks_as_often_as_it_is_said_to() {
         let answer = system.answer(QUERY, 10, Detail::default()).unwrap();
         assert!(!answer.ranking().is_empty(), "{name}");
         assert_eq!((heard.count(), answer.unassisted), (n, None), "{name}");
-        let said = request_bounds(name, Effort::None).unwrap();
-        assert_eq!(said.iter().map(|bounds| bounds.min).sum::<usize>(), n, "{name}");
+        let bounds = request_bounds(name, Effort::None).unwrap();
+        assert_eq!(bounds.iter().map(|bounds| bounds.min).sum::<usize>(), n, "{name}");
     }
 }
 
@@ -153,7 +153,7 @@ const CASSETTE: &str = "tests/data/cassettes/expand.jsonl";
 #[test]
 fn what_was_recorded_gives_the_same_bytes_again() {
     let base = planted();
-    let told = |assistant: &Arc<Assistant>| -> String {
+    let replies = |assistant: &Arc<Assistant>| -> String {
         let answer = |(name, _): &(&str, usize)| {
             let system = opened_with(name, &base, Some(assistant)).unwrap();
             let detail = Detail { explained: 3, paths: true };
@@ -167,7 +167,7 @@ fn what_was_recorded_gives_the_same_bytes_again() {
     let recorded = dir.path().join("recorded.jsonl");
     let recorder = Arc::new(Recorder::open(&recorded).unwrap());
     let (model, _) = llm_within(echo, Ceilings::default(), vec![recorder.clone()]);
-    let live = told(&assistant(model));
+    let live = replies(&assistant(model));
     recorder.finish().unwrap();
     if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
         std::fs::copy(&recorded, &path).unwrap();
@@ -186,7 +186,7 @@ fn what_was_recorded_gives_the_same_bytes_again() {
         let model: Box<dyn Model> = Box::new(cassette.clone());
         let (ledger, stop) = (Ledger::new([].into(), Ceilings::default()), Arc::default());
         let llm = Llm::new(model, HashMap::from(roles), Vec::new(), ledger, stop);
-        assert_eq!(told(&assistant(Arc::new(llm))), live);
+        assert_eq!(replies(&assistant(Arc::new(llm))), live);
         assert_eq!(cassette.unused(), Vec::<&agent_llm::cassette::Recorded>::new());
     }
 }

@@ -167,8 +167,8 @@ mod tests {
         );
         let end = at_drops().end(&ranking(&[0.5])).unwrap();
         assert_eq!((end.rank, end.precision, end.recall), (1, 1.0, 0.5));
-        let told = at_drops().surest_at(7).unwrap();
-        assert_eq!((told.rank, told.precision, told.recall), (7, 1.0, 0.5));
+        let end = at_drops().surest_at(7).unwrap();
+        assert_eq!((end.rank, end.precision, end.recall), (7, 1.0, 0.5));
         assert_eq!(Cutoff::default().surest_at(7), None);
     }
 

@@ -158,7 +158,7 @@ pub struct Question {
     /// Nodes of each name.
     pub names: Vec<Vec<NodeId>>,
     /// Distinct stems of the other words, in order.
-    pub said: Vec<String>,
+    pub other_stems: Vec<String>,
     /// Whether each of them is a question word.
     asks: Vec<bool>,
     /// Whether it has a word of [`IN_COMMON`].
@@ -199,12 +199,12 @@ impl Schema {
 
     /// The types that the question mentions first: those whose whole name of several words stands
     /// there, or else all with the first word.
-    fn first_said(&self, said: &[String]) -> Option<Vec<TypeId>> {
+    fn first_mentioned(&self, stems: &[String]) -> Option<Vec<TypeId>> {
         let kinds = || (0..self.types.len()).map(|kind| TypeId(kind as u16));
         let says = |kind: &TypeId, stem| self.of_type(*kind).iter().any(|own| is_form(stem, own));
         let (at, stem) =
-            said.iter().enumerate().find(|(_, stem)| kinds().any(|kind| says(&kind, stem)))?;
-        let begins = said.get(at..).unwrap_or_default();
+            stems.iter().enumerate().find(|(_, stem)| kinds().any(|kind| says(&kind, stem)))?;
+        let begins = stems.get(at..).unwrap_or_default();
         let is_whole = |kind: &TypeId| {
             let own = self.of_type(*kind);
             let mut pairs = own.iter().zip(begins);
@@ -255,11 +255,11 @@ impl Question {
         };
         let names: Vec<Spelled> = base.entities.spelled(text).into_iter().filter(is_name).collect();
         let is_beside = |at: &usize| !names.iter().any(|name| name.words.contains(at));
-        let (mut said, mut asks): (Vec<String>, Vec<bool>) = Default::default();
+        let (mut other_stems, mut asks): (Vec<String>, Vec<bool>) = Default::default();
         for (at, (_, word)) in words.iter().enumerate() {
             let Some(stem) = stem(at) else { continue };
-            if is_beside(&at) && !said.contains(&stem) {
-                said.push(stem);
+            if is_beside(&at) && !other_stems.contains(&stem) {
+                other_stems.push(stem);
                 let shapes = is_question_word(word) || COMPARING.contains(&word.as_ref());
                 asks.push(shapes || word.chars().nth(1).is_none());
             }
@@ -274,12 +274,12 @@ impl Question {
         let before = names.iter().map(stems_before).collect();
         let first = |name: Spelled| name.nodes.into_iter().take(MAX_SAME).collect();
         let names = names.into_iter().map(first).collect();
-        Self { names, said, asks, in_common, before }
+        Self { names, other_stems, asks, in_common, before }
     }
 
     /// Whether its numbers of names and words are those of a plain question.
     pub fn may_be_plain(&self) -> bool {
-        (1..=MAX_NAMES).contains(&self.names.len()) && self.said.len() <= MAX_WORDS
+        (1..=MAX_NAMES).contains(&self.names.len()) && self.other_stems.len() <= MAX_WORDS
     }
 
     /// The types of the nodes of each name, ascending.
@@ -369,7 +369,7 @@ struct Model<'a> {
     learnt: BTreeSet<&'a str>,
     /// Their start and target types.
     learnt_ends: BTreeSet<(TypeId, TypeId)>,
-    /// See [`Schema::first_said`].
+    /// See [`Schema::first_mentioned`].
     first: Option<Vec<TypeId>>,
     /// The words that are not question words, as bits; so are the sets below.
     topical: u64,
@@ -400,7 +400,7 @@ struct Guess {
 impl<'a> Model<'a> {
     fn new(base: &'a IndexedBase, question: &'a Question, phrasings: &'a Phrasings) -> Self {
         let schema = Schema::new(base);
-        let first = schema.first_said(&question.said);
+        let first = schema.first_mentioned(&question.other_stems);
         let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
         let learnt: BTreeSet<&str> = metapaths.map(String::as_str).collect();
         let types = || base.kb.types().iter().zip(0u16..);
@@ -418,11 +418,12 @@ impl<'a> Model<'a> {
         };
         let phrasings = phrasings.0.iter().map(by_metapaths).collect();
         let bits = |holds: &dyn Fn(usize) -> bool| -> u64 {
-            let said = 0..question.said.len().min(MAX_WORDS);
-            said.filter(|&at| holds(at)).map(|at| 1 << at).sum()
+            let positions = 0..question.other_stems.len().min(MAX_WORDS);
+            positions.filter(|&at| holds(at)).map(|at| 1 << at).sum()
         };
-        let forms =
-            |own: &Vec<String>| bits(&|at| own.iter().any(|own| is_form(&question.said[at], own)));
+        let forms = |own: &Vec<String>| {
+            bits(&|at| own.iter().any(|own| is_form(&question.other_stems[at], own)))
+        };
         let topical = bits(&|at| !question.asks[at]);
         let of_types = schema.types.iter().map(forms).collect();
         let of_relations = schema.relations.iter().map(forms).collect();
@@ -434,7 +435,7 @@ impl<'a> Model<'a> {
         };
         let type_stems = schema.types.iter().map(places).collect();
         let relation_stems = schema.relations.iter().map(places).collect();
-        let forms = |stem: &String| bits(&|at| is_form(&question.said[at], stem));
+        let forms = |stem: &String| bits(&|at| is_form(&question.other_stems[at], stem));
         let forms = stems.iter().map(forms).collect();
         Self {
             base,
@@ -469,31 +470,31 @@ impl<'a> Model<'a> {
     /// Whether metapaths may explain every word: by their own names, or by a phrasing.
     fn may_be_plain(&self, metapaths: &[&WordedMetapath<'_>]) -> bool {
         let bits = |of: &[u64], at: u16| of.get(usize::from(at)).copied().unwrap_or(0);
-        let mut said = 0;
+        let mut explained = 0;
         for WordedMetapath { metapath, .. } in metapaths {
             let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
-            said |= types.fold(0, |said, kind| said | bits(&self.of_types, kind.0));
+            explained |= types.fold(0, |explained, kind| explained | bits(&self.of_types, kind.0));
             let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
-            said |= relations.fold(0, |said, own| said | own);
+            explained |= relations.fold(0, |explained, own| explained | own);
         }
-        self.topical & !said == 0 || self.phrasing(metapaths).is_some()
+        self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
     }
 
     /// The phrasing of these metapaths.
     fn phrasing(&self, metapaths: &[&WordedMetapath<'_>]) -> Option<&'a Phrasing> {
-        let mut told: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
-        told.sort_unstable();
-        self.phrasings.get(told.as_slice()).copied()
+        let mut words: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
+        words.sort_unstable();
+        self.phrasings.get(words.as_slice()).copied()
     }
 
     /// Whether every word is a question word, a word of the schema, or a word of a phrasing; no
     /// reading explains others.
     fn may_explain(&self) -> bool {
         let in_phrasing = |stem: &str| {
-            let said = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
-            self.phrasings.values().any(|phrasing| said(phrasing) >= Some(MIN_SAID))
+            let count = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
+            self.phrasings.values().any(|phrasing| count(phrasing) >= Some(MIN_SAID))
         };
-        let mut words = self.question.said.iter().zip(&self.question.asks);
+        let mut words = self.question.other_stems.iter().zip(&self.question.asks);
         words.all(|(stem, &asks)| asks || self.schema.says(stem) || in_phrasing(stem))
     }
 
@@ -565,7 +566,7 @@ impl<'a> Model<'a> {
         let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
         let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
             let own = metapath.steps.iter().flat_map(|step| self.schema.of_relation(step.0));
-            own.filter(|own| says(&self.question.said, own) && !says(before, own)).count()
+            own.filter(|own| says(&self.question.other_stems, own) && !says(before, own)).count()
         };
         match metapaths.len() {
             0 | 1 => 0,
@@ -595,8 +596,8 @@ impl<'a> Model<'a> {
     fn wording(&self, expected: &[(usize, f32)], phrasing: Option<&Phrasing>) -> (f32, bool) {
         let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
         let count = |stem: &str| {
-            let said = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
-            said.filter(|&said| said >= MIN_SAID).unwrap_or(0) as f32
+            let count = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
+            count.filter(|&count| count >= MIN_SAID).unwrap_or(0) as f32
         };
         let chance =
             |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
@@ -606,7 +607,9 @@ impl<'a> Model<'a> {
             forms.map(|pair| pair.1).fold(least, f32::max)
         };
         let (mut log, mut plain) = (0.0, true);
-        for (at, (stem, &asks)) in self.question.said.iter().zip(&self.question.asks).enumerate() {
+        for (at, (stem, &asks)) in
+            self.question.other_stems.iter().zip(&self.question.asks).enumerate()
+        {
             let chance = chance(stem, prior(at, asks));
             log += chance.ln();
             plain &= asks || chance >= EXPLAINED;
@@ -615,7 +618,8 @@ impl<'a> Model<'a> {
             let place = self.stems.binary_search_by(|other| other.as_str().cmp(stem));
             place.is_ok_and(|at| expected.binary_search_by_key(&at, |pair| pair.0).is_ok())
         };
-        let is_said = |stem: &str| self.question.said.iter().any(|other| is_form(stem, other));
+        let is_said =
+            |stem: &str| self.question.other_stems.iter().any(|other| is_form(stem, other));
         let learnt = phrasing.into_iter().flat_map(|phrasing| phrasing.words.keys());
         let learnt = learnt.map(String::as_str).filter(|stem| !is_expected(stem) && !is_said(stem));
         let unsaid: f32 = expected
@@ -717,7 +721,7 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
         if own.is_empty() {
             continue;
         }
-        let told = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
+        let metapaths = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
         let way = question.names.iter().cloned().zip(guess.metapaths.iter().cloned());
         let (_, reading) = found.get_or_insert_with(|| {
             let (metapaths, answers, ways) = Default::default();
@@ -727,7 +731,7 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
         reading.ways.push(way.collect());
         let both: BTreeSet<NodeId> = reading.answers.iter().copied().chain(own).collect();
         reading.answers = both.into_iter().collect();
-        for metapath in told {
+        for metapath in metapaths {
             if !reading.metapaths.contains(&metapath) {
                 reading.metapaths.push(metapath);
             }
@@ -741,7 +745,7 @@ fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
     let [nodes] = question.names.as_slice() else { return None };
     let may_answer = |&&node: &&NodeId| base.kb.is_candidate(node);
     let answers: BTreeSet<NodeId> = nodes.iter().filter(may_answer).copied().collect();
-    let is_bare = question.said.is_empty() && !answers.is_empty();
+    let is_bare = question.other_stems.is_empty() && !answers.is_empty();
     let answers = answers.into_iter().collect();
     is_bare.then(|| Reading { metapaths: Vec::new(), named: Vec::new(), answers, ways: Vec::new() })
 }

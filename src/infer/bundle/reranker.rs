@@ -128,9 +128,11 @@ pub struct QueryFeatures {
 }
 
 impl QueryFeatures {
+    /// Computes the inputs of a query.
+    ///
     /// # Errors
     /// Those of the embedder.
-    pub fn of(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
+    pub fn new(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
         let types = base.kb.candidate_types();
         Ok(Self {
             found: base.text.search(query, TextPart::DocumentWithNames, types, COMPARED),
@@ -183,7 +185,7 @@ pub fn node_features(
         .collect();
     let best_match = texts.iter().map(|text| text[0]).fold(f32::MIN_POSITIVE, f32::max);
     let rows = nodes.iter().enumerate().map(|(at, &node)| {
-        let [joined, best, raw, ranks, kind] = programs.of(base, at, node);
+        let [joined, best, raw, ranks, kind] = programs.features(base, at, node);
         let [first, second] = beside[at];
         let [matched, covered, covered_by_names, covered_by_both] = texts[at];
         [
@@ -242,7 +244,7 @@ impl Programs {
         Self { scores, kinds }
     }
 
-    fn of(&self, base: &IndexedBase, at: usize, node: NodeId) -> [f32; 5] {
+    fn features(&self, base: &IndexedBase, at: usize, node: NodeId) -> [f32; 5] {
         let [joined, best, raw, ranks] = self.scores.get(at).copied().unwrap_or_default();
         let kind = self.kinds.get(usize::from(base.kb.node_type(node).0)).copied();
         [joined, best, raw, ranks, kind.unwrap_or(0.0)]
@@ -328,7 +330,7 @@ mod tests {
         query: &str,
         rankings: &[(f32, &Vec<(NodeId, f32)>)],
     ) -> NodeFeatures {
-        node_features(base, &QueryFeatures::of(base, query).unwrap(), rankings).unwrap()
+        node_features(base, &QueryFeatures::new(base, query).unwrap(), rankings).unwrap()
     }
 
     /// The value of one feature on a node; none if the node was not put forward.

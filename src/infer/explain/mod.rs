@@ -376,7 +376,7 @@ impl ProgramLoss<'_> {
         (1.0 / place.unwrap_or(1) as f64 - f64::from(self.now)).max(0.0)
     }
 
-    fn at(&self, call: usize, kind: Kind, gain: f64, why: String) -> Loss {
+    fn loss_at(&self, call: usize, kind: Kind, gain: f64, why: String) -> Loss {
         let of = self.calls.get(call);
         Loss {
             kind,
@@ -400,13 +400,14 @@ impl ProgramLoss<'_> {
         let (first, answer_name) = (self.name(first), self.name(answer));
         let order = format!("{first} is first, {answer_name} has rank {place}");
         match order::strongest_bias(flow, ranking, answer) {
-            Some(order::Bias { call, by }) => {
-                let why = format!("{order}; the nodes above it get {by:.3} more here than it does");
-                self.at(call, Kind::RankedLow, gain, why)
+            Some(order::Bias { call, margin }) => {
+                let why =
+                    format!("{order}; the nodes above it get {margin:.3} more here than it does");
+                self.loss_at(call, Kind::RankedLow, gain, why)
             }
             None => {
                 let call = flow.last.unwrap_or(self.calls.len());
-                self.at(call, Kind::RankedLow, gain, order)
+                self.loss_at(call, Kind::RankedLow, gain, order)
             }
         }
     }
@@ -417,7 +418,7 @@ impl ProgramLoss<'_> {
         let nothing = "no call held an answer".to_owned();
         let Some(lost) = search.lost(flow.last, self.calls.len(), &sought, 0) else {
             let first = f64::from(1.0 - self.now);
-            return self.at(self.calls.len(), Kind::NotReached, first, nothing);
+            return self.loss_at(self.calls.len(), Kind::NotReached, first, nothing);
         };
         // No call that leads to the ranking held nodes beyond a metapath.
         let gain = match lost.place {
@@ -446,7 +447,7 @@ impl ProgramLoss<'_> {
             }
             _ => nothing,
         };
-        self.at(lost.call, lost.kind, gain, why)
+        self.loss_at(lost.call, lost.kind, gain, why)
     }
 
     fn name(&self, node: NodeId) -> String {

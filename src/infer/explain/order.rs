@@ -30,7 +30,7 @@ pub(super) struct Bias {
     pub(super) call: usize,
     /// Mean difference of its contributions to the wrong nodes and to the answer, in scores of the
     /// ranking.
-    pub(super) by: f32,
+    pub(super) margin: f32,
 }
 
 /// The call that favours the nodes above the first answer most; `None` if no call does, or the
@@ -51,8 +51,8 @@ pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId)
         }
     }
     by_call.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let &(call, by) = by_call.first()?;
-    (by > 0.0).then_some(Bias { call, by })
+    let &(call, margin) = by_call.first()?;
+    (margin > 0.0).then_some(Bias { call, margin })
 }
 
 /// The calls whose results are summed to the ranking, with their total factors, in order of the sum.
@@ -178,18 +178,20 @@ pub(super) fn best_place(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::{call, of, scores};
+    use crate::explain::testing::{call, scores, scores_of};
     use agent_kb::{Combine, NodeSet};
 
     #[test]
     fn summands_add_up_to_the_ranking_and_the_one_that_favours_wrong_nodes_is_named() {
         let (a, b) = (scores(&[(1, 1.0), (2, 3.0)]), scores(&[(1, 8.0), (3, 4.0)]));
         let without = Value::nodes(NodeSet::new(vec![9]));
-        let doubled = Value::scores(of(&a).scale(2.0));
-        let normal = Value::scores(of(&b).normalized());
-        let less = Value::scores(of(&doubled).combine(&of(&normal).scale(-1.0), Combine::Sum));
-        let kept = Value::scores(of(&less).filter(|node, _| node != 9));
-        let top = Value::scores(of(&kept).top(3));
+        let doubled = Value::scores(scores_of(&a).scale(2.0));
+        let normal = Value::scores(scores_of(&b).normalized());
+        let less = Value::scores(
+            scores_of(&doubled).combine(&scores_of(&normal).scale(-1.0), Combine::Sum),
+        );
+        let kept = Value::scores(scores_of(&less).filter(|node, _| node != 9));
+        let top = Value::scores(scores_of(&kept).top(3));
         let calls = [
             call("search", vec![Value::text("x")], &a),
             call("search", vec![Value::text("y")], &b),
@@ -199,7 +201,7 @@ mod tests {
             call("without", vec![less.clone(), without], &kept),
             call("top", vec![kept.clone(), Value::Int(3)], &top),
         ];
-        let ranking = of(&top).ranking();
+        let ranking = scores_of(&top).ranking();
         let flow = Flow::new(&calls, &ranking);
         assert_eq!(flow.last, Some(6));
         let mut summands = Vec::new();
@@ -212,7 +214,7 @@ mod tests {
         }
         // Node 2 leads with 6, node 1 has 1: the first search gives it 4 less, the second 1 less.
         let strongest_bias = strongest_bias(&flow, &ranking, 1).expect("a call favours node 2");
-        assert_eq!((strongest_bias.call, strongest_bias.by), (0, 4.0));
+        assert_eq!((strongest_bias.call, strongest_bias.margin), (0, 4.0));
         assert_eq!(best_place(&flow, &[1], |_| true), Some(1), "second by x, first by y");
         assert_eq!(best_place(&flow, &[3], |node| node != 1), Some(1));
         assert_eq!(best_place(&flow, &[7], |_| true), None);
@@ -221,15 +223,16 @@ mod tests {
     #[test]
     fn fusion_contributes_reciprocal_ranks() {
         let (a, b) = (scores(&[(1, 1.0), (2, 3.0)]), scores(&[(1, 8.0), (3, 4.0)]));
-        let fused = of(&a).reciprocal_ranks(60.0);
-        let fused = Value::scores(fused.combine(&of(&b).reciprocal_ranks(60.0), Combine::Sum));
+        let fused = scores_of(&a).reciprocal_ranks(60.0);
+        let fused =
+            Value::scores(fused.combine(&scores_of(&b).reciprocal_ranks(60.0), Combine::Sum));
         let list = Value::List(vec![a.clone(), b.clone()]);
         let calls = [
             call("search", vec![Value::text("x")], &a),
             call("search", vec![Value::text("y")], &b),
             call("fuse", vec![list, Value::Float(60.0)], &fused),
         ];
-        let ranking = of(&fused).ranking();
+        let ranking = scores_of(&fused).ranking();
         let flow = Flow::new(&calls, &ranking);
         let strongest_bias = strongest_bias(&flow, &ranking, 2).expect("a call favours node 1");
         assert_eq!((ranking[0].0, strongest_bias.call), (1, 1));

@@ -436,19 +436,20 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::{call, of, scores};
+    use crate::explain::testing::{call, scores, scores_of};
 
     /// A program that sums two weighed signals over one that says the same of all.
     fn calls() -> (Vec<ToolCall>, Ranking) {
         let found = scores(&[(1, 1.0), (2, 1.0), (3, 1.0)]);
         let words = scores(&[(1, 8.0), (2, 4.0), (3, 2.0)]);
         let close = scores(&[(1, 0.1), (2, 0.9), (3, 0.8)]);
-        let normal = Value::scores(of(&words).normalized());
-        let weighed = Value::scores(of(&close).scale(3.0));
-        let sum = Value::scores(of(&normal).combine(of(&weighed), agent_kb::Combine::Sum));
-        let top = Value::scores(of(&sum).top(3));
+        let normal = Value::scores(scores_of(&words).normalized());
+        let weighed = Value::scores(scores_of(&close).scale(3.0));
+        let sum =
+            Value::scores(scores_of(&normal).combine(scores_of(&weighed), agent_kb::Combine::Sum));
+        let top = Value::scores(scores_of(&sum).top(3));
         let text = || Value::text("a query");
-        let pool = Value::nodes(of(&found).nodes());
+        let pool = Value::nodes(scores_of(&found).nodes());
         let calls = vec![
             call("search", vec![text()], &found),
             call("match_text", vec![text(), pool.clone()], &words),
@@ -458,7 +459,7 @@ mod tests {
             call("+", vec![normal, weighed], &sum),
             call("top", vec![sum, Value::Int(3)], &top),
         ];
-        let ranking = of(&top).ranking();
+        let ranking = scores_of(&top).ranking();
         (calls, ranking)
     }
 
@@ -472,10 +473,10 @@ mod tests {
             shown.iter().map(|one| (one.node, one.is_answer)).collect();
         assert_eq!(nodes, [(1, true), (2, false), (3, false)]);
         let (rows, same) = reader.rows(&shown);
-        let told: Vec<(&str, Option<f32>)> =
+        let labels: Vec<(&str, Option<f32>)> =
             rows.iter().map(|row| (row.label.as_str(), row.weight)).collect();
         let expected = [("similarity(\"left\")", Some(3.0)), ("match_text(query)", Some(0.125))];
-        assert_eq!(told, expected);
+        assert_eq!(labels, expected);
         assert_eq!(rows[0].values, [Some(0.1), Some(0.9), Some(0.8)]);
         assert_eq!(same, ["search(query)"]);
     }
@@ -483,14 +484,14 @@ mod tests {
     #[test]
     fn a_product_says_what_its_sum_weighs() {
         let (mut calls, _) = calls();
-        let sum = of(calls[5].result.as_ref().unwrap()).clone();
+        let sum = scores_of(calls[5].result.as_ref().unwrap()).clone();
         let kind = scores(&[(1, 1.0), (2, 0.5), (3, 0.2)]);
-        let both = Value::scores(sum.combine(of(&kind), agent_kb::Combine::Product));
+        let both = Value::scores(sum.combine(scores_of(&kind), agent_kb::Combine::Product));
         let sum = calls[5].result.clone().unwrap();
         calls.pop();
         calls.push(call("search_vectors", vec![Value::text("a query")], &kind));
         calls.push(call("*", vec![sum, kind], &both));
-        let ranking = of(&both).ranking();
+        let ranking = scores_of(&both).ranking();
         let flow = Flow::new(&calls, &ranking);
         let reader = Reader { flow: &flow, query: "a query" };
         let label = "(0.125 match_text(..) + 3 similarity(..)) * search_vectors(query)";

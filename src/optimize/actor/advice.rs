@@ -89,9 +89,9 @@ mod tests {
             after,
         };
         let all = [accepted("a", 0.6), accepted("b", 0.9), accepted("c", 0.55), accepted("a", 0.7)];
-        let told = advice_from_others(&all, "b");
+        let shown = advice_from_others(&all, "b");
         let advice: Vec<&str> =
-            told.as_array().unwrap().iter().map(|one| one["advice"].as_str().unwrap()).collect();
+            shown.as_array().unwrap().iter().map(|one| one["advice"].as_str().unwrap()).collect();
         assert_eq!(advice, ["to 0.7 by care", "to 0.55 by care"]);
         assert_eq!(advice_from_others(&all[1..2], "b"), json!([]));
         let long = "The bad queries name two.\n\n1. Link less.\n2. Unite.";

@@ -505,7 +505,7 @@ mod tests {
     #[test]
     fn an_improvement_sends_no_more_than_its_sections_may_have() {
         let long = "a long line of words about what was tried\n".repeat(800);
-        let present = CategoryProgram::of_test(&"let a = link(query);\n".repeat(600), &[0.5; 60]);
+        let present = CategoryProgram::for_test(&"let a = link(query);\n".repeat(600), &[0.5; 60]);
         let source = present.program.source();
         let mut attempts = Attempts::default();
         for n in 0..40_usize {
@@ -535,8 +535,8 @@ mod tests {
             "also_bad": vec![line(300); SHOWN_ALSO_BAD]});
         current["tuned"] = "".into();
         let schema = "product: 3 nodes\n".repeat(400);
-        let told = Told { llm: true, query: true, avatar: false };
-        let improve = json!({"schema": schema, "toolkit": toolkit_outline(told),
+        let listed = Told { llm: true, query: true, avatar: false };
+        let improve = json!({"schema": schema, "toolkit": toolkit_outline(listed),
             "language": briefing::language_outline(), "limits": "2 s", "category": category,
             "queries": vec![solved; SHOWN_TO_IMPROVE], "current": current,
             "advice": whole_lines(&long, ADVICE_CHARS), "elsewhere": advice_from_others(&accepted_advice, "other"),

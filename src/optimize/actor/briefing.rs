@@ -31,17 +31,17 @@ pub(super) struct Briefing {
 
 impl Briefing {
     /// The texts for a base and the listed tools.
-    pub(super) fn new(kb: &Kb, told: Told) -> Self {
+    pub(super) fn new(kb: &Kb, listed: Told) -> Self {
         let (schema, outline) = (schema_text(kb), schema_outline(kb));
-        let toolkit = toolkit_text(kb, told);
+        let toolkit = toolkit_text(kb, listed);
         Self {
             schema,
             outline,
             toolkit,
             language: language(),
-            toolkit_outline: toolkit_outline(told),
+            toolkit_outline: toolkit_outline(listed),
             language_outline: language_outline(),
-            limits: limits(told),
+            limits: limits(listed),
         }
     }
 }
@@ -66,7 +66,7 @@ fn without_fence(text: &str) -> String {
 }
 
 /// The limits that programs meet first; the manual of the language lists all.
-fn limits(told: Told) -> String {
+fn limits(listed: Told) -> String {
     let limits = Limits::default();
     let mut text = format!(
         "For one query at most {} s of processor time, {} million steps, {} calls of functions, {} MiB of \
@@ -79,7 +79,7 @@ fn limits(told: Told) -> String {
         limits.call_levels,
         limits.parameters
     );
-    if told.llm {
+    if listed.llm {
         // Writing to a string cannot fail.
         let _ = write!(
             text,
@@ -98,9 +98,9 @@ mod tests {
 
     #[test]
     fn what_functions_may_ask_is_told_where_they_are() {
-        let told = |llm| limits(Told { llm, ..Told::default() });
-        assert!(told(true).starts_with(&told(false)));
-        assert!(told(true).contains("at most 4 requests with 40000 tokens"), "{}", told(true));
+        let listed = |llm| limits(Told { llm, ..Told::default() });
+        assert!(listed(true).starts_with(&listed(false)));
+        assert!(listed(true).contains("at most 4 requests with 40000 tokens"), "{}", listed(true));
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(changes(earlier, current), "- b\n+ d");
         assert_eq!(changes(earlier, earlier), "");
         let long: String = (0..50).map(|n| format!("line {n}\n")).collect();
-        let told = changes("", &long);
-        assert_eq!((told.lines().count(), told.lines().last()), (15, Some("and 36 lines more")));
+        let text = changes("", &long);
+        assert_eq!((text.lines().count(), text.lines().last()), (15, Some("and 36 lines more")));
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 /// Number of latest attempts that are kept for a category.
 const REMEMBERED: usize = 8;
 /// Maximum characters of an attempt's description and of a failure.
-const WHAT_CHARS: usize = 280;
+const NOTE_CHARS: usize = 280;
 const WHY_CHARS: usize = 160;
 /// Number of lost and of gained queries that are listed, and characters of each.
 const DIFFERENCES: usize = 3;
@@ -26,7 +26,7 @@ const QUERY_CHARS: usize = 200;
 #[derive(Clone, Debug)]
 pub(super) struct PastAttempt {
     /// Description by its author.
-    what: String,
+    note: String,
     outcome: Outcome,
 }
 
@@ -70,14 +70,14 @@ impl MeasuredProgram {
             .filter(|(_, now, rank)| now != rank)
             .collect();
         differing.sort_by(|a, b| (b.1 - b.2).abs().total_cmp(&(a.1 - a.2).abs()));
-        let told = |is_lost: bool| {
+        let lines = |is_lost: bool| {
             let of_kind = differing.iter().filter(|(_, now, rank)| (rank < now) == is_lost);
             let line = |&(query, now, rank): &(usize, f32, f32)| {
                 format!("{now:.2} -> {rank:.2}: {}", cut(text(query), QUERY_CHARS))
             };
             of_kind.take(DIFFERENCES).map(line).collect()
         };
-        [told(true), told(false)]
+        [lines(true), lines(false)]
     }
 
     /// Mean reciprocal rank of the current program on the same queries.
@@ -92,18 +92,18 @@ pub(super) struct Attempts(Vec<PastAttempt>);
 
 impl Attempts {
     /// Adds an attempt whose program was measured.
-    pub(super) fn measured(&mut self, what: &str, measured: MeasuredProgram) {
-        self.add(what, Outcome::Measured(measured));
+    pub(super) fn measured(&mut self, note: &str, measured: MeasuredProgram) {
+        self.add(note, Outcome::Measured(measured));
     }
 
     /// Adds an attempt without a program.
-    pub(super) fn failed(&mut self, what: &str, why: &str) {
-        self.add(what, Outcome::Nothing(cut(why, WHY_CHARS)));
+    pub(super) fn failed(&mut self, note: &str, why: &str) {
+        self.add(note, Outcome::Nothing(cut(why, WHY_CHARS)));
     }
 
-    fn add(&mut self, what: &str, outcome: Outcome) {
-        let what = cut(what, WHAT_CHARS);
-        self.0.push(PastAttempt { what, outcome });
+    fn add(&mut self, note: &str, outcome: Outcome) {
+        let note = cut(note, NOTE_CHARS);
+        self.0.push(PastAttempt { note, outcome });
         if self.0.len() > REMEMBERED {
             self.0.remove(0);
         }
@@ -121,7 +121,7 @@ impl Attempts {
     /// A line for each attempt except those that wrote the current program.
     pub(super) fn lines(&self, present: &CategoryProgram) -> Vec<String> {
         let others = self.0.iter().filter(|one| !one.is(present));
-        others.map(|one| format!("{}: {}", one.verdict(present), one.what)).collect()
+        others.map(|one| format!("{}: {}", one.verdict(present), one.note)).collect()
     }
 
     /// The best rejected program relative to the current one, and the latest rejected one: with
@@ -141,18 +141,18 @@ impl Attempts {
         let latest = refused.len().checked_sub(1);
         let best = (0..refused.len()).max_by(|&a, &b| refused[a].0.total_cmp(&refused[b].0));
         let shown = best.into_iter().chain(latest.filter(|&at| Some(at) != best));
-        let told = |at: usize| {
+        let value = |at: usize| {
             let (_, measured, one) = refused[at];
             let [lost, gained] = measured.differences(present, &text);
             json!({
                 "lost": lost,
                 "gained": gained,
                 "verdict": one.verdict(present),
-                "what": one.what,
+                "what": one.note,
                 "changes": changes(&measured.source, present.program.source()),
             })
         };
-        shown.map(told).collect()
+        shown.map(value).collect()
     }
 }
 
@@ -168,7 +168,7 @@ impl PastAttempt {
             Outcome::Measured(measured) => measured,
         };
         let (score, now) = (measured.score(), measured.present(present));
-        let what = match score.total_cmp(&measured.before) {
+        let outcome = match score.total_cmp(&measured.before) {
             _ if measured.kept => "taken, and replaced since",
             Ordering::Greater => "not taken, gained too little",
             Ordering::Equal => "not taken, gained nothing",
@@ -178,7 +178,7 @@ impl PastAttempt {
             1 => "1 query".to_owned(),
             n => format!("{n} queries"),
         };
-        format!("{what} ({score:.4} on {n}, the current program {now:.4} on the same)")
+        format!("{outcome} ({score:.4} on {n}, the current program {now:.4} on the same)")
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn attempts_are_held_against_the_present_program_on_the_same_queries() {
         let [before, present] =
-            ["old\n", "now\n"].map(|source| CategoryProgram::of_test(source, &[1.0, 0.5, 0.0]));
+            ["old\n", "now\n"].map(|source| CategoryProgram::for_test(source, &[1.0, 0.5, 0.0]));
         let mut attempts = Attempts::default();
         attempts.measured("draws", measured("same\n", &[0, 1], &[0.25, 0.25], false));
         attempts.measured("widens", measured("old\n", &[0, 1, 2], &[0.5, 0.5, 0.5], false));
@@ -221,9 +221,9 @@ mod tests {
         assert_eq!(attempts.lines(&present), expected);
         let texts = ["by brand", "by name", "by words"];
         let shown = attempts.programs(&present, |query| texts[query]);
-        let told: Vec<&str> =
+        let changes: Vec<&str> =
             shown.as_array().unwrap().iter().map(|one| one["changes"].as_str().unwrap()).collect();
-        assert_eq!(told, ["- less\n+ now", "- worst\n+ now"]);
+        assert_eq!(changes, ["- less\n+ now", "- worst\n+ now"]);
         assert_eq!(shown[0]["what"], "links less");
         assert_eq!(shown[0]["lost"], json!(["0.50 -> 0.25: by name"]));
         assert_eq!(shown[0]["gained"], json!(["0.00 -> 1.00: by words"]));
@@ -233,7 +233,7 @@ mod tests {
         }
         let lines = attempts.lines(&present);
         assert_eq!(lines.len(), REMEMBERED);
-        assert!(lines.iter().all(|line| line.chars().count() < WHAT_CHARS + WHY_CHARS + 40));
+        assert!(lines.iter().all(|line| line.chars().count() < NOTE_CHARS + WHY_CHARS + 40));
         assert_eq!(attempts.programs(&present, |_| ""), json!([]));
     }
 }

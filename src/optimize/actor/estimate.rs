@@ -110,8 +110,7 @@ pub fn estimate(
             sent: sent(&format!("{}{}", briefing.schema, queries(train)), 1_000),
         },
         Kind { role: CATEGORIES_ROLE, calls: [assigned, most_assigned], sent: sent(&batch, 4_000) },
-        // Each first program is revised once after it was tried out; none is asked for where nothing
-        // can be gained.
+        // Each first program is revised once; none is requested if nothing can be gained.
         Kind {
             role: ACTOR_ROLE,
             calls: [0, most * (PER_PROGRAM + 1)],
@@ -120,7 +119,7 @@ pub fn estimate(
         Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, TRACE_TOKENS) },
         Kind {
             role: ACTOR_ROLE,
-            // One that is begun anew is revised too.
+            // A program after a restart is revised too.
             calls: [0, steps * (PER_PROGRAM + 1)],
             sent: sent(&brief, TRACE_TOKENS),
         },

@@ -294,23 +294,23 @@ mod tests {
     #[test]
     fn calls_are_named_by_variable_or_line_with_the_weights_of_sums() {
         let source = "let a = search(query);\n    + normalize(said) * a * params.w;\n  cover(a, b)";
-        let told = |label: &str, line: usize, combines: bool| {
+        let shown = |label: &str, line: usize, combines: bool| {
             let (label, values) = (label.to_owned(), Vec::new());
             call_label(&Signal { label, line: Some(line), combines, weight: None, values }, source)
         };
-        assert_eq!(told("search(query)", 1, false), "a = search(query)");
-        assert_eq!(told("cover(query)", 3, false), "cover(query)");
-        let product = told("(0.5 match_text(..) + cover(..)) * search(query)", 2, true);
+        assert_eq!(shown("search(query)", 1, false), "a = search(query)");
+        assert_eq!(shown("cover(query)", 3, false), "cover(query)");
+        let product = shown("(0.5 match_text(..) + cover(..)) * search(query)", 2, true);
         let expected = "normalize(said) * a * params.w, with (0.5 match_text(..) + cover(..))";
         assert_eq!(product, expected);
-        assert_eq!(told("a(..) * b(..)", 2, true), "normalize(said) * a * params.w");
+        assert_eq!(shown("a(..) * b(..)", 2, true), "normalize(said) * a * params.w");
     }
 
     #[test]
     fn numbers_and_texts_are_short() {
-        let told: Vec<String> =
+        let shown: Vec<String> =
             [1234.5, 12.34, 1.0, 0.126, 0.0123, 0.0, -0.5].into_iter().map(number).collect();
-        assert_eq!(told, ["1234", "12.3", "1", "0.13", "0.012", "0", "-0.5"]);
+        assert_eq!(shown, ["1234", "12.3", "1", "0.13", "0.012", "0", "-0.5"]);
         assert_eq!(cut("a  b\nc", 3), "a b..");
         assert_eq!(cut("a\nb", 3), "a b");
         let lines = [10, 9, 8, 3, 1].map(|chars| whole_lines("abc\ndef\ngh", chars));

@@ -69,7 +69,8 @@ pub struct Attempt {
     /// The category.
     pub category: String,
     /// Kind of request: `initial` or `improve`.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub kind: String,
     /// The comparator's advice.
     pub advice: Option<String>,
     /// Id of the resulting program, if one runs.
@@ -89,10 +90,10 @@ pub struct Attempt {
 
 impl Attempt {
     /// An attempt without a result.
-    fn new(category: &str, what: &str, before: f64) -> Self {
+    fn new(category: &str, kind: &str, before: f64) -> Self {
         Self {
             category: category.to_owned(),
-            what: what.to_owned(),
+            kind: kind.to_owned(),
             advice: None,
             program: None,
             failure: None,
@@ -208,10 +209,10 @@ impl Actor {
             let set = self.assistant.llm().role(&spec.role())?;
             Some((spec.name.to_owned(), set.model.clone()))
         };
-        let asked = [ACTOR_ROLE, COMPARATOR_ROLE, CATEGORIES_ROLE];
+        let category_inputs = [ACTOR_ROLE, COMPARATOR_ROLE, CATEGORIES_ROLE];
         let tools = asks.then_some(TOOLS_ROLE);
         LlmProvenance {
-            models: asked.into_iter().chain(tools).filter_map(model).collect(),
+            models: category_inputs.into_iter().chain(tools).filter_map(model).collect(),
             prompts: self.assistant.prompts().fingerprint().to_owned(),
             tools: asks,
         }
@@ -265,10 +266,10 @@ impl Actor {
         &mut self,
         role: Role,
         prompt: &str,
-        asked: Vec<(&str, Value)>,
+        category_inputs: Vec<(&str, Value)>,
         sample: u32,
     ) -> Result<Vec<Result<Reply, String>>, OptimizeError> {
-        let (names, inputs): (Vec<&str>, Vec<Value>) = asked.into_iter().unzip();
+        let (names, inputs): (Vec<&str>, Vec<Value>) = category_inputs.into_iter().unzip();
         let before = self.replies.len();
         let replies = self.ask_all(role, prompt, inputs, sample)?;
         let mut keys = self.replies.split_off(before).into_iter();

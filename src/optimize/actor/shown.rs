@@ -55,8 +55,8 @@ mod tests {
         let short = without_header(source, "//! category: ours\n//! All.");
         assert!(short.starts_with("//! Finds.\nfn params() {"), "{short}");
         let params: ParamValues = [("k".to_owned(), 7.25)].into_iter().collect();
-        let told = with_values(&short, &params);
-        assert!(told.contains("w: 1.0, // weight\n        k: 7.25, n: 2, m: 3\n"), "{told}");
+        let text = with_values(&short, &params);
+        assert!(text.contains("w: 1.0, // weight\n        k: 7.25, n: 2, m: 3\n"), "{text}");
         assert_eq!(with_values("a #{ value: 1", &params), "a #{ value: 1");
         assert_eq!(tuned_text(&params), "k = 7.25");
         assert_eq!(

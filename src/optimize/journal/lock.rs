@@ -64,7 +64,7 @@ impl Lock {
             .and_then(|()| file.write_all(process::id().to_string().as_bytes()))
             .map_err(JournalError::io("write", &path))?;
         // The file may have been replaced between opening and locking.
-        let location = FileLocation::of_file(&path, &file)?;
+        let location = FileLocation::from_file(&path, &file)?;
         location.check()?;
         Ok(Self { file, location })
     }
@@ -119,13 +119,13 @@ pub(super) struct FileLocation {
 
 impl FileLocation {
     /// The location of the file that is at a path now.
-    pub(super) fn of(path: &Path) -> Result<Self, JournalError> {
+    pub(super) fn current(path: &Path) -> Result<Self, JournalError> {
         let metadata = fs::metadata(path).map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }
 
     /// The location of an open file.
-    fn of_file(path: &Path, file: &File) -> Result<Self, JournalError> {
+    fn from_file(path: &Path, file: &File) -> Result<Self, JournalError> {
         let metadata = file.metadata().map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }

@@ -184,8 +184,8 @@ impl Journal {
             Some(lock) => Some(Writer {
                 locations: vec![
                     lock.location.clone(),
-                    FileLocation::of(&path)?,
-                    FileLocation::of(&store::log(&path))?,
+                    FileLocation::current(&path)?,
+                    FileLocation::current(&store::log(&path))?,
                 ],
                 state: State::Open,
                 reserve: Reserve::take(dir)?,

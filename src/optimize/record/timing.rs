@@ -149,7 +149,7 @@ mod tests {
             second.add("trying", step, seconds);
         }
         second.add("freezing", 0, 1.0);
-        second.first_better.push(Milestone::of_test(2.0));
+        second.first_better.push(Milestone::for_test(2.0));
         let sum = first.and(&second);
         let summaries = sum.summaries();
         let [trying, freezing] = &summaries[..] else { panic!("{summaries:?}") };
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!((freezing.steps, freezing.median, freezing.longest), (1, 1.0, 1.0));
         // It was found two seconds into the second process.
         assert_eq!(sum.seconds_to(Scope::Program), Some(9.0));
-        let third = Timing { first_better: vec![Milestone::of_test(0.1)], ..Timing::default() };
+        let third = Timing { first_better: vec![Milestone::for_test(0.1)], ..Timing::default() };
         assert_eq!(sum.and(&third).seconds_to(Scope::Program), Some(9.0));
         assert_eq!(sum.seconds_to(Scope::Together), None);
         assert_eq!(Timing::default().summaries(), []);

@@ -45,11 +45,11 @@ fn times() -> u64 {
 }
 
 /// Begins the run or goes on with it, to its end. `acknowledged` is the number of steps that are
-/// known to be done, at any moment; `told` is called when it is known first, and when it grows.
+/// known to be done, at any moment; `reported` is called when it is known first, and when it grows.
 fn go_on(
     dir: &Path,
     acknowledged: &mut usize,
-    told: &mut dyn FnMut(usize),
+    reported: &mut dyn FnMut(usize),
 ) -> Result<Seen, JournalError> {
     let mut journal = match dir.join(DATABASE_FILE).exists() {
         true => Journal::resume(dir)?,
@@ -63,11 +63,11 @@ fn go_on(
     let done = journal.steps()?.len();
     assert!(done >= *acknowledged, "{done} steps are kept of {acknowledged} acknowledged");
     *acknowledged = done;
-    told(done);
+    reported(done);
     for n in done..STEPS {
         add(&mut journal, n)?;
         *acknowledged = n + 1;
-        told(n + 1);
+        reported(n + 1);
     }
     seen(&journal)
 }
@@ -133,7 +133,7 @@ fn o1_a_kill_at_every_write_loses_nothing_and_changes_nothing() {
 #[test]
 fn o1_no_reply_that_was_kept_is_paid_for_again() {
     const REPLIES: usize = 6;
-    let ask_all = |dir: &Path, told: &mut dyn FnMut(usize)| -> usize {
+    let ask_all = |dir: &Path, reported: &mut dyn FnMut(usize)| -> usize {
         let journal = match dir.join(DATABASE_FILE).exists() {
             true => Journal::resume(dir).expect("resume"),
             false => Journal::create(dir, &json!({"seed": 7})).expect("create"),
@@ -146,7 +146,7 @@ fn o1_no_reply_that_was_kept_is_paid_for_again() {
             if replies.get(&key).expect("get").is_none() {
                 paid += 1;
                 replies.put(&key, &exchange).expect("put");
-                told(n + 1);
+                reported(n + 1);
             }
         }
         paid
@@ -259,7 +259,7 @@ fn o3_every_write_that_fails_is_told_and_changes_nothing() {
         (Kind::Read, false),
         (Kind::Read, true),
     ] {
-        let mut told = 0;
+        let mut reported = 0;
         for at in 0.. {
             let dir = directory();
             let disk = Disk::watch(dir.path());
@@ -273,7 +273,7 @@ fn o3_every_write_that_fails_is_told_and_changes_nothing() {
             match ended {
                 Ok(seen) => assert_eq!(seen, run.seen, "{kind:?} {at}"),
                 Err(error) => {
-                    told += 1;
+                    reported += 1;
                     let text = error.to_string();
                     let path = dir.path().display().to_string();
                     assert!(text.contains(&path), "{kind:?} {at}: {text}");
@@ -282,7 +282,7 @@ fn o3_every_write_that_fails_is_told_and_changes_nothing() {
             let seen = finish(dir.path(), acknowledged);
             assert_eq!(seen, run.seen, "{kind:?} at {at}, forever: {forever}");
         }
-        assert!(told > 20, "{kind:?}, forever: {forever}: {told} faults were told");
+        assert!(reported > 20, "{kind:?}, forever: {forever}: {reported} faults were told");
     }
 }
 
