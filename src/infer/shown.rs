@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn relations_without_room_for_names_are_told_and_those_behind_counted() {
+    fn relations_without_room_for_names_are_listed_and_the_rest_counted() {
         let heads = |n: usize| (0..n).map(|at| format!("-relation_{at:03}-> thing (1)")).collect();
         assert_eq!(
             further(heads(2)),

@@ -1,4 +1,4 @@
-//! Programs, the reranker and ReAct with a scripted model.
+//! Tests of programs, the reranker and ReAct with a scripted model.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -47,7 +47,7 @@ fn runtime(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Runtim
     (runtime.with_assistant(Some(assistant(model))), heard)
 }
 
-/// What a candidate is shown to say itself, without its relations.
+/// The text of a candidate without its relations.
 fn own(text: &str) -> &str {
     ["\nlinks to what", "\nrelations:"]
         .iter()
@@ -117,7 +117,7 @@ fn waiting_for_the_model_is_not_the_programs_time() {
 }
 
 #[test]
-fn an_outage_is_no_failure_of_the_program_even_when_it_catches_it() {
+fn an_outage_ends_the_run_even_if_the_program_catches_it() {
     let (runtime, _) = runtime(|_| Err(LlmError::Unrecorded("not there".to_owned())));
     let caught = "fn retrieve(query, candidates, params) {
         try { get_scores_by_llm([0], query); } catch { }
@@ -131,7 +131,7 @@ fn an_outage_is_no_failure_of_the_program_even_when_it_catches_it() {
 }
 
 #[test]
-fn a_spent_budget_of_the_run_is_no_failure_of_the_program() {
+fn an_exhausted_budget_is_not_a_failure_of_the_program() {
     let ceilings = Ceilings { usd: None, tokens: Some(10) };
     let (model, heard) = llm_within(likes("wool"), ceilings, Vec::new());
     let workers = Arc::new(Workers::new(1).unwrap());
@@ -144,7 +144,7 @@ fn a_spent_budget_of_the_run_is_no_failure_of_the_program() {
 }
 
 #[test]
-fn unusable_replies_are_no_failure_and_no_outage() {
+fn unusable_replies_are_neither_failures_nor_outages() {
     let (runtime, _) = runtime(|_| said("I would rather not."));
     let compiled = runtime.compile(&Program::new(PROGRAM)).unwrap();
     let ran = runtime.run(&compiled, &ParamValues::new(), "warm socks", None).unwrap().unwrap();
@@ -163,8 +163,7 @@ fn asking_for_too_much_is_the_programs_failure() {
     assert!(failure.message.contains("more than 40"), "{failure}");
 }
 
-/// A bundle of two programs, each a search of words of one type, of which its router holds the first
-/// for the right one of any query.
+/// A bundle of two programs that each search one type, whose router always prefers the first.
 fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
     let category = |name: &str, kind: &str| Category {
         name: name.to_owned(),
@@ -215,7 +214,7 @@ fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
     }
 }
 
-/// The bundle on the example base, read by a model that always replies so.
+/// The bundle on the example base, with a model that always gives this reply.
 fn routed(most: usize, reply: Json) -> BundleRetriever {
     let bundle = bundle(&example_base(), most, ["product", "brand"]);
     let (runtime, _) = runtime(|_| said("no"));
@@ -224,7 +223,7 @@ fn routed(most: usize, reply: Json) -> BundleRetriever {
 }
 
 #[test]
-fn a_model_is_told_what_the_name_of_a_category_does_not_say() {
+fn a_model_gets_descriptions_that_names_do_not_contain() {
     let mut bundle = bundle(&example_base(), 1, ["product", "brand"]);
     for (category, name) in
         bundle.categories.iter_mut().zip(["product by likely brand (<has_brand)", "alike"])
@@ -275,7 +274,7 @@ fn members_of_an_ensemble_answer_together() {
     assert!(alone.ranking().iter().all(|pair| together.ranking().iter().any(|of| of.0 == pair.0)));
 }
 
-/// A reading that names a category alone.
+/// A reading with a category only.
 fn named(category: Json, sure: f64) -> Json {
     json!({
         "category": category, "probability": sure, "entities": [], "names": [], "relations": [],
@@ -669,7 +668,7 @@ fn react_chains_calls_within_a_turn_and_names_nodes() {
     assert!(ranking.is_sorted_by(|a, b| a.1 >= b.1));
     let requests = heard.requests();
     assert_eq!(requests.len(), 3);
-    // What was said stays as it is, so that a service that caches beginnings pays for it once.
+    // Earlier messages stay unchanged, so that services can cache the prefix.
     for pair in requests.windows(2) {
         assert_eq!(pair[1].messages[..pair[0].messages.len()], pair[0].messages[..]);
     }

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_help_is_proven_no_more_often_than_stated() {
+    fn false_proofs_stay_below_the_error_rate() {
         // Few large differences, many small ones, and rare losses that make up for frequent gains.
         let signs = |rng: &mut ChaCha8Rng| if rng.random::<bool>() { 1.0 } else { -1.0 };
         let sparse = |rng: &mut ChaCha8Rng| match rng.random_range(0..10) {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_helps_is_proven() {
+    fn improvements_are_proven() {
         let helps = |rng: &mut ChaCha8Rng| match rng.random_range(0..10) {
             0..3 => 0.5,
             3 => -0.5,
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn one_change_is_judged_with_those_that_fail_beside_it() {
+    fn the_closed_test_includes_failed_changes() {
         let near = |found: Vec<f64>, expected: &[f64]| {
             assert_eq!(found.len(), expected.len());
             let pairs = found.iter().zip(expected);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_of_several_that_do_not_help_is_proven_more_often_than_stated() {
+    fn false_proofs_of_single_changes_stay_below_their_level() {
         let mut rng = ChaCha8Rng::seed_from_u64(6);
         let (level, runs) = (Levels::for_test(1).each, 10_000);
         let mut any = 0;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_proves_and_what_cannot_prove_is_known() {
+    fn needed_differences_prove_an_improvement() {
         let differences = [0.5, 0.0, -0.1, 0.4];
         let mut e_value = EValue::from_differences(&differences);
         let needed = e_value.needed(0.05).unwrap();

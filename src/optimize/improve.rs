@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_answers_is_no_failure() {
+    fn queries_that_another_program_answers_are_not_open() {
         let category_programs =
             [category_program(&[0.1, 0.0, 1.0, 0.1]), category_program(&[0.0, 1.0, 0.0, 0.5])];
         assert_eq!(unanswered(&category_programs, &[0, 1, 2, 3]), [0, 3]);

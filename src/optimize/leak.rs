@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_program_says_is_no_leak() {
+    fn common_literals_are_not_leaks() {
         for source in [
             "search(query, \"product\", 50)",
             "hop(brands, \"has_brand\", \"in\", \"sum\")",

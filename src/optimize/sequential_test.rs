@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_is_won_without_a_fifth_of_queries_alike_and_lost_without_those_that_won_it() {
+    fn a_proof_survives_without_a_fifth_of_equal_queries_but_not_without_the_decisive_ones() {
         let even = tested(&[&[0.4; 20]]);
         assert!(even.proof.proven);
         assert_eq!(even.kept_without(&[0, 5, 10, 15]), [true]);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_category_is_tested_by_itself_by_the_number_of_its_queries_alone() {
+    fn only_the_number_of_queries_decides_whether_a_category_is_tested_alone() {
         let level = Levels::for_test(1).each;
         assert!(!are_enough(5, level) && are_enough(6, level));
         // Six that the program answers already can gain nothing, and stay in the closed test.

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_told_by_wording() {
+    fn mean_ranks_are_formatted_by_wording() {
         let ranks = [(Wording::Quoted, 1.0), (Wording::Free, 0.25), (Wording::Quoted, 0.5)];
         assert_eq!(
             means_by_wording(&ranks),

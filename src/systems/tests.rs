@@ -1,5 +1,5 @@
-//! The registry holds together: names are distinct and understood, and every system opens or says
-//! what it needs.
+//! Tests of the registry: names are distinct and parsed, and every system opens or reports what it
+//! needs.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -48,7 +48,7 @@ fn opened_with(
     )
 }
 
-/// What a name is refused with.
+/// The error of opening a name.
 #[track_caller]
 fn refused(name: &str) -> SystemError {
     match opened(name) {
@@ -97,7 +97,7 @@ fn every_system_opens_or_says_what_it_needs() {
 }
 
 #[test]
-fn wrong_names_are_told_with_what_is_near() {
+fn unknown_names_get_a_suggestion() {
     for (wrong, near) in
         [("bm52", "bm25"), ("rerankr:bm25", "rerank"), ("bundel:x.json", "bundle"), ("lat", "late")]
     {
@@ -134,7 +134,7 @@ const ASKING: [(&str, usize); 13] = [
 ];
 
 #[test]
-fn every_system_asks_as_often_as_it_is_said_to() {
+fn every_system_makes_the_stated_number_of_requests() {
     let base = planted();
     for (name, n) in ASKING {
         let (model, heard) = llm(echo);

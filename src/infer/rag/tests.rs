@@ -1,4 +1,4 @@
-//! Answers in prose by a scripted model: what is kept, what is dropped, and what fails.
+//! Tests of answers in prose with a scripted model: kept and dropped sentences, and failures.
 
 use serde_json::{Value as Json, json};
 

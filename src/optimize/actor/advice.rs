@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_is_told_in_whole_sentences() {
+    fn advice_is_cut_to_whole_sentences() {
         let advice = "1. Link less text. 2. Count names twice.\nThen rank by words.";
         assert_eq!(sentences(advice, 100), advice.replace('\n', " "));
         assert_eq!(sentences(advice, 40), "1. Link less text. 2. Count names twice.");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_advice_of_other_categories_is_told() {
+    fn the_best_advice_of_other_categories_is_shown() {
         let accepted = |category: &str, after: f64| AcceptedAdvice {
             category: category.to_owned(),
             advice: format!("to {after}\nby care"),

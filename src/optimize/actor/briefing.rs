@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_functions_may_ask_is_told_where_they_are() {
+    fn request_limits_are_listed_if_llm_tools_are() {
         let listed = |llm| limits(Told { llm, ..Told::default() });
         assert!(listed(true).starts_with(&listed(false)));
         assert!(listed(true).contains("at most 4 requests with 40000 tokens"), "{}", listed(true));

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differing_lines_are_told_without_comments() {
+    fn differing_lines_are_listed_without_comments() {
         let (earlier, current) = ("// x\na\nb\n\nc\n", "// y\na\nd\nc\n");
         assert_eq!(changes(earlier, current), "- b\n+ d");
         assert_eq!(changes(earlier, earlier), "");

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_shown_without_what_is_told_elsewhere() {
+    fn a_program_is_shown_without_header_and_ranges() {
         let source = "//! category: ours\n//! All.\n//! Finds.\nfn params() {\n    #{\n        \
                       w: #{ value: 1.0, min: 0.0, max: 4.0 }, // weight\n        k: #{ value: 5, \
                       min: 1, max: 9 }, n: #{ value: 2 }, m: 3\n    }\n}\n";

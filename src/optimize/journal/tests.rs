@@ -1,4 +1,4 @@
-//! Tests of the journal through its public face; faults are put into its files.
+//! Tests of the journal through its public API, with faults injected into its files.
 
 mod crashes;
 mod damage;
@@ -21,7 +21,7 @@ use crate::{
 use agent_llm::{Exchange, Finish, Message, Reply, Request, Role, Usage};
 use agent_sandbox::{Code, Limits, program::Program};
 
-/// What a reader sees of a journal: configuration, steps, programs, replies.
+/// Content of a journal: configuration, steps, programs, replies.
 type Seen = (Value, Vec<Value>, Vec<Program>, Vec<(String, Exchange)>);
 
 fn program(number: usize) -> Program {
@@ -44,7 +44,7 @@ fn add(journal: &mut Journal, n: usize) -> Result<(), JournalError> {
     journal.commit_with("score", &format!("query {n}"), &body, &programs, &replies)
 }
 
-/// An exchange of which a run has several.
+/// An example exchange.
 fn exchange(n: usize) -> Exchange {
     let request = Request {
         role: Role::new(["actor", "comparator"][n % 2]),
@@ -61,7 +61,7 @@ fn exchange(n: usize) -> Exchange {
     Exchange { request, reply, paid: n % 2 == 1 }
 }
 
-/// Keeps an exchange; its key.
+/// Stores an exchange and returns its key.
 fn keep(journal: &Journal, n: usize) -> Result<String, JournalError> {
     let exchange = exchange(n);
     let key = exchange.request.key();
@@ -79,7 +79,7 @@ fn seen(journal: &Journal) -> Result<Seen, JournalError> {
     Ok((journal.config().clone(), steps, journal.programs()?, replies))
 }
 
-/// What each way of opening shows, or why not.
+/// The content or error of each way of opening.
 fn reopened(dir: &Path) -> [Result<Seen, JournalError>; 2] {
     // The reader first: a writer may repair the log.
     let read = Journal::open_read_only(dir).and_then(|journal| seen(&journal));
@@ -406,7 +406,7 @@ fn a_full_disk_stops_the_journal_and_leaves_it_whole() {
     add(&mut journal, 3).expect("space was made");
 }
 
-/// Needs a disk of 10 to 64 MiB, which `AGENT_TEST_SMALL_DISK` names.
+/// Needs a disk of 10 to 64 MiB, mounted at `AGENT_TEST_SMALL_DISK`.
 #[test]
 fn what_was_paid_for_when_the_disk_fills_up_is_kept() {
     let Some(disk) = given::variable("AGENT_TEST_SMALL_DISK", "small disk") else { return };

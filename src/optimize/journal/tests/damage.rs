@@ -1,4 +1,4 @@
-//! Tests of damaged files (O6), and of how long recovery takes.
+//! Tests of damaged files (O6) and of recovery time.
 //!
 //! `AGENT_TEST_FLIPS` sets the number of mutations; 100 000 take some minutes.
 
@@ -18,7 +18,7 @@ use agent_llm::ReplyStore;
 /// Size of a page of the database, bytes.
 const PAGE: usize = 4_096;
 
-/// Changes bytes in one of the ways in which disks, systems and people do.
+/// Damages bytes in a random way.
 fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut ChaCha8Rng) -> &'static str {
     let n = bytes.len();
     let at = random.random_range(0..n);
@@ -57,7 +57,7 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut ChaCha8Rng) -> &'stati
     }
 }
 
-/// What is found by a reader and by a writer.
+/// The results of opening as a reader and as a writer.
 fn found(dir: &std::path::Path) -> [Result<Seen, JournalError>; 2] {
     let read = || Journal::open_read_only(dir).and_then(|journal| seen(&journal));
     let first = read();
@@ -129,7 +129,7 @@ fn o6_no_mutation_is_taken_for_another_run() {
     assert!(refused > n_mutations / 4 && shortened > n_mutations / 20);
 }
 
-/// The figure is printed; the bound is only for what hangs.
+/// Prints the time; the bound only detects hangs.
 #[test]
 fn o1_a_run_of_200_steps_is_resumed_in_an_instant() {
     let dir = directory();
