@@ -203,12 +203,12 @@ pub fn join(
     phrasings: Option<&Phrasings>,
 ) -> Result<Ranking, RetrieveError> {
     let settings: Vec<JoinSettings<'_>> = parts.iter().map(|part| part.settings).collect();
-    Ok(join_with_features(base, parts, QueryEvidence::collect(base, query, &settings, phrasings))?
+    Ok(join_with_features(base, parts, QueryContext::collect(base, query, &settings, phrasings))?
         .ranking)
 }
 
-/// Evidence of a query that does not depend on programs.
-pub(super) struct QueryEvidence {
+/// Parts of an answer that depend on the query alone, not on programs.
+pub(super) struct QueryContext {
     /// Result of vector search.
     meaning: Result<Ranking, IndexError>,
     /// Features of the query, if a member uses a re-ranker.
@@ -217,7 +217,7 @@ pub(super) struct QueryEvidence {
     reading: Option<Reading>,
 }
 
-impl QueryEvidence {
+impl QueryContext {
     pub(super) fn collect(
         base: &IndexedBase,
         query: &str,
@@ -246,17 +246,17 @@ pub(super) struct JoinedAnswer {
 pub(super) fn join_with_features(
     base: &IndexedBase,
     parts: &[MemberRankings<'_>],
-    evidence: QueryEvidence,
+    context: QueryContext,
 ) -> Result<JoinedAnswer, RetrieveError> {
-    let of_query = evidence.features.transpose()?;
+    let of_query = context.features.transpose()?;
     let of_parts = parts.iter().map(|part| ranked(base, of_query.as_ref(), part));
     let (rankings, features) =
         of_parts.collect::<Result<Vec<_>, IndexError>>()?.into_iter().unzip();
     let n = parts.len() as f32;
     let all = parts.iter().flat_map(|part| &part.rankings);
     let all: Vec<(f32, &Ranking)> = all.map(|&(p, ranking)| (p / n, ranking)).collect();
-    let ordered = tail::reorder(&all, &evidence.meaning?, ensemble(rankings));
-    let reading = evidence.reading;
+    let ordered = tail::reorder(&all, &context.meaning?, ensemble(rankings));
+    let reading = context.reading;
     let ranking = match &reading {
         Some(reading) => reading.apply(&ordered),
         None => ordered,

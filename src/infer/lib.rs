@@ -54,7 +54,7 @@ use crate::{
         Bundle, Member, cutoff::Cutoff, reading::Phrasings, reranker::NodeFeatures,
         router::features,
     },
-    join::{JoinedAnswer, QueryEvidence, join_with_features},
+    join::{JoinedAnswer, QueryContext, join_with_features},
     query_reader::{CategoryOption, ReadQuery, mix_in, read_query},
 };
 use agent_index::IndexedBase;
@@ -353,7 +353,7 @@ struct RankedCategories<'a> {
     /// Runs of all routed categories, most probable first.
     runs: Vec<CategoryRun<'a>>,
     routes: Routes,
-    evidence: QueryEvidence,
+    context: QueryContext,
 }
 
 /// By member, the routed categories with their probabilities.
@@ -471,14 +471,14 @@ fn failed(failure: &Failure, message: String) -> RetrieveError {
 }
 
 impl BundleRetriever {
-    /// The evidence of a query that does not depend on programs.
-    fn evidence(&self, query: &str) -> QueryEvidence {
+    /// The context of a query, independent of programs.
+    fn context(&self, query: &str) -> QueryContext {
         let settings: Vec<JoinSettings<'_>> =
             self.members.iter().map(JoinSettings::for_member).collect();
-        QueryEvidence::collect(self.runtime.base(), query, &settings, self.phrasings.as_ref())
+        QueryContext::collect(self.runtime.base(), query, &settings, self.phrasings.as_ref())
     }
 
-    /// Runs the program of every routed category. Another thread collects the evidence meanwhile, and
+    /// Runs the program of every routed category. Another thread collects the context meanwhile, and
     /// then also runs programs, unless they may ask a language model, whose ceilings depend on the
     /// order of categories.
     fn runs(
@@ -504,17 +504,17 @@ impl BundleRetriever {
             }
         };
         let span = Span::current();
-        let ((), evidence) = run_both(
+        let ((), context) = run_both(
             || {
                 let routes = self.routes(query, read);
                 run_programs(&routed.get_or_init(|| (merged_routes(&routes), routes)).0);
             },
             || {
-                let evidence = self.evidence(query);
+                let context = self.context(query);
                 if let Some(routed) = routed.get().filter(|_| self.runtime.assistant().is_none()) {
                     span.in_scope(|| run_programs(&routed.0));
                 }
-                evidence
+                context
             },
         );
         let mut runs = std::mem::take(&mut *lock());
@@ -522,7 +522,7 @@ impl BundleRetriever {
         let runs: Result<Vec<CategoryRun<'_>>, RetrieveError> =
             runs.into_iter().map(|(_, run)| run).collect();
         let routes = routed.into_inner().map_or_else(Routes::new, |routed| routed.1);
-        Ok(RankedCategories { runs: runs?, routes, evidence })
+        Ok(RankedCategories { runs: runs?, routes, context })
     }
 
     fn run_category(
@@ -591,11 +591,10 @@ impl Retriever for BundleRetriever {
             Some(Err(miss)) => (None, Some(miss)),
             read => (read.and_then(Result::ok), None),
         };
-        let RankedCategories { runs, routes, evidence } =
-            self.runs(query, read.as_ref(), detail)?;
+        let RankedCategories { runs, routes, context } = self.runs(query, read.as_ref(), detail)?;
         let ranking = |at| runs.iter().find(|run| run.category == at).map(|run| &run.ranking);
         let parts = parts(&self.members, &routes, ranking);
-        let mut joined = join_with_features(self.runtime.base(), &parts, evidence)?;
+        let mut joined = join_with_features(self.runtime.base(), &parts, context)?;
         // The cut-off depends on all nodes, so that it is the same for every `k`.
         let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
             Some(reading) => cutoff.surest_at(reading.answers.len()),

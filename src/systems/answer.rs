@@ -8,8 +8,8 @@ use agent_retrieve::Retriever;
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "answer",
     arguments: "[=check][:SYSTEM]",
-    summary: "the nodes that a language model cites in a short answer from the first 10 of another \
-              system, bm25+names by default; with check, in what a second request confirms",
+    summary: "the nodes that a language model cites in a short answer from the first 10 nodes of another \
+              system [default: bm25+names]; with check, only what a second request confirms",
     needs: &[Need::Model],
     open,
 };

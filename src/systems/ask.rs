@@ -7,7 +7,7 @@ use agent_retrieve::{Answer, Detail, RetrieveError, Retriever};
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "ask",
     arguments: "",
-    summary: "tables, SQL and statistics, for questions over many nodes; ranks nothing",
+    summary: "tables, SQL and statistics for questions over many nodes; returns no ranking",
     needs: &[],
     open: |_, opener| {
         let analyst = Analyst::new(opener.base.clone());

@@ -11,8 +11,8 @@ use agent_retrieve::{
 pub(super) const PRF: SystemSpec = SystemSpec {
     name: "expand:prf",
     arguments: "[=DOCUMENTS][:SYSTEM]",
-    summary: "another system, asked the query with the first documents that it finds, 3 by default; \
-              of bm25+names by default, as all that expand",
+    summary: "another system, with a query expanded by its first documents [default: 3 documents and \
+              bm25+names]",
     needs: &[],
     open: |arguments, opener| {
         let ParsedArguments { numbers: [documents], inner, .. } =
@@ -26,8 +26,8 @@ pub(super) const PRF: SystemSpec = SystemSpec {
 pub(super) const HYDE: SystemSpec = SystemSpec {
     name: "expand:hyde",
     arguments: "[=N][:SYSTEM]",
-    summary: "another system, asked the query with N texts, 3 by default, that a language model writes to \
-              answer it",
+    summary: "another system, with a query expanded by N texts that a language model writes to answer it \
+              [default: 3 texts and bm25+names]",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&HYDE, arguments, opener),
 };
@@ -35,7 +35,7 @@ pub(super) const HYDE: SystemSpec = SystemSpec {
 pub(super) const RAR: SystemSpec = SystemSpec {
     name: "expand:rar",
     arguments: "[=N][:SYSTEM]",
-    summary: "as expand:hyde, the model being shown the first 3 documents",
+    summary: "as expand:hyde; the model also gets the first 3 documents",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&RAR, arguments, opener),
 };
@@ -43,7 +43,7 @@ pub(super) const RAR: SystemSpec = SystemSpec {
 pub(super) const AGR: SystemSpec = SystemSpec {
     name: "expand:agr",
     arguments: "[=N][:SYSTEM]",
-    summary: "as expand:hyde with one text, which the model refines from N by an analysis and by \
+    summary: "as expand:hyde, with one text that the model refines from N texts by an analysis and by \
               documents found with them",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&AGR, arguments, opener),
@@ -52,9 +52,8 @@ pub(super) const AGR: SystemSpec = SystemSpec {
 pub(super) const KAR: SystemSpec = SystemSpec {
     name: "expand:kar",
     arguments: "[=K,N,FILTER][:SYSTEM]",
-    summary: "as expand:hyde, the model being shown the entities that the query names and of each K \
-              neighbours chosen by FILTER (documents, names, unfiltered, no-graph); 10,3,documents by \
-              default",
+    summary: "as expand:hyde; the model also gets the linked entities and K neighbours of each, chosen \
+              by FILTER (documents, names, unfiltered, no-graph) [default: 10,3,documents]",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&KAR, arguments, opener),
 };
@@ -62,9 +61,9 @@ pub(super) const KAR: SystemSpec = SystemSpec {
 pub(super) const GRAPH: SystemSpec = SystemSpec {
     name: "kar:graph",
     arguments: "[=K,WEIGHT,FILTER]",
-    summary: "bm25+names, raised by what lies within two edges of the entities that the query names: \
-              of each the K neighbours that FILTER prefers (documents, names), or all (unfiltered); \
-              10,0.5,documents by default",
+    summary: "bm25+names, with higher scores within two edges of linked entities: of each the K best \
+              neighbours by FILTER (documents, names), or all (unfiltered) [default: \
+              10,0.5,documents]",
     needs: &[],
     open: |arguments, opener| {
         let boost = boost_of(arguments).ok_or_else(|| {

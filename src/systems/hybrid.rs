@@ -21,8 +21,8 @@ pub(super) const BY_RANK: SystemSpec = SystemSpec {
 pub(super) const BY_SCORE: SystemSpec = SystemSpec {
     name: "hybrid:weighted",
     arguments: "[=A]",
-    summary: "bm25+names and dense, fused by score; A is the weight of dense, 0 to 1; by default 0.1 \
-              with the built-in embedder, else 0.3",
+    summary: "bm25+names and dense, fused by score; A is the weight of dense, 0 to 1 [default: 0.1 \
+              with the built-in embedder, else 0.3]",
     needs: &[],
     open: weighted,
 };
@@ -30,8 +30,8 @@ pub(super) const BY_SCORE: SystemSpec = SystemSpec {
 pub(super) const TRAINED: SystemSpec = SystemSpec {
     name: "hybrid:trained",
     arguments: ":FILE[:weight=A]",
-    summary: "bm25+names and dense:trained, fused by score; A is the weight of the latter, 0 to 1; by \
-              default the one that validation queries chose in training",
+    summary: "bm25+names and dense:trained, fused by score; A is the weight of dense:trained, 0 to 1 \
+              [default: chosen on validation queries in training]",
     needs: &[Need::File],
     open: trained,
 };

@@ -10,8 +10,8 @@ const MASK: &str = ":mask=";
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "mfar",
     arguments: ":FILE[:mask=FIELDS]",
-    summary: "the fields of nodes, weighed as the query asks by a trained model (mFAR); the directory \
-              of a model, or its name; masked fields, joined by commas, get no weight",
+    summary: "the fields of nodes, weighted by the query with a trained model (mFAR); FILE is a model's \
+              directory or name; masked fields, separated by commas, get no weight",
     needs: &[Need::File, Need::Part(Part::Fields)],
     open: |arguments, opener| {
         let (dir, mask) = arguments.split_once(MASK).unwrap_or((arguments, ""));

@@ -25,8 +25,8 @@ use agent_retrieve::{
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "prf",
     arguments: "[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]",
-    summary: "BM25 with words of the first documents of another system (pseudo-relevance feedback); \
-              3,10,0.3 and bm25+names by default",
+    summary: "BM25 with words of the first documents of another system (pseudo-relevance feedback) \
+              [default: 3,10,0.3 and bm25+names]",
     needs: &[],
     open,
 };

@@ -9,7 +9,8 @@ use agent_tools::ToolCache;
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "react",
     arguments: "[:llm-tools]",
-    summary: "a language model calls tools step by step and names the answers; with llm-tools also those tools that ask a model",
+    summary: "a language model calls tools step by step and names the answers; llm-tools allows tools \
+              that ask a model",
     needs: &[Need::Model],
     open: |arguments, opener| {
         let llm_tools = match arguments {

@@ -20,7 +20,7 @@ use agent_retrieve::{
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "run",
     arguments: ":FILE",
-    summary: "the rankings of a TREC run file, whoever wrote it, by the ids of the queries of agent eval and of the nodes",
+    summary: "the rankings of a TREC run file, with the query and node ids of agent eval",
     needs: &[Need::File, Need::Queries],
     open,
 };

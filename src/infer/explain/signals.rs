@@ -95,7 +95,7 @@ pub struct Traversal {
     pub ends: bool,
 }
 
-/// The evidence of one run.
+/// The signals of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signals {
     /// The best right answer, then the wrong nodes above it, or the best wrong ones if it is not
@@ -114,7 +114,7 @@ pub struct Signals {
     pub loss: Option<Loss>,
 }
 
-/// The evidence of a run on a query with known answers, with at most `n_wrong` wrong nodes.
+/// The signals of a run on a query with known answers, with at most `n_wrong` wrong nodes.
 /// Deterministic; quadratic in the calls, of which a trace has at most 200.
 pub fn signals(
     base: &Arc<IndexedBase>,
