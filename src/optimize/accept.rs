@@ -34,7 +34,7 @@ pub struct Decision {
     pub n: usize,
     /// Difference of the mean reciprocal ranks.
     pub difference: f64,
-    /// Summed difference with both wordings weighed equally, which decides ([`MIN_GAIN`]).
+    /// Summed difference with both wordings weighed equally, which decides.
     #[serde(default)]
     pub gain: f64,
     /// Two-sided p of the paired randomisation test; not a proof, since the change was made on the
