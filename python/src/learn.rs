@@ -69,7 +69,7 @@ fn told<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict>>
             dict.set_item("n", n)?;
             dict.set_item("mrr", mrr)?;
         }
-        Event::Told(text) => {
+        Event::Message(text) => {
             dict.set_item("kind", "told")?;
             dict.set_item("text", text)?;
         }
@@ -81,7 +81,7 @@ fn told<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict>>
             dict.set_item("p", p)?;
             dict.set_item("accepted", accepted)?;
         }
-        Event::Better(_) => dict.set_item("kind", "better")?,
+        Event::Milestone(_) => dict.set_item("kind", "better")?,
         Event::SequentialTest(_) => dict.set_item("kind", "sequential test")?,
     }
     Ok(dict)
@@ -145,7 +145,7 @@ pub(crate) fn learn(
             actors: Actors { search: true, llm: false },
             llm_tools: false,
             avatar_tools: false,
-            programs: user::kept(&journal)?,
+            programs: user::load(&journal)?,
             sandbox: sandbox_of_user(Origin::Run(&origin)),
             without: without.map(serde_json::from_value).transpose()?.unwrap_or_default(),
             budget: None,

@@ -15,7 +15,7 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_infer::{
     self as infer, AnswerRecord, HitRecord,
-    rag::{self, Dropped, Prose, SHOWN},
+    rag::{self, DroppedSentence, MAX_NODES, Prose},
 };
 use agent_retrieve::{Answer, Detail, checked};
 use agent_systems as systems;
@@ -32,7 +32,7 @@ pub struct Request {
     pub question: String,
     /// The system that finds the nodes
     #[arg(long, value_name = "SYSTEM", default_value = crate::search::SYSTEM,
-        help = format!("Find the nodes with {}", systems::one_of()))]
+        help = format!("Find the nodes with {}", systems::choices()))]
     #[serde(default = "system")]
     pub system: String,
     /// Ask once more whether the nodes say what each sentence says, and drop what they do not
@@ -84,7 +84,7 @@ impl Serialize for Reply {
             /// Whether nothing supports an answer.
             refused: bool,
             sentences: Vec<Sentence<'a>>,
-            dropped: &'a [Dropped],
+            dropped: &'a [DroppedSentence],
             /// The nodes that the sentences cite, as they were found.
             cited: &'a [&'a HitRecord<'a>],
         }
@@ -121,7 +121,7 @@ impl Perform for Request {
         let resources = Resources::new(Some(&llm), self.sandbox.places(app), app);
         let system = open_system(&system, &base, &resources)?;
         let detail = Detail { explained: 0, paths: true };
-        let answer = infer::answer(&base, &*system, question, SHOWN, detail)?;
+        let answer = infer::answer(&base, &*system, question, MAX_NODES, detail)?;
         unassisted(&answer, app);
         if let Some(stand_in) = &answer.stand_in {
             app.watch.warning(&format!("a program failed: {}", stand_in.reason));

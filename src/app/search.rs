@@ -39,7 +39,7 @@ pub struct Request {
     pub query: Option<String>,
     /// The system that ranks
     #[arg(long, value_name = "SYSTEM", default_value = SYSTEM,
-        help = format!("Rank with {}", systems::one_of()))]
+        help = format!("Rank with {}", systems::choices()))]
     #[serde(default = "system")]
     pub system: String,
     /// Print at most this many nodes, 1 to 10000
@@ -105,7 +105,7 @@ impl Perform for Request {
         let text = checked(self.text.as_deref().unwrap_or_default())?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let name = system_name(&self.system, app)?;
-        let is_asked = !systems::asks(&name, Effort::None)?.is_empty();
+        let is_asked = !systems::request_bounds(&name, Effort::None)?.is_empty();
         let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
         let resources = Resources::new(llm.as_ref(), self.sandbox.places(app), app);
         let system = open_system(&name, &base, &resources)?;

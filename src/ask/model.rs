@@ -22,7 +22,7 @@ use crate::{
     schema::Schema,
 };
 use agent_index::{IndexedBase, excerpt::text_about};
-use agent_infer::Asks;
+use agent_infer::RequestBounds;
 use agent_kb::{
     Kb, NodeId, TypeId,
     table::{
@@ -52,12 +52,12 @@ const SQL: &str = "ask/sql";
 const MAX_READ: usize = 500;
 const ROWS_A_REQUEST: usize = 10;
 /// Three replies, each with its repair; a failed statement, repaired as well; cells.
-pub const ASK_ASKS: Asks = Asks {
+pub const ASK_ASKS: RequestBounds = RequestBounds {
     role: ASK_ROLE,
     prompt: SQL,
     later: None,
-    least: 3,
-    most: 2 * 4 + 2 * (MAX_READ / ROWS_A_REQUEST),
+    min: 3,
+    max: 2 * 4 + 2 * (MAX_READ / ROWS_A_REQUEST),
 };
 /// Nodes that a question may name, and known columns, that are offered.
 const MAX_NAMES: usize = 20;

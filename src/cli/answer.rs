@@ -5,7 +5,7 @@ use anyhow::anyhow;
 use agent_app::{Explain, Result, answer::Request, named, operation::Perform as _};
 use agent_infer::{
     HitRecord,
-    rag::{Dropped, Prose},
+    rag::{DroppedSentence, Prose},
 };
 use agent_kb::Kb;
 use agent_retrieve::checked;
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let reply = request.perform(ctx)?;
     let prose = &reply.prose;
-    for Dropped { text, why } in &prose.dropped {
+    for DroppedSentence { text, why } in &prose.dropped {
         ctx.printer.notice(&format!("dropped, as it {why}: {}", plain(text, SHOWN_SENTENCE)));
     }
     if args.json {

@@ -72,7 +72,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', required = true)]
     split: Vec<Split>,
     #[arg(long = "system", value_name = "SYSTEM", required = true,
-        help = format!("Measure {}; may be repeated", systems::one_of()))]
+        help = format!("Measure {}; may be repeated", systems::choices()))]
     systems: Vec<String>,
     /// Give these fields of mfar systems no weight: names joined by commas, relations or details
     #[arg(long, value_name = "FIELDS")]
@@ -202,7 +202,7 @@ fn chosen(args: &Args) -> Result<Vec<Chosen>> {
         return Err(AppError::usage(anyhow!("--mask needs an mfar system")));
     }
     for system in &named {
-        let efforts = if systems::leans_on_model(system) { &args.efforts[..] } else { &[*first] };
+        let efforts = if systems::uses_effort(system) { &args.efforts[..] } else { &[*first] };
         for &effort in efforts {
             let label = match efforts.len() {
                 1 => system.clone(),
@@ -217,7 +217,7 @@ fn chosen(args: &Args) -> Result<Vec<Chosen>> {
 /// Whether any of the systems asks a language model, beside what programs ask by themselves.
 fn is_asked(chosen: &[Chosen]) -> Result<bool> {
     for one in chosen {
-        if !systems::asks(&one.system, one.effort)?.is_empty() {
+        if !systems::request_bounds(&one.system, one.effort)?.is_empty() {
             return Ok(true);
         }
     }
@@ -230,7 +230,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let run_files = args.run_file.as_deref().map(|path| files::run_files(path, &labels_of));
     let run_files = run_files.transpose()?;
     let dataset = dataset::find(&args.dataset, ctx)?;
-    if args.measures.are_values() || chosen.iter().all(|one| systems::gives_values(&one.system)) {
+    if args.measures.are_values()
+        || chosen.iter().all(|one| systems::answers_with_values(&one.system))
+    {
         return run_values(args, &dataset, ctx);
     }
     let queries = queries(&args.split, &args.filters, &dataset.base)?;

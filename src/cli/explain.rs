@@ -32,7 +32,7 @@ use agent_index::IndexedBase;
 use agent_infer::{
     ParamValues,
     bundle::Bundle,
-    explain::{Explained, Explainer},
+    explain::{ExplainedQuery, Explainer},
 };
 use agent_kb::Kb;
 use agent_retrieve::checked;
@@ -191,14 +191,14 @@ fn open(
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
         let name = file.display().to_string();
         let opened =
-            Explainer::of_program(runtime_of(Origin::Elsewhere)?, &program, ParamValues::new())
+            Explainer::for_program(runtime_of(Origin::Elsewhere)?, &program, ParamValues::new())
                 .with_context(|| format!("{name} cannot be run"))?;
         return Ok(opened);
     }
     let bundle = bundle.context("there is no bundle")?;
     bundle.check_base(base)?;
     let runtime = runtime_of(Origin::Bundle(&bundle.digest))?;
-    Ok(Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?)
+    Ok(Explainer::for_bundle(runtime, bundle).context("the bundle cannot be run")?)
 }
 
 /// What became of every query, in their order.
@@ -209,7 +209,7 @@ pub(super) fn explain_all(
     explainer: &Explainer,
     queries: &[LabelledQuery],
     ctx: &Context,
-) -> Result<Vec<Explained>> {
+) -> Result<Vec<ExplainedQuery>> {
     let progress = ctx.printer.progress();
     let done = AtomicU64::new(0);
     let keep_calls = queries.len() == 1;

@@ -46,9 +46,9 @@ use agent_index::IndexedBase;
 use agent_infer::bundle::Proof;
 use agent_kb::Kb;
 use agent_optimize::{
-    self as optimize, ACTOR_ROLE, Ablation, Actors, Better, Estimate, Event, Inputs, OptimizeError,
-    Options, Outcome, Stop, What,
-    asks::most_runs,
+    self as optimize, ACTOR_ROLE, Ablation, Actors, Estimate, Event, Inputs, Milestone,
+    OptimizeError, Options, Outcome, Scope, Stop,
+    asks::max_runs,
     journal::{DATABASE_FILE, Journal},
     mine::{DEFAULT_HOPS, MAX_HOPS},
     record::timing::Timing,
@@ -457,7 +457,7 @@ fn told(options: &Options, opened: Option<&llm::Opened>, n_validation: usize) ->
     if options.llm_tools {
         words += &format!(
             ", whose programs may ask it too in {} runs at most (--no-llm-tools lets none)",
-            most_runs(n_validation)
+            max_runs(n_validation)
         );
     }
     words
@@ -485,7 +485,7 @@ fn check(args: &Args) -> Result<()> {
     }
     let searches = args.actor.is_empty() || args.actor.contains(&Actor::Search);
     let asks = args.actor.is_empty() || args.actor.contains(&Actor::Llm) || args.resume;
-    if let Some(why) = optimize::ablation::nonsense(&without(args), searches) {
+    if let Some(why) = optimize::ablation::conflict(&without(args), searches) {
         return Err(AppError::usage(anyhow!("{why}")));
     }
     if !asks && (args.llm_tools || args.avatar_tools || args.llm_steps.is_some()) {
@@ -666,7 +666,7 @@ fn open_run(
     }
     let mut journal = Journal::create(&dir, &config)?;
     if !programs.is_empty() {
-        user::keep(&mut journal, programs)?;
+        user::store(&mut journal, programs)?;
     }
     if note_authors(new, &dir, &journal, ctx)? {
         ctx.private.trust().keep(Origin::Run(&dir.join(DATABASE_FILE)));
@@ -679,7 +679,7 @@ fn open_run(
 fn note_authors(new: Actors, dir: &Path, journal: &Journal, ctx: &Context) -> Result<bool> {
     let begun = journal.config().get("actor").and_then(serde_json::Value::as_str);
     let asked = new.llm || begun.and_then(Actors::named).is_some_and(|actors| actors.llm);
-    let alone = !asked && user::kept(journal)?.is_empty();
+    let alone = !asked && user::load(journal)?.is_empty();
     if !alone {
         ctx.private.trust().forget(Origin::Run(&dir.join(DATABASE_FILE)));
     }
@@ -724,7 +724,7 @@ fn options(
         avatar_tools: args.avatar_tools
             || journal.config().get("avatar_tools").and_then(serde_json::Value::as_bool)
                 == Some(true),
-        programs: user::kept(journal)?,
+        programs: user::load(journal)?,
         sandbox: args.sandbox.places(ctx).of(Origin::Run(&dir.join(DATABASE_FILE))),
         without: match args.without.is_empty() {
             false => without(args),
@@ -770,7 +770,7 @@ fn watched(
             let mrr = 100.0 * mrr;
             printer.notice(&format!("category: {name}: {n} training queries, mrr {mrr:.1}{could}"));
         }
-        Event::Told(what) => printer.notice(&what),
+        Event::Message(what) => printer.notice(&what),
         Event::Tested { name, change, difference, p, accepted } => {
             let verdict = if accepted { "kept" } else { "not kept" };
             // Rounded first, so that next to nothing is not shown as -0.
@@ -780,7 +780,7 @@ fn watched(
                 p_value(p)
             ));
         }
-        Event::Better(better) => {
+        Event::Milestone(better) => {
             if let Some(better) = stopwatch.better(better) {
                 printer.notice(&first_better(&better));
             }
@@ -805,10 +805,10 @@ fn watched(
 }
 
 /// When programs were first better than every baseline, in words.
-pub(super) fn first_better(better: &Better) -> String {
-    let (what, queries) = match better.what {
-        What::Program => ("first program", " it was tried on"),
-        What::Together => ("all programs together", ""),
+pub(super) fn first_better(better: &Milestone) -> String {
+    let (what, queries) = match better.scope {
+        Scope::Program => ("first program", " it was tried on"),
+        Scope::Together => ("all programs together", ""),
     };
     format!(
         "{what} better than every baseline after {:.1} s: mrr {:.1} against {:.1} of {}, on {} of \
@@ -818,7 +818,7 @@ pub(super) fn first_better(better: &Better) -> String {
         100.0 * better.baseline_mrr,
         better.baseline,
         better.n,
-        better.of
+        better.total
     )
 }
 
@@ -848,7 +848,7 @@ pub(super) fn tested(proof: &Proof) -> String {
         "{verdict}: all changes together: {points:+.1} on {} of {} validation queries of changed \
          categories, e-value {:.1} of {:.1}, error rate {}{more}",
         proof.n,
-        proof.of,
+        proof.total,
         proof.e,
         1.0 / proof.level,
         proof.error_rate

@@ -120,7 +120,7 @@ fn place(html: &str, out: Option<&Path>, dir: &Path) -> Result<PathBuf> {
 fn written(args: &Args, run: &Path, ctx: &Context) -> Result<PathBuf> {
     let dir = named::run_dir(run, &ctx.home)?;
     let journal = Journal::open_read_only(&dir)?;
-    let sources = Sources::of_run(&dir)?;
+    let sources = Sources::from_run(&dir)?;
     let record = gather::Record::read(&dir, &journal, sources, ctx)?;
     let measured = measure(args, &record, ctx)?;
     let places = args.sandbox.places(ctx);

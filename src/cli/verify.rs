@@ -138,7 +138,7 @@ fn router(bundle: &Bundle) -> Check {
                 format!("feature {feature:?} has {n_weights} finite weights for {n} categories");
             return Check::failed("router", told);
         }
-        if fusion.most == 0 {
+        if fusion.max_categories == 0 {
             return Check::failed("router", "no category may answer".to_owned());
         }
     }

@@ -1,12 +1,9 @@
-//! One question, one answer: a system is asked once, another one where its program fails, and what
-//! is known of the nodes it gives is told with them. What prints, serves or passes on answers takes
-//! them from here.
-//!
-//! Must not know: which answers are right, how they are printed.
+//! Answers one question: runs a system, falls back to [`STAND_IN`] if its program fails, and adds
+//! paths, matching words and timings. Command line and server take their answers from here.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Instant};
 
-use crate::{bundle::understood::understand, meanwhile};
+use crate::{bundle::understood::understand, run_both};
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, PathBounds, shortest_paths};
@@ -14,19 +11,18 @@ use agent_retrieve::{
     Answer, Baseline, Detail, RetrieveError, Retriever, StandIn, System, Understood, checked,
 };
 
-/// Answers where a program of the system that was asked fails.
+/// The system that answers if a program of the requested system fails.
 pub const STAND_IN: System = System::Hybrid;
-/// How far the way from what a question names to a node is looked for. Over more than two edges
-/// almost everything is linked to everything, so that a longer way says nothing.
-const WAY: PathBounds = PathBounds { hops: 2, nodes: 20_000, edges: 500_000 };
+/// Bounds of the search for paths from named entities to a node. Over more than two edges almost
+/// everything is connected, so that longer paths are not informative.
+const PATH_BOUNDS: PathBounds = PathBounds { hops: 2, nodes: 20_000, edges: 500_000 };
 
-/// What a system answers to a question, from one run: at most `k` nodes, as much detail as is asked
-/// for, what of the question is understood, found meanwhile on another thread, and milliseconds by
-/// stage. A system whose program fails is stood in for by [`STAND_IN`], and [`Answer::stand_in`]
-/// says so.
+/// The answer of a system: at most `k` nodes with the requested detail, the understood parts of the
+/// question, found on another thread, and milliseconds by stage. If a program fails, [`STAND_IN`]
+/// answers and [`Answer::stand_in`] says so.
 ///
 /// # Errors
-/// [`RetrieveError`], but for a failed program; also that the stand-in cannot answer.
+/// [`RetrieveError`] except for a failed program; also if the stand-in cannot answer.
 pub fn answer(
     base: &Arc<IndexedBase>,
     system: &dyn Retriever,
@@ -35,24 +31,24 @@ pub fn answer(
     detail: Detail,
 ) -> Result<Answer, RetrieveError> {
     let query = checked(query)?;
-    let ((answered, answer_ms), (understood, understand_ms)) = meanwhile(
-        || timed(|| answered_by(base, system, query, k, detail)),
+    let ((answered, answer_ms), (understood, understand_ms)) = run_both(
+        || timed(|| answer_or_stand_in(base, system, query, k, detail)),
         || timed(|| understand(base, query)),
     );
     let mut answer = Answer { understood, ..answered? };
-    let ((), told_ms) = timed(|| {
+    let ((), detail_ms) = timed(|| {
         if detail.paths {
             add_words(base, query, &mut answer);
             add_paths(base, &mut answer);
         }
     });
     answer.timings.insert("answer_ms", answer_ms);
-    answer.timings.insert("understand_ms", understand_ms + told_ms);
+    answer.timings.insert("understand_ms", understand_ms + detail_ms);
     Ok(answer)
 }
 
-/// The answer of the system, or of the one that stands in for it.
-fn answered_by(
+/// The answer of the system, or of the stand-in if a program fails.
+fn answer_or_stand_in(
     base: &Arc<IndexedBase>,
     system: &dyn Retriever,
     query: &str,
@@ -71,13 +67,13 @@ fn answered_by(
     }
 }
 
-/// What work gives, and the milliseconds that it takes.
+/// The result of `work`, and its milliseconds.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
-    let began = Instant::now();
-    (work(), began.elapsed().as_secs_f64() * 1e3)
+    let start = Instant::now();
+    (work(), start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// The shortest paths from what the question names, to the nodes that have none yet.
+/// Adds the shortest paths from named entities to the nodes without paths.
 fn add_paths(base: &IndexedBase, answer: &mut Answer) {
     let nodes: Vec<NodeId> = answer.ranking().iter().map(|pair| pair.0).collect();
     answer.paths.resize(nodes.len(), Vec::new());
@@ -91,14 +87,14 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
         return;
     }
     let follow = &mut |_| Ok::<(), Infallible>(());
-    let Ok(found) = shortest_paths(&base.kb, &from, &lacking, WAY, follow);
+    let Ok(found) = shortest_paths(&base.kb, &from, &lacking, PATH_BOUNDS, follow);
     for (paths, path) in answer.paths.iter_mut().filter(|paths| paths.is_empty()).zip(found) {
         paths.extend(path);
     }
 }
 
-/// The words of the question that each node's document or the names of its neighbours have, and
-/// those that none has.
+/// Adds the words of the question that each node's document or its neighbours' names contain, and
+/// those that none contains.
 fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
     let mut known: Vec<(String, [Option<u32>; 2])> = Vec::new();
     for (range, word) in name_words(query) {

@@ -1,10 +1,8 @@
-//! `expand:prf`, `expand:hyde`, `expand:rar`, `expand:agr` and `expand:kar`: another system is asked an
-//! expanded query: embedded by a dense one, with the counts of its words by a lexical one.
+//! `expand:prf`, `expand:hyde`, `expand:rar`, `expand:agr` and `expand:kar`: query expansion for
+//! another system. A dense system embeds the expanded query; a lexical one counts its words.
 //!
-//! A reply that cannot be used leaves the query as it is, which its answer says. An outage, a ceiling
-//! or a stop fails the query.
-//!
-//! Must not know: what the texts are written from, which answers are right.
+//! An unusable reply leaves the query unchanged, and the answer says so. An outage, a ceiling or a
+//! stop fails the query.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::Asks;
+use crate::RequestBounds;
 use agent_index::IndexedBase;
 use agent_kb::{Scores, TypeId, answer::Explanation};
 use agent_llm::{LlmError, RoleSpec};
@@ -35,10 +33,11 @@ pub const EXPAND_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// What a method asks a model for one query. What the system below it asks, it asks twice, but once
-/// for HyDE.
-pub fn expand_asks(method: Method) -> Vec<Asks> {
-    let times = |prompt, n| Asks { role: EXPAND_ROLE, prompt, later: None, least: n, most: 2 * n };
+/// Bounds of a method's own requests for one query. It also calls the inner system, twice except for
+/// HyDE.
+pub fn expand_requests(method: Method) -> Vec<RequestBounds> {
+    let times =
+        |prompt, n| RequestBounds { role: EXPAND_ROLE, prompt, later: None, min: n, max: 2 * n };
     match method {
         Method::Hyde | Method::Rar => vec![times(GENERATE, 1)],
         Method::Agr => {
@@ -48,18 +47,18 @@ pub fn expand_asks(method: Method) -> Vec<Asks> {
     }
 }
 
-/// Asks another system an expanded query.
+/// Runs another system with an expanded query.
 pub struct Expander {
     base: Arc<IndexedBase>,
     inner: Box<dyn Retriever>,
-    texts: Texts,
+    texts: TextSource,
 }
 
-/// Where the texts come from.
-enum Texts {
-    /// So many first documents.
+/// Source of the texts that expand a query.
+enum TextSource {
+    /// The first documents of the inner system; their number.
     Documents(usize),
-    /// A language model writes them.
+    /// A language model.
     Model {
         assistant: Arc<Assistant>,
         /// The types of the base with their fields and relations.
@@ -70,14 +69,13 @@ enum Texts {
 }
 
 impl Expander {
-    /// Appends the first `n` documents that the system finds: pseudo-relevance feedback with whole
-    /// documents.
+    /// Appends the first `n` documents of the system: pseudo-relevance feedback with whole documents.
     pub fn feedback(base: Arc<IndexedBase>, inner: Box<dyn Retriever>, n: usize) -> Self {
-        Self { base, inner, texts: Texts::Documents(n) }
+        Self { base, inner, texts: TextSource::Documents(n) }
     }
 
-    /// Appends `n` texts that a language model writes; AGR appends the one that it refines them to.
-    /// Every request has one repair.
+    /// Appends `n` texts that a language model writes, or for AGR the text that it refines them to.
+    /// Each request has one repair.
     pub fn new(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,
@@ -86,20 +84,20 @@ impl Expander {
         n: usize,
     ) -> Self {
         let structures = schema_text(&base.kb);
-        let texts = Texts::Model { assistant, structures, method, n };
+        let texts = TextSource::Model { assistant, structures, method, n };
         Self { base, inner, texts }
     }
 
-    /// What the query is expanded by; nothing, and why, where a reply cannot be used.
+    /// The expansion of a query; empty, with the reason, if a reply is unusable.
     fn expansion(&self, query: &str) -> Result<(Expansion, Option<Miss>), RetrieveError> {
         let (base, inner) = (&*self.base, &*self.inner);
         let written = match &self.texts {
-            Texts::Documents(n) => {
+            TextSource::Documents(n) => {
                 return Ok((Expansion::of_documents(base, &inner.retrieve(query, *n)?), None));
             }
-            Texts::Model { assistant, structures, method, n } => {
+            TextSource::Model { assistant, structures, method, n } => {
                 let writer = Writer { base, structures, method: *method, n: *n };
-                writer.write(query, &mut Below { base, inner, assistant })
+                writer.write(query, &mut InnerSystem { base, inner, assistant })
             }
         };
         match written {
@@ -113,8 +111,8 @@ impl Expander {
     }
 }
 
-/// The system below, and a model.
-struct Below<'a> {
+/// The inner system and a model, as sources of the expansion.
+struct InnerSystem<'a> {
     base: &'a IndexedBase,
     inner: &'a dyn Retriever,
     assistant: &'a Assistant,
@@ -124,7 +122,7 @@ fn other(error: impl Into<RetrieveError>) -> Failed<RetrieveError> {
     Failed::Other(error.into())
 }
 
-impl Sources for Below<'_> {
+impl Sources for InnerSystem<'_> {
     type Error = RetrieveError;
 
     fn reply(&mut self, prompt: &'static str, inputs: Json) -> Result<Json, Failed<RetrieveError>> {
@@ -167,8 +165,8 @@ impl Sources for Below<'_> {
 impl Retriever for Expander {
     fn name(&self) -> String {
         let how = match &self.texts {
-            Texts::Documents(n) => format!("prf={n}"),
-            Texts::Model { method, n, .. } => match *method {
+            TextSource::Documents(n) => format!("prf={n}"),
+            TextSource::Model { method, n, .. } => match *method {
                 Method::Kar { k, filter } => {
                     format!("kar={k},{n},{}", filter.map_or(NO_GRAPH, Filter::name))
                 }
@@ -178,7 +176,7 @@ impl Retriever for Expander {
         format!("expand:{how}:{}", self.inner.name())
     }
 
-    /// The expansion is told with the first node that is explained; it is the same for all.
+    /// Explains the expansion with the first explained node only, since it is the same for all.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
         let (expansion, miss) = self.expansion(query)?;

@@ -1,12 +1,10 @@
-//! From the rankings of categories to one answer.
+//! Joins the rankings of categories to one answer.
 //!
 //! ```text
 //! member     rankings of its categories -> fused -> ordered by its re-ranker
 //! ensemble   rankings of its members -> joined by reciprocal rank fusion (Cormack et al. 2009)
 //! answer     tail by expected reciprocal rank -> the answers of a plain question first
 //! ```
-//!
-//! Must not know: how programs run, which answers are right.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -23,30 +21,30 @@ use agent_index::{IndexError, IndexedBase};
 use agent_kb::{Combine, Scores};
 use agent_retrieve::{Ranking, RetrieveError};
 
-/// Probability below which a category is not asked. On the training and validation queries of three
-/// bases the mean reciprocal rank is as with 0.01 up to here; from 0.05 on biomed loses recall.
+/// Minimum probability of a category that answers, except for the first. On training and validation
+/// queries of three bases the mean reciprocal rank is the same as with 0.01; from 0.05 on, biomed
+/// loses recall.
 const MIN_PROBABILITY: f32 = 0.03;
-/// What is added to ranks where rankings of members are joined.
+/// Offset of ranks in reciprocal rank fusion.
 const RANK_OFFSET: f32 = 60.0;
 
-/// The categories that answer a query with their probabilities, most probable first.
-pub fn chosen_categories(probabilities: &[f32], fusion: Fusion) -> Vec<(usize, f32)> {
+/// The categories that answer a query, with their probabilities, most probable first.
+pub fn select_categories(probabilities: &[f32], fusion: Fusion) -> Vec<(usize, f32)> {
     let mut order: Vec<(usize, f32)> = probabilities.iter().copied().enumerate().collect();
-    order.sort_by(most_probable);
-    order.truncate(fusion.most.max(1));
+    order.sort_by(by_probability);
+    order.truncate(fusion.max_categories.max(1));
     let keep = 1 + order.iter().skip(1).take_while(|pair| pair.1 >= MIN_PROBABILITY).count();
     order.truncate(keep);
     order
 }
 
-/// The more probable first, ties to the smaller position.
-fn most_probable(a: &(usize, f32), b: &(usize, f32)) -> Ordering {
+/// Order by descending probability, ties by position.
+fn by_probability(a: &(usize, f32), b: &(usize, f32)) -> Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-/// Where a query goes: by member, its categories that answer with their probabilities, most probable
-/// first. A category that a model names with its probability is mixed in (`mixed`) where it is one
-/// of the member's.
+/// The routes of a query: by member, the categories that answer, with their probabilities, most
+/// probable first. A category that a model names is mixed in if it belongs to the member.
 pub fn routes(
     members: &[Member],
     features: &Features,
@@ -54,11 +52,11 @@ pub fn routes(
 ) -> Vec<Vec<(usize, f32)>> {
     let of_member = |member: &Member| {
         let probabilities = member.router.probabilities(features);
-        let routed = chosen_categories(&probabilities, member.fusion);
+        let routed = select_categories(&probabilities, member.fusion);
         let place = |named: usize| member.categories.iter().position(|&own| own == named);
         let own = named.and_then(|(at, sure)| Some((place(at)?, sure)));
         let routed = match own {
-            Some(named) => mixed(&probabilities, &routed, named),
+            Some(named) => mix_in(&probabilities, &routed, named),
             None => routed,
         };
         let place = |(at, probability)| Some((*member.categories.get(at)?, probability));
@@ -67,9 +65,9 @@ pub fn routes(
     members.iter().map(of_member).collect()
 }
 
-/// All categories that answer, each once, with the mean of what the members hold it for, most
-/// probable first, ties to the smaller position.
-pub fn asked(routes: &[Vec<(usize, f32)>]) -> Vec<(usize, f32)> {
+/// All routed categories, with their mean probability over members, most probable first, ties by
+/// position.
+pub fn merged_routes(routes: &[Vec<(usize, f32)>]) -> Vec<(usize, f32)> {
     if let [only] = routes {
         return only.clone();
     }
@@ -77,17 +75,19 @@ pub fn asked(routes: &[Vec<(usize, f32)>]) -> Vec<(usize, f32)> {
     for &(at, probability) in routes.iter().flatten() {
         *sums.entry(at).or_default() += probability / routes.len() as f32;
     }
-    let mut asked: Vec<(usize, f32)> = sums.into_iter().collect();
-    asked.sort_by(most_probable);
-    asked
+    let mut merged: Vec<(usize, f32)> = sums.into_iter().collect();
+    merged.sort_by(by_probability);
+    merged
 }
 
-/// The categories that a router asks and the one that a model names, each with the mean of what
-/// router and model hold it for, most probable first, ties to the smaller position. What the model
-/// leaves of its probability is shared by the other categories as the router shares its own.
-/// Every category that the router asks stays, so that a wrong name adds answers and weight and
-/// takes no ranking away.
-fn mixed(probabilities: &[f32], routed: &[(usize, f32)], named: (usize, f32)) -> Vec<(usize, f32)> {
+/// The routed categories and the one that a model names, each with the mean probability of router and
+/// model, most probable first, ties by position. The rest of the model's probability is distributed
+/// like the router's. All routed categories stay, so that a wrong name removes no ranking.
+fn mix_in(
+    probabilities: &[f32],
+    routed: &[(usize, f32)],
+    named: (usize, f32),
+) -> Vec<(usize, f32)> {
     let (chosen, sure) = named;
     let of_router = |at: usize| probabilities.get(at).copied().unwrap_or(0.0);
     let others = (1.0 - of_router(chosen)).max(f32::MIN_POSITIVE);
@@ -101,11 +101,11 @@ fn mixed(probabilities: &[f32], routed: &[(usize, f32)], named: (usize, f32)) ->
     }
     let mean = |at: usize| (at, (of_router(at) + of_model(at)) / 2.0);
     let mut mixed: Vec<(usize, f32)> = places.into_iter().map(mean).collect();
-    mixed.sort_by(most_probable);
+    mixed.sort_by(by_probability);
     mixed
 }
 
-/// Rankings of several categories joined: the sum of their scores times their probabilities.
+/// Fuses rankings of several categories: the sum of their scores weighted by probability.
 pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
     let mut fused = Scores::default();
     for &(probability, ranking) in rankings {
@@ -117,66 +117,65 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
     fused.ranking()
 }
 
-/// How a member makes one ranking of those of its categories.
+/// How a member joins the rankings of its categories.
 #[derive(Clone, Copy, Debug)]
-pub struct Joining<'a> {
-    /// How many categories answer, and how their scores are joined.
+pub struct JoinSettings<'a> {
+    /// Number of categories, and how their scores are joined.
     pub fusion: Fusion,
-    /// The learned re-ranker, where the fusion asks for it.
+    /// The learned re-ranker, if the fusion uses it.
     pub reranker: Option<&'a Reranker>,
 }
 
-impl<'a> Joining<'a> {
-    /// How a member of a bundle does.
-    pub fn of(member: &'a Member) -> Self {
+impl<'a> JoinSettings<'a> {
+    /// The settings of a member of a bundle.
+    pub fn for_member(member: &'a Member) -> Self {
         Self { fusion: member.fusion, reranker: member.reranker.as_ref() }
     }
 
-    /// The re-ranker, where there is one and the fusion asks for it.
+    /// The re-ranker, if the fusion uses it.
     fn order(&self) -> Option<&'a Reranker> {
         self.reranker.filter(|_| self.fusion.ordered)
     }
 }
 
-/// What a member makes its ranking of.
+/// The rankings that a member joins.
 #[derive(Clone, Debug)]
-pub struct Part<'a> {
-    /// How it does.
-    pub joining: Joining<'a>,
-    /// The rankings of the categories that answer, with their probabilities.
+pub struct MemberRankings<'a> {
+    /// How they are joined.
+    pub settings: JoinSettings<'a>,
+    /// The rankings of the routed categories, with their probabilities.
     pub rankings: Vec<(f32, &'a Ranking)>,
 }
 
-/// What members make one answer of, where categories were asked so; `ranking` gives that of a
-/// category.
+/// The rankings of each member, given its routes; `ranking` returns the ranking of a category.
 pub fn parts<'a>(
     members: &'a [Member],
     routes: &[Vec<(usize, f32)>],
     ranking: impl Fn(usize) -> Option<&'a Ranking>,
-) -> Vec<Part<'a>> {
+) -> Vec<MemberRankings<'a>> {
     let part = |(member, routed): (&'a Member, &Vec<(usize, f32)>)| {
         let ranked =
             routed.iter().filter_map(|&(at, probability)| Some((probability, ranking(at)?)));
-        Part { joining: Joining::of(member), rankings: ranked.collect() }
+        MemberRankings { settings: JoinSettings::for_member(member), rankings: ranked.collect() }
     };
     members.iter().zip(routes).map(part).collect()
 }
 
-/// What a member makes of the rankings of its categories, and its features if it has an order.
+/// The joined ranking of a member, and the node features if it uses a re-ranker.
 fn ranked(
     base: &IndexedBase,
     query: Option<&QueryFeatures>,
-    part: &Part<'_>,
+    part: &MemberRankings<'_>,
 ) -> Result<(Ranking, Option<NodeFeatures>), IndexError> {
-    let fused = fuse(&part.rankings, part.joining.fusion);
-    let Some((order, query)) = part.joining.order().zip(query) else { return Ok((fused, None)) };
+    let fused = fuse(&part.rankings, part.settings.fusion);
+    let Some((order, query)) = part.settings.order().zip(query) else { return Ok((fused, None)) };
     let features = node_features(base, query, &part.rankings)?;
     Ok((order.apply(&features, &fused), Some(features)))
 }
 
-/// The rankings of members joined by reciprocal rank fusion: the mean of `1 / (60 + rank)` over the
-/// members, a node that one does not rank adding nothing for it, divided by what the first place
-/// with all has; ties by ascending id. The ranking of a single member stays as it is.
+/// Joins the rankings of members by reciprocal rank fusion: the mean of `1 / (60 + rank)` over the
+/// members, 0 for a missing node, scaled so that the first rank with all members has the score 1;
+/// ties by ascending id. The ranking of a single member is unchanged.
 fn ensemble(mut rankings: Vec<Ranking>) -> Ranking {
     if rankings.len() < 2 {
         return rankings.pop().unwrap_or_default();
@@ -192,77 +191,77 @@ fn ensemble(mut rankings: Vec<Ranking>) -> Ranking {
     joined.ranking()
 }
 
-/// The rankings of categories as one answer: those of every member fused and put in its order, the
-/// members' joined, and the answers of a plain question before all others; without phrasings none is
-/// read.
+/// Joins the rankings of categories to one answer: fuses and re-ranks those of each member, joins the
+/// members, and puts the answers of a plain question first, if phrasings are given.
 ///
 /// # Errors
 /// Those of the indexes.
 pub fn join(
     base: &IndexedBase,
     query: &str,
-    parts: &[Part<'_>],
+    parts: &[MemberRankings<'_>],
     phrasings: Option<&Phrasings>,
 ) -> Result<Ranking, RetrieveError> {
-    let joinings: Vec<Joining<'_>> = parts.iter().map(|part| part.joining).collect();
-    Ok(joined(base, parts, Unranked::of(base, query, &joinings, phrasings))?.ranking)
+    let settings: Vec<JoinSettings<'_>> = parts.iter().map(|part| part.settings).collect();
+    Ok(join_with_features(base, parts, QueryContext::collect(base, query, &settings, phrasings))?
+        .ranking)
 }
 
-/// What a question gives without any ranking.
-pub(super) struct Unranked {
-    /// What search by meaning finds.
+/// Parts of an answer that depend on the query alone, not on programs.
+pub(super) struct QueryContext {
+    /// Result of vector search.
     meaning: Result<Ranking, IndexError>,
-    /// What orders look at of the question, if a member has one.
+    /// Features of the query, if a member uses a re-ranker.
     features: Option<Result<QueryFeatures, IndexError>>,
-    /// How a plain question is read.
+    /// The reading of a plain question.
     reading: Option<Reading>,
 }
 
-impl Unranked {
-    pub(super) fn of(
+impl QueryContext {
+    pub(super) fn collect(
         base: &IndexedBase,
         query: &str,
-        joinings: &[Joining<'_>],
+        settings: &[JoinSettings<'_>],
         phrasings: Option<&Phrasings>,
     ) -> Self {
-        let is_ordered = joinings.iter().any(|joining| joining.order().is_some());
+        let is_ordered = settings.iter().any(|settings| settings.order().is_some());
         Self {
-            meaning: tail::found(base, query),
-            features: is_ordered.then(|| QueryFeatures::of(base, query)),
+            meaning: tail::search_by_meaning(base, query),
+            features: is_ordered.then(|| QueryFeatures::new(base, query)),
             reading: phrasings.and_then(|phrasings| read(base, query, phrasings)),
         }
     }
 }
 
-/// Rankings of several categories as one, and what it was made of.
-pub(super) struct Joined {
+/// The joined ranking with the features and the reading it was made from.
+pub(super) struct JoinedAnswer {
     pub(super) ranking: Ranking,
-    /// By member, what its order looks at, if it has one.
+    /// By member, the node features, if it uses a re-ranker.
     pub(super) features: Vec<Option<NodeFeatures>>,
-    /// How a plain question was read.
+    /// The reading of a plain question.
     pub(super) reading: Option<Reading>,
 }
 
-/// As [`join`], with what the answer was made of.
-pub(super) fn joined(
+/// [`join`], also returning the features and the reading.
+pub(super) fn join_with_features(
     base: &IndexedBase,
-    parts: &[Part<'_>],
-    unranked: Unranked,
-) -> Result<Joined, RetrieveError> {
-    let of_query = unranked.features.transpose()?;
+    parts: &[MemberRankings<'_>],
+    context: QueryContext,
+) -> Result<JoinedAnswer, RetrieveError> {
+    let of_query = context.features.transpose()?;
     let of_parts = parts.iter().map(|part| ranked(base, of_query.as_ref(), part));
     let (rankings, features) =
         of_parts.collect::<Result<Vec<_>, IndexError>>()?.into_iter().unzip();
     let n = parts.len() as f32;
     let all = parts.iter().flat_map(|part| &part.rankings);
     let all: Vec<(f32, &Ranking)> = all.map(|&(p, ranking)| (p / n, ranking)).collect();
-    let ordered = tail::widened(&all, &unranked.meaning?, ensemble(rankings));
-    let reading = unranked.reading;
+    let ordered = tail::reorder(&all, &context.meaning?, ensemble(rankings));
+    let reading = context.reading;
     let ranking = match &reading {
         Some(reading) => reading.apply(&ordered),
         None => ordered,
     };
-    Ok(Joined { ranking, features, reading })
+    Ok(JoinedAnswer { ranking, features, reading })
 }
 
 #[cfg(test)]
@@ -280,7 +279,7 @@ mod tests {
         Member {
             categories: categories.to_vec(),
             router: Router { n_categories: categories.len(), weights },
-            fusion: Fusion { most: categories.len(), normalized: true, ordered: false },
+            fusion: Fusion { max_categories: categories.len(), normalized: true, ordered: false },
             reranker: None,
         }
     }
@@ -305,7 +304,7 @@ mod tests {
         let features = vec![("always".to_owned(), 1.0)];
         let of = |named| routes(&members, &features, named);
         assert_eq!(of(None), [vec![(0, 0.5), (1, 0.5)], vec![(2, 0.5), (0, 0.5)]]);
-        assert_eq!(asked(&of(None)), [(0, 0.5), (1, 0.25), (2, 0.25)]);
+        assert_eq!(merged_routes(&of(None)), [(0, 0.5), (1, 0.25), (2, 0.25)]);
         // A model names a category of the second member: the first asks as it does.
         let named = of(Some((2, 1.0)));
         assert_eq!(named, [vec![(0, 0.5), (1, 0.5)], vec![(2, 0.75), (0, 0.25)]]);

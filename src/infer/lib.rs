@@ -1,7 +1,6 @@
-//! Runs programs and bundles on queries: compiled once, answered by the tools of one base, in the
-//! sandbox.
+//! Runs programs and bundles on queries, in the sandbox and with the tools of one base.
 //!
-//! [`Rerank`] and [`React`] answer with a language model and without any program.
+//! [`Rerank`] and [`React`] answer with a language model instead of programs.
 //!
 //! ```no_run
 //! use std::{path::Path, sync::Arc};
@@ -21,8 +20,6 @@
 //! let ranking = answers.retrieve("a durable steel bottle by Northpeak", 20)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! Must not know: which answers are right, how programs are found.
 
 mod answer;
 pub mod bundle;
@@ -57,8 +54,8 @@ use crate::{
         Bundle, Member, cutoff::Cutoff, reading::Phrasings, reranker::NodeFeatures,
         router::features,
     },
-    join::{Joined, Unranked, joined},
-    query_reader::{Offered, ReadQuery, mixed, read_query},
+    join::{JoinedAnswer, QueryContext, join_with_features},
+    query_reader::{CategoryOption, ReadQuery, mix_in, read_query},
 };
 use agent_index::IndexedBase;
 use agent_kb::{Kb, NodeId, answer::Explanation};
@@ -74,16 +71,18 @@ use agent_sandbox::{
 use agent_tools::{Assistant, Session, ToolCache, ToolCall, Trace};
 
 pub use answer::{STAND_IN, answer};
-pub use expand::{EXPAND_ROLE, Expander, expand_asks};
-pub use join::{Joining, Part, asked, chosen_categories, fuse, join, parts, routes};
-pub use query_reader::READ_ASKS;
-pub use react::{REACT_ASKS, REACT_ROLE, React};
+pub use expand::{EXPAND_ROLE, Expander, expand_requests};
+pub use join::{
+    JoinSettings, MemberRankings, fuse, join, merged_routes, parts, routes, select_categories,
+};
+pub use query_reader::READ_REQUESTS;
+pub use react::{REACT_REQUESTS, REACT_ROLE, React};
 pub use record::{
     AnswerRecord, EntityRecord, Expected, HitRecord, SchemaWordRecord, StepRecord,
     UnderstoodRecord, WayRecord, hits, path_in_words,
 };
-pub use rerank::{RERANK_ASKS, RERANK_ROLE, Rerank};
-pub(crate) use shown::Linked;
+pub use rerank::{RERANK_REQUESTS, RERANK_ROLE, Rerank};
+pub(crate) use shown::LinkedEntities;
 
 /// Reads a new query.
 pub const ROUTER_ROLE: RoleSpec = RoleSpec {
@@ -93,46 +92,46 @@ pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     max_tokens: 1_024,
 };
 
-/// What is asked of a language model for one query.
+/// Bounds of the requests to a language model for one query.
 #[derive(Clone, Debug)]
-pub struct Asks {
-    /// Who asks.
+pub struct RequestBounds {
+    /// The role that asks.
     pub role: RoleSpec,
     /// The longest of its prompts.
     pub prompt: &'static str,
-    /// The prompt of later turns, and how many there are at most.
+    /// The prompt of later turns, and their maximum number.
     pub later: Option<(&'static str, usize)>,
-    /// Requests at least, where every reply can be used.
-    pub least: usize,
-    /// Requests at most, repairs included.
-    pub most: usize,
+    /// Minimum number of requests, if every reply is usable.
+    pub min: usize,
+    /// Maximum number of requests, including repairs.
+    pub max: usize,
 }
 
-/// Candidates a program is given.
+/// Number of candidates that a program gets.
 pub const SHORTLIST: usize = 100;
-/// Queries whose candidates are kept; at this number all are dropped.
+/// Maximum number of queries with cached candidates; the cache is cleared when it is full.
 const MAX_SHORTLISTS: usize = 10_000;
 
 /// Values of declared parameters by name.
 pub type ParamValues = BTreeMap<String, f64>;
 
-/// One base with a sandbox: what programs run on.
+/// A base with a sandbox, on which programs run.
 pub struct Runtime {
     base: Arc<IndexedBase>,
     sandbox: ChosenSandbox,
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
     assistant: Option<Arc<Assistant>>,
-    /// Requests and tokens that the tools of one call may ask, where these are fewer than for all.
+    /// Maximum requests and tokens of the tools in one program call; `None` for the general limits.
     asking: Option<(u64, u64)>,
-    /// Set when calls are to end soon.
+    /// Set to end calls soon.
     stop: Arc<AtomicBool>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
     runs: AtomicU64,
 }
 
 impl Runtime {
-    /// A runtime on a pool of workers. With a cache, equal tool calls are answered once.
+    /// Creates a runtime on a pool of workers. With a cache, equal tool calls are computed once.
     pub fn new(
         base: Arc<IndexedBase>,
         workers: Arc<Workers>,
@@ -141,8 +140,8 @@ impl Runtime {
         Self::in_sandbox(base, workers, cache, &SandboxOptions::default())
     }
 
-    /// The same, with a say in where programs run. The embedder is prepared before any program has
-    /// to wait for it; one that cannot be is told by the tools that need it.
+    /// [`Runtime::new`] with sandbox options. Prepares the embedder, so that no program waits for it;
+    /// an embedder that fails is reported by the tools that need it.
     pub fn in_sandbox(
         base: Arc<IndexedBase>,
         workers: Arc<Workers>,
@@ -157,19 +156,19 @@ impl Runtime {
         Self { base, sandbox, limits, cache, assistant, asking, stop, shortlists, runs }
     }
 
-    /// The same runtime, whose programs end soon once `stop` is set.
+    /// Makes programs end soon after `stop` is set.
     pub fn stoppable(mut self, stop: Arc<AtomicBool>) -> Self {
         self.stop = stop;
         self
     }
 
-    /// The same runtime with a language model for the tools that ask one.
+    /// Sets the language model for the tools that ask one.
     pub fn with_assistant(mut self, assistant: Option<Arc<Assistant>>) -> Self {
         self.assistant = assistant;
         self
     }
 
-    /// The same runtime, whose programs ask at most so many requests of so many tokens in a call.
+    /// Limits the requests and tokens of one program call.
     pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
         self.asking = Some((requests, tokens));
         self
@@ -185,7 +184,7 @@ impl Runtime {
         &self.base
     }
 
-    /// How often programs were run so far, on any thread.
+    /// Number of program runs so far, on all threads.
     pub fn runs(&self) -> u64 {
         self.runs.load(Ordering::Relaxed)
     }
@@ -193,7 +192,7 @@ impl Runtime {
     /// Parses and checks a program.
     ///
     /// # Errors
-    /// The failure, with its place in the source.
+    /// The failure, with its position in the source.
     pub fn compile(&self, program: &Program) -> Result<Compiled, Failure> {
         self.sandbox.compile(program.code(), &self.limits)
     }
@@ -201,12 +200,12 @@ impl Runtime {
     /// The parameters a program declares, by name.
     ///
     /// # Errors
-    /// What `params()` fails with.
+    /// The failure of `params()`.
     pub fn declared_params(&self, compiled: &Compiled) -> Result<Vec<Param>, Failure> {
         self.sandbox.declared_params(compiled, &self.limits)
     }
 
-    /// The candidates of a query; equal queries are searched once.
+    /// The candidates of a query, cached by query.
     ///
     /// # Errors
     /// Those of the indexes.
@@ -224,12 +223,12 @@ impl Runtime {
         Ok(candidates)
     }
 
-    /// Runs a program on one query; notes its tool calls if a trace is given.
+    /// Runs a program on one query; records its tool calls in `trace`.
     ///
     /// # Errors
-    /// [`RetrieveError`] when the query cannot be searched, or a tool could not ask its language
-    /// model any more or was stopped, whatever the program made of it; a failure of the program is in the inner
-    /// result.
+    /// [`RetrieveError`] if the query cannot be searched, if a tool could not ask its language model,
+    /// or if the run was stopped, whatever the program did. The inner result holds a failure of the
+    /// program.
     pub fn run(
         &self,
         compiled: &Compiled,
@@ -275,10 +274,10 @@ pub struct ProgramRetriever {
 }
 
 impl ProgramRetriever {
-    /// The program with its declared parameters, but for those given.
+    /// Compiles a program; `params` override its declared parameters.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// If it does not compile.
     pub fn new(
         runtime: Arc<Runtime>,
         program: &Program,
@@ -313,7 +312,7 @@ impl Retriever for ProgramRetriever {
     }
 }
 
-/// The calls of a category's program, and what each says of a node.
+/// The calls of a category's program, with the value that each gives a node.
 fn calls_on(kb: &Kb, category: &str, calls: &[ToolCall], node: NodeId) -> Vec<Call> {
     let call = |call: &ToolCall| Call {
         category: category.to_owned(),
@@ -326,38 +325,38 @@ fn calls_on(kb: &Kb, category: &str, calls: &[ToolCall], node: NodeId) -> Vec<Ca
     calls.iter().map(call).collect()
 }
 
-/// One category, ready to run.
+/// A category with its compiled program.
 struct CategoryProgram {
     name: String,
-    /// The beginning of its program's id.
+    /// Short id of its program.
     program: String,
     description: String,
-    /// Whether a model is told its name alone.
-    is_told_by_name: bool,
+    /// Whether prompts show only its name.
+    is_described_by_name: bool,
     compiled: Compiled,
     params: ParamValues,
 }
 
-/// What one category came to.
-struct Run<'a> {
-    /// Its position.
+/// A run of one category's program.
+struct CategoryRun<'a> {
+    /// Index of the category.
     category: usize,
     category_program: &'a CategoryProgram,
     probability: f32,
     ranking: Ranking,
-    /// None unless they were asked for.
+    /// Empty unless an explanation was requested.
     calls: Vec<ToolCall>,
 }
 
-/// What a question gives before anything is joined.
-struct Ranked<'a> {
-    /// Of all categories that answer, each once, most probable first.
-    runs: Vec<Run<'a>>,
+/// Everything that is joined to an answer.
+struct RankedCategories<'a> {
+    /// Runs of all routed categories, most probable first.
+    runs: Vec<CategoryRun<'a>>,
     routes: Routes,
-    unranked: Unranked,
+    context: QueryContext,
 }
 
-/// By member, the categories that answer, with their probabilities.
+/// By member, the routed categories with their probabilities.
 type Routes = Vec<Vec<(usize, f32)>>;
 
 /// A bundle as a retriever.
@@ -368,15 +367,15 @@ pub struct BundleRetriever {
     members: Vec<Member>,
     cutoff: Option<Cutoff>,
     phrasings: Option<Phrasings>,
-    /// Who reads the query, beside the bundle's router.
+    /// Model that reads the query, in addition to the bundle's router.
     assistant: Option<Arc<Assistant>>,
 }
 
 impl BundleRetriever {
-    /// The bundle on a runtime; whether it was made for its base is the caller's to check.
+    /// Compiles the programs of a bundle. The caller must check that the bundle fits the base.
     ///
     /// # Errors
-    /// When one of its programs does not compile.
+    /// If one of its programs does not compile.
     pub fn new(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
         let category_programs: Result<Vec<CategoryProgram>, Failure> = bundle
             .categories
@@ -387,7 +386,7 @@ impl BundleRetriever {
                     name: category.name.clone(),
                     program: category.program.short_id().to_owned(),
                     description: category.program.description().to_owned(),
-                    is_told_by_name: category.is_told_by_name(),
+                    is_described_by_name: category.is_described_by_name(),
                     compiled,
                     params: category.params.clone(),
                 })
@@ -400,45 +399,44 @@ impl BundleRetriever {
         Ok(Self { runtime, name, category_programs, members, phrasings, cutoff, assistant })
     }
 
-    /// The same, with a language model that reads the query: it is told names and descriptions of the
-    /// categories and the entities that the query may name.
+    /// Lets a language model read queries, given names and descriptions of the categories and the
+    /// linked entities.
     pub fn read_by(mut self, assistant: Arc<Assistant>) -> Self {
         self.assistant = Some(assistant);
         self
     }
 
-    /// The categories that answer a query with their probabilities, most probable first: those that
-    /// the bundle's routers ask and, where a model names one, that one too, with the mean of what
-    /// router and model hold it for; of several routers, with their mean.
+    /// The categories that answer a query, most probable first. Probabilities are the mean over the
+    /// bundle's routers and, if a model reads the query, the mean of router and model.
     ///
     /// # Errors
-    /// That the query cannot be read, or that a ceiling or a stop keeps the model from being asked.
+    /// If the query cannot be read, or a ceiling or a stop prevents asking the model.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
         let query = checked(query)?;
         let read = self.read(query)?.and_then(Result::ok);
-        Ok(asked(&self.routes(query, read.as_ref())))
+        Ok(merged_routes(&self.routes(query, read.as_ref())))
     }
 
-    /// The same by member, with what a model read.
+    /// The routes of each member, given the model's reading.
     fn routes(&self, query: &str, read: Option<&ReadQuery>) -> Routes {
         let named = read.and_then(|read| read.category);
         routes(&self.members, &features(self.runtime.base(), query), named)
     }
 
-    /// How a model reads the query, or why it does not; none without a model.
+    /// The model's reading of the query, or why there is none; `None` without a model.
     fn read(&self, query: &str) -> Result<Option<Result<ReadQuery, Miss>>, RetrieveError> {
         let Some(assistant) = &self.assistant else { return Ok(None) };
         let category_programs = self.category_programs.iter();
-        let offered: Vec<Offered<'_>> = category_programs
-            .map(|one| Offered {
+        let offered: Vec<CategoryOption<'_>> = category_programs
+            .map(|one| CategoryOption {
                 name: &one.name,
-                description: (!one.is_told_by_name).then_some(one.description.as_str()),
+                description: (!one.is_described_by_name).then_some(one.description.as_str()),
             })
             .collect();
         read_query(self.runtime.base(), assistant, query, &offered).map(Some)
     }
 
-    /// The ranking of one category; notes its tool calls if a trace is given.
+    /// The ranking of one category; records its tool calls in `trace`.
     fn rank(
         &self,
         category_program: &CategoryProgram,
@@ -452,9 +450,9 @@ impl BundleRetriever {
     }
 }
 
-/// What both give: `here` runs on this thread, `elsewhere` on one of rayon's. Unlike with
-/// `rayon::join`, a thread that waits here takes up no other question's work.
-fn meanwhile<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B + Send) -> (A, B) {
+/// Runs `here` on this thread and `elsewhere` on a rayon thread. Unlike `rayon::join`, the waiting
+/// thread does not take up work of other questions.
+fn run_both<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B + Send) -> (A, B) {
     let mut found = None;
     let own = rayon::in_place_scope(|scope| {
         scope.spawn(|_| found = Some(elsewhere()));
@@ -464,30 +462,31 @@ fn meanwhile<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B
     (own, found)
 }
 
-/// What becomes of a query that a program failed on.
-fn failed(failure: &Failure, told: String) -> RetrieveError {
+/// The error of a query that a program failed on.
+fn failed(failure: &Failure, message: String) -> RetrieveError {
     match failure.kind {
-        FailureKind::Deadline => RetrieveError::Late(told),
-        _ => RetrieveError::Program(told),
+        FailureKind::Deadline => RetrieveError::Late(message),
+        _ => RetrieveError::Program(message),
     }
 }
 
 impl BundleRetriever {
-    /// What a question gives without any ranking.
-    fn unranked(&self, query: &str) -> Unranked {
-        let joinings: Vec<Joining<'_>> = self.members.iter().map(Joining::of).collect();
-        Unranked::of(self.runtime.base(), query, &joinings, self.phrasings.as_ref())
+    /// The context of a query, independent of programs.
+    fn context(&self, query: &str) -> QueryContext {
+        let settings: Vec<JoinSettings<'_>> =
+            self.members.iter().map(JoinSettings::for_member).collect();
+        QueryContext::collect(self.runtime.base(), query, &settings, self.phrasings.as_ref())
     }
 
-    /// Runs the program of every category that answers a query, each once. Meanwhile another thread
-    /// finds what needs no ranking, and then runs programs too, unless a language model is asked,
-    /// whose ceilings count in the order of categories.
+    /// Runs the program of every routed category. Another thread collects the context meanwhile, and
+    /// then also runs programs, unless they may ask a language model, whose ceilings depend on the
+    /// order of categories.
     fn runs(
         &self,
         query: &str,
         read: Option<&ReadQuery>,
         detail: Detail,
-    ) -> Result<Ranked<'_>, RetrieveError> {
+    ) -> Result<RankedCategories<'_>, RetrieveError> {
         let routed = OnceLock::new();
         let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -497,7 +496,7 @@ impl BundleRetriever {
                 routed.get(at).map(|&category| (at, category))
             };
             while let Some((at, category)) = take() {
-                let run = self.run_one(query, category, detail);
+                let run = self.run_category(query, category, detail);
                 if run.is_err() {
                     next.store(routed.len(), Ordering::Relaxed);
                 }
@@ -505,41 +504,41 @@ impl BundleRetriever {
             }
         };
         let span = Span::current();
-        let ((), unranked) = meanwhile(
+        let ((), context) = run_both(
             || {
                 let routes = self.routes(query, read);
-                run_programs(&routed.get_or_init(|| (asked(&routes), routes)).0);
+                run_programs(&routed.get_or_init(|| (merged_routes(&routes), routes)).0);
             },
             || {
-                let unranked = self.unranked(query);
+                let context = self.context(query);
                 if let Some(routed) = routed.get().filter(|_| self.runtime.assistant().is_none()) {
                     span.in_scope(|| run_programs(&routed.0));
                 }
-                unranked
+                context
             },
         );
         let mut runs = std::mem::take(&mut *lock());
         runs.sort_unstable_by_key(|(at, _)| *at);
-        let runs: Result<Vec<Run<'_>>, RetrieveError> =
+        let runs: Result<Vec<CategoryRun<'_>>, RetrieveError> =
             runs.into_iter().map(|(_, run)| run).collect();
         let routes = routed.into_inner().map_or_else(Routes::new, |routed| routed.1);
-        Ok(Ranked { runs: runs?, routes, unranked })
+        Ok(RankedCategories { runs: runs?, routes, context })
     }
 
-    fn run_one(
+    fn run_category(
         &self,
         query: &str,
         (category, probability): (usize, f32),
         detail: Detail,
-    ) -> Result<Run<'_>, RetrieveError> {
+    ) -> Result<CategoryRun<'_>, RetrieveError> {
         let category_program = &self.category_programs[category];
         let trace = (detail.explained > 0).then(Trace::default);
         let ranking = self.rank(category_program, query, trace.as_ref())?;
         let calls = trace.map(|trace| trace.take()).unwrap_or_default();
-        Ok(Run { category, category_program, probability, ranking, calls })
+        Ok(CategoryRun { category, category_program, probability, ranking, calls })
     }
 
-    fn way(&self, run: &Run<'_>) -> Way {
+    fn way(&self, run: &CategoryRun<'_>) -> Way {
         Way {
             category: run.category_program.name.clone(),
             probability: run.probability,
@@ -548,12 +547,12 @@ impl BundleRetriever {
         }
     }
 
-    /// Why a node has its place: what each category, the order, the reading of a plain question and
-    /// that of a language model say of it.
+    /// Explains the rank of a node: its place in each category, the re-ranker's features, the reading
+    /// of a plain question, and the model's reading.
     fn why(
         &self,
-        runs: &[Run<'_>],
-        joined: &Joined,
+        runs: &[CategoryRun<'_>],
+        joined: &JoinedAnswer,
         own: Option<&Ranking>,
         at: usize,
         (node, score): (NodeId, f32),
@@ -592,20 +591,20 @@ impl Retriever for BundleRetriever {
             Some(Err(miss)) => (None, Some(miss)),
             read => (read.and_then(Result::ok), None),
         };
-        let Ranked { runs, routes, unranked } = self.runs(query, read.as_ref(), detail)?;
+        let RankedCategories { runs, routes, context } = self.runs(query, read.as_ref(), detail)?;
         let ranking = |at| runs.iter().find(|run| run.category == at).map(|run| &run.ranking);
         let parts = parts(&self.members, &routes, ranking);
-        let mut joined = joined(self.runtime.base(), &parts, unranked)?;
-        // The end depends on all nodes: whoever asks for fewer is told the same.
+        let mut joined = join_with_features(self.runtime.base(), &parts, context)?;
+        // The cut-off depends on all nodes, so that it is the same for every `k`.
         let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
             Some(reading) => cutoff.surest_at(reading.answers.len()),
             None => cutoff.end(&joined.ranking),
         });
-        // A plain question needs no model to be read.
+        // The reading of a plain question replaces the model's.
         let read = read.filter(|_| joined.reading.is_none());
         let own = read.as_ref().map(|read| read.ranking(self.runtime.base()));
         if let Some((read, own)) = read.as_ref().zip(own.as_ref()) {
-            joined.ranking = mixed(joined.ranking, own, read.weight());
+            joined.ranking = mix_in(joined.ranking, own, read.weight());
         }
         joined.ranking.truncate(k);
         let paths = match &joined.reading {
@@ -619,7 +618,7 @@ impl Retriever for BundleRetriever {
         let first = joined.ranking.iter().take(detail.explained).enumerate();
         let why =
             first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
-        let entities = read.iter().flat_map(ReadQuery::meant).collect();
+        let entities = read.iter().flat_map(ReadQuery::linked_nodes).collect();
         Ok(Answer { end, route, paths, why, entities, unassisted, ..Answer::of(joined.ranking) })
     }
 

@@ -1,20 +1,17 @@
-//! A language model reads the query: which category it belongs to, which entities it means, listed or
-//! not, and by which relations the answers are reached from them, what is wanted, under which
-//! constraints, and which answers it knows itself. What it reads is mixed into what the bundle does by
-//! itself, by the probability that the model gives its own reading, and replaces nothing of it. The
-//! model names, the base decides: a name that no node bears is lost.
+//! Query reading by a language model: category, entities, relations to the answers, target type,
+//! constraints, and answers that the model knows. The reading is mixed into the bundle's result by the
+//! probability that the model gives it, and removes nothing. Names without a node in the base are
+//! ignored.
 //!
-//! Answers that the model knows stand for the expansion of queries by its knowledge: Gao et al.,
-//! *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2022, where a document is made up.
-//!
-//! Must not know: programs, how rankings are joined, which answers are right.
+//! Known answers take the role of a made-up document in query expansion by model knowledge: Gao et
+//! al., *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2022.
 
 use rustc_hash::FxHashSet;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    Asks, ROUTER_ROLE,
-    shown::{Entity, Linked},
+    ROUTER_ROLE, RequestBounds,
+    shown::{Entity, LinkedEntities},
 };
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId, best};
@@ -24,92 +21,91 @@ use agent_tools::{Assistant, AssistantError};
 
 /// The prompt.
 const PROMPT: &str = "router/read";
-/// A query is read by one request, and its repair.
-pub const READ_ASKS: Asks =
-    Asks { role: ROUTER_ROLE, prompt: PROMPT, later: None, least: 1, most: 2 };
-/// Entities of a reading that count.
+/// Bounds of reading a query: one request and its repair.
+pub const READ_REQUESTS: RequestBounds =
+    RequestBounds { role: ROUTER_ROLE, prompt: PROMPT, later: None, min: 1, max: 2 };
+/// Maximum entities of a reading.
 const MAX_ENTITIES: usize = 4;
-/// Names of entities, names of answers and relations of a reading that count.
+/// Maximum names of entities, known answers and relations of a reading.
 const MAX_NAMES: usize = 4;
 const MAX_ANSWERS: usize = 5;
 const MAX_RELATIONS: usize = 6;
-/// Constraints of a reading that count, and characters of each text.
+/// Maximum constraints of a reading, and characters of each text.
 const MAX_CONSTRAINTS: usize = 8;
 const MAX_CHARS: usize = 200;
-/// Nodes that may bear one name.
+/// Maximum nodes of one name.
 const BEARERS: usize = 2;
-/// Strength from which a node bears a name, and the share of the strongest that it must have.
-const LEAST_STRENGTH: f32 = 0.5;
-const LEAST_SHARE: f32 = 0.9;
-/// Neighbours of a node by one relation that are followed.
+/// Minimum link strength of a name, absolute and relative to the strongest node.
+const MIN_STRENGTH: f32 = 0.5;
+const MIN_SHARE: f32 = 0.9;
+/// Maximum neighbours of a node by one relation that are followed.
 const MAX_NEIGHBORS: usize = 2_000;
-/// Nodes in the middle of two steps that are followed.
+/// Maximum nodes in the middle of two steps that are followed.
 const MAX_MIDDLES: usize = 500;
-/// Nodes that the constraints put forward.
+/// Number of nodes found by the constraints.
 const FOUND: usize = 200;
-/// Nodes of the ranking that a reading gives.
+/// Maximum nodes in the ranking of a reading.
 const RANKED: usize = 200;
-/// What being linked to all entities counts, beside 1 for a known answer and 2 for the words.
+/// Score for links to all entities, compared to 1 for a known answer and 2 for matching words.
 const LINKED: f32 = 3.0;
-/// What two steps over other relations than those named count beside those.
+/// Factor of two steps over relations that the reading does not name.
 const OTHER_STEPS: f32 = 0.5;
-/// What a known answer counts beside the one named before it.
+/// Factor of each further known answer.
 const NEXT_ANSWER: f32 = 0.8;
-/// The share that the ranking of a reading has where the model is sure of it.
+/// Weight of the reading's ranking if its probability is 1.
 const SURE_SHARE: f32 = 0.75;
-/// What is left of that share where none of its first nodes is known to the bundle, and how many nodes
-/// of each are compared.
+/// Factor of that weight if none of the first `FIRST` nodes of the reading is among the first `KNOWN`
+/// nodes of the bundle.
 const DOUBTED: f32 = 0.25;
 const FIRST: usize = 3;
 const KNOWN: usize = 200;
-/// How slowly ranks count less where rankings are mixed.
+/// Offset of ranks in the mixed score.
 const RANK_OFFSET: f32 = 5.0;
 
-/// A category, for the model.
-pub(super) struct Offered<'a> {
+/// A category, as shown to the model.
+pub(super) struct CategoryOption<'a> {
     pub(super) name: &'a str,
-    /// Where its name does not say it all.
+    /// `None` if the name says it all.
     pub(super) description: Option<&'a str>,
 }
 
-/// What a name of the query may mean: any one of these nodes, and how surely they bear the name; 1 for
-/// what was listed.
+/// Candidates of one mention, with link confidence; 1 for listed entities.
 #[derive(Clone, Debug, PartialEq)]
-struct Meant {
+struct LinkedMention {
     nodes: Vec<NodeId>,
     strength: f32,
 }
 
-/// How a model reads a query.
+/// A model's reading of a query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ReadQuery {
-    /// The category, and how sure the model is of its reading; none if it names none.
+    /// The category with the probability of the reading; `None` if the model names none.
     pub(super) category: Option<(usize, f32)>,
-    /// How sure it is of its reading, in `0..=1`.
+    /// Probability of the reading, in `0..=1`.
     probability: f32,
-    /// The entities that the query means.
-    entities: Vec<Meant>,
-    /// The relations on the way from them to the answers; none if the model does not tell.
+    /// The entities of the query.
+    entities: Vec<LinkedMention>,
+    /// Relations between entities and answers; empty if the model names none.
     relations: Vec<RelationId>,
-    /// Nodes that the model knows for answers, likeliest first, with how surely they bear the name.
+    /// Answers that the model knows, likeliest first, with link confidence.
     answers: Vec<(NodeId, f32)>,
-    /// The type of what is wanted.
+    /// Type of the answers.
     target: Option<TypeId>,
-    /// What else is said of it.
+    /// Further constraints on the answers.
     constraints: Vec<String>,
 }
 
-/// How a model reads the query, or why it does not: its reply is missing or cannot be used.
+/// Asks a model to read a query; a [`Miss`] if its reply is missing or unusable.
 ///
 /// # Errors
-/// [`RetrieveError::Llm`] for ceilings and stops, which no other request would pass either.
+/// [`RetrieveError::Llm`] for ceilings and stops, which would fail any other request too.
 pub(super) fn read_query(
     base: &IndexedBase,
     assistant: &Assistant,
     query: &str,
-    categories: &[Offered<'_>],
+    categories: &[CategoryOption<'_>],
 ) -> Result<Result<ReadQuery, Miss>, RetrieveError> {
-    let linked = Linked::of(base, query);
+    let linked = LinkedEntities::link(base, query);
     let offered = (1..).zip(categories).map(
         |(n, category)| json!({"n": n, "name": category.name, "description": category.description}),
     );
@@ -130,24 +126,28 @@ pub(super) fn read_query(
             return Err(RetrieveError::Program(error.to_string()));
         }
     };
-    Ok(Ok(ReadQuery::of(base, &reply, &linked, categories.len())))
+    Ok(Ok(ReadQuery::from_reply(base, &reply, &linked, categories.len())))
 }
 
 impl ReadQuery {
-    /// What of a reply is known: numbers that were offered, names that nodes of the base bear, types
-    /// and relations that it has.
-    fn of(base: &IndexedBase, reply: &Json, linked: &Linked<'_>, n_categories: usize) -> Self {
+    /// Parses a reply; unknown numbers, names, types and relations are ignored.
+    fn from_reply(
+        base: &IndexedBase,
+        reply: &Json,
+        linked: &LinkedEntities<'_>,
+        n_categories: usize,
+    ) -> Self {
         let place = |number: &Json, n: usize| {
             let number = number.as_u64().and_then(|n| usize::try_from(n).ok())?;
             (1..=n).contains(&number).then(|| number - 1)
         };
-        // A model that does not say how sure it is says nothing for its reading.
+        // A reading without a probability has no weight.
         let probability = reply["probability"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0) as f32;
         let list = |name: &str| reply[name].as_array().map(Vec::as_slice).unwrap_or_default();
-        let texts = |name: &str, most: usize| -> Vec<String> {
+        let texts = |name: &str, limit: usize| -> Vec<String> {
             let texts = list(name).iter().filter_map(Json::as_str).map(str::trim);
             let cut = |text: &str| text.chars().take(MAX_CHARS).collect();
-            texts.filter(|text| !text.is_empty()).take(most).map(cut).collect()
+            texts.filter(|text| !text.is_empty()).take(limit).map(cut).collect()
         };
         let target = reply["type"].as_str().and_then(|name| base.kb.type_id(name));
         let target = target.filter(|kind| base.kb.candidate_types().contains(kind));
@@ -158,38 +158,37 @@ impl ReadQuery {
             [*node].iter().chain(namesakes).map(|&node| (node, 1.0)).collect()
         });
         let names = texts("names", MAX_NAMES);
-        let named = names.iter().map(|name| bearers(base, name, &[]));
+        let named = names.iter().map(|name| nodes_named(base, name, &[]));
         let known = texts("answers", MAX_ANSWERS);
         let relation = |text: String| base.kb.relation_id(text.trim_matches(['<', '-', '>', ' ']));
         let relations = texts("relations", MAX_RELATIONS).into_iter().filter_map(relation);
         Self {
             category: place(&reply["category"], n_categories).map(|at| (at, probability)),
             probability,
-            entities: meant(listed.chain(named)),
+            entities: linked_mentions(listed.chain(named)),
             relations: relations.collect(),
-            answers: once_each(
-                known.iter().flat_map(|name| bearers(base, name, &wanted(base, target))),
+            answers: distinct(
+                known.iter().flat_map(|name| nodes_named(base, name, &target_types(base, target))),
             ),
             target,
             constraints: texts("constraints", MAX_CONSTRAINTS),
         }
     }
 
-    /// The nodes that it means, with how surely each bears the name.
-    pub(super) fn meant(&self) -> impl Iterator<Item = (NodeId, f32)> {
+    /// The nodes of all mentions, with link confidence.
+    pub(super) fn linked_nodes(&self) -> impl Iterator<Item = (NodeId, f32)> {
         self.entities.iter().flat_map(|one| one.nodes.iter().map(|&node| (node, one.strength)))
     }
 
-    /// The nodes of the wanted type, best first, at most 200, by the sum of what links them to the
-    /// entities, 3 for all of them; how likely an answer the model knows them for, 1 for the first;
-    /// and how well their documents and the names of their neighbours fit the constraints, 1 for the
-    /// best by BM25 and 1 for all words. Empty for a reading that says none of it.
+    /// Ranks at most 200 nodes of the target type by the sum of links to the entities (3 for all of
+    /// them), known answers (1 for the first), and match of documents and neighbours' names with the
+    /// constraints (1 for the best BM25 score, 1 for all words). Empty without any of these.
     pub(super) fn ranking(&self, base: &IndexedBase) -> Ranking {
-        let wanted = wanted(base, self.target);
+        let target_types = target_types(base, self.target);
         let all: f32 = self.entities.iter().map(|one| one.strength).sum();
         let mut scores = Scores::default();
-        for Meant { nodes, strength } in &self.entities {
-            let of_each = nodes.iter().map(|&node| reached(base, node, &self.relations));
+        for LinkedMention { nodes, strength } in &self.entities {
+            let of_each = nodes.iter().map(|&node| reachable(base, node, &self.relations));
             let of_any = of_each.reduce(|some, more| some.combine(&more, Combine::Max));
             let share = LINKED * strength / all.max(1.0);
             scores = scores.combine(&of_any.unwrap_or_default().scale(share), Combine::Sum);
@@ -199,32 +198,31 @@ impl ReadQuery {
         scores = scores.combine(&Scores::new(known.collect()), Combine::Sum);
         let text = self.constraints.join(" ");
         if !text.is_empty() {
-            let found = base.text.search(&text, TextPart::DocumentWithNames, &wanted, FOUND);
+            let found = base.text.search(&text, TextPart::DocumentWithNames, &target_types, FOUND);
             scores = scores.combine(&Scores::new(found).normalized(), Combine::Sum);
             let terms = base.terms.query(&base.stems, &text);
             scores = scores.map(|node, score| score + base.terms.coverage(&terms, node));
         }
         let is_known = |node| self.answers.iter().any(|pair| pair.0 == node);
         let is_meant = |node| self.entities.iter().any(|one| one.nodes.contains(&node));
-        // What the answers are reached through is none itself, unless the model says so as well.
+        // An entity is not an answer itself, unless the model names it as one.
         let may_answer = |node| is_known(node) || !is_meant(node);
-        let of_type = |node: NodeId| wanted.contains(&base.kb.node_type(node));
+        let of_type = |node: NodeId| target_types.contains(&base.kb.node_type(node));
         scores.filter(|node, _| of_type(node) && may_answer(node)).top(RANKED).ranking()
     }
 
-    /// The share of its ranking beside that of the bundle: three quarters of the probability that the
-    /// model gives its reading.
+    /// Weight of its ranking in the mix with the bundle's: three quarters of its probability.
     pub(super) fn weight(&self) -> f32 {
         SURE_SHARE * self.probability
     }
 }
 
-/// A ranking with that of a reading mixed in: a node scores `w r + (1 - w) 6 / (5 + rank)`, where `r`
-/// is its score with the reading over the best one, and `w` the weight, or a quarter of it where none
-/// of the reading's first 3 nodes is among the first 200 of the ranking: a model that is sure of a wrong
-/// reading names what no program comes near. Descending, ties by ascending id; no node is left out, and
-/// a reading without nodes or weight leaves the ranking as it is.
-pub(super) fn mixed(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
+/// Mixes the ranking of a reading into `ranking`: a node scores `w r + (1 - w) 6 / (5 + rank)`, where
+/// `r` is its score with the reading over the best one, and `w` the weight, or a quarter of it if none
+/// of the reading's first 3 nodes is among the first 200 of the ranking: a confidently wrong reading
+/// names nodes that no program finds. Descending, ties by ascending id. No node is removed; without
+/// nodes or weight the ranking is unchanged.
+pub(super) fn mix_in(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
     if own.is_empty() || weight <= 0.0 {
         return ranking;
     }
@@ -240,42 +238,40 @@ pub(super) fn mixed(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
     given.combine(&own, Combine::Sum).ranking()
 }
 
-/// The types that are asked for.
-fn wanted(base: &IndexedBase, target: Option<TypeId>) -> Vec<TypeId> {
+/// The target type, or all candidate types.
+fn target_types(base: &IndexedBase, target: Option<TypeId>) -> Vec<TypeId> {
     target.map_or_else(|| base.kb.candidate_types().to_vec(), |kind| vec![kind])
 }
 
-/// The node that bears a name most strongly, with its strength, and a second one that does nearly as
-/// well.
-fn bearers(base: &IndexedBase, name: &str, types: &[TypeId]) -> Vec<(NodeId, f32)> {
+/// The node with the strongest link to a name, and a second one of nearly the same strength.
+fn nodes_named(base: &IndexedBase, name: &str, types: &[TypeId]) -> Vec<(NodeId, f32)> {
     let linked = base.entities.link(&base.kb, name, types, BEARERS);
     let mut found = best(linked.as_slice().to_vec(), BEARERS);
     let first = found.first().map_or(0.0, |pair| pair.1);
-    found.retain(|pair| pair.1 >= LEAST_STRENGTH.max(first * LEAST_SHARE));
+    found.retain(|pair| pair.1 >= MIN_STRENGTH.max(first * MIN_SHARE));
     found
 }
 
-/// The first entities, from the nodes that may bear the name of each; a node that two names mean
-/// counts with the first.
-fn meant(named: impl Iterator<Item = Vec<(NodeId, f32)>>) -> Vec<Meant> {
+/// The first mentions, given their candidate nodes; a node of two mentions belongs to the first.
+fn linked_mentions(named: impl Iterator<Item = Vec<(NodeId, f32)>>) -> Vec<LinkedMention> {
     let mut seen = FxHashSet::default();
     let entity = |mut nodes: Vec<(NodeId, f32)>| {
         nodes.retain(|pair| seen.insert(pair.0));
         let strength = nodes.first()?.1;
-        Some(Meant { nodes: nodes.into_iter().map(|pair| pair.0).collect(), strength })
+        Some(LinkedMention { nodes: nodes.into_iter().map(|pair| pair.0).collect(), strength })
     };
     named.filter_map(entity).take(MAX_ENTITIES).collect()
 }
 
-/// Each node once, as it comes first.
-fn once_each(nodes: impl IntoIterator<Item = (NodeId, f32)>) -> Vec<(NodeId, f32)> {
+/// Drops repeated nodes.
+fn distinct(nodes: impl IntoIterator<Item = (NodeId, f32)>) -> Vec<(NodeId, f32)> {
     let mut seen = FxHashSet::default();
     nodes.into_iter().filter(|pair| seen.insert(pair.0)).collect()
 }
 
-/// What a node leads to: with 1 by any one step, and by two along the relations of the way; with
-/// half of it by any other two.
-fn reached(base: &IndexedBase, from: NodeId, way: &[RelationId]) -> Scores {
+/// Nodes reachable from a node: with score 1 by one step or by two steps along the relations of `way`,
+/// with 0.5 by any other two steps.
+fn reachable(base: &IndexedBase, from: NodeId, way: &[RelationId]) -> Scores {
     let kb = &base.kb;
     let beside = |nodes: &[NodeId], relations: Option<&[RelationId]>| -> Vec<NodeId> {
         let mut found: Vec<NodeId> = Vec::new();
@@ -307,8 +303,8 @@ mod tests {
 
     fn reading(reply: Json) -> ReadQuery {
         let base = example_base();
-        let linked = Linked::of(&base, "a steel bottle by Tidewell");
-        ReadQuery::of(&base, &reply, &linked, 2)
+        let linked = LinkedEntities::link(&base, "a steel bottle by Tidewell");
+        ReadQuery::from_reply(&base, &reply, &linked, 2)
     }
 
     #[test]
@@ -320,7 +316,7 @@ mod tests {
             "type": "product", "constraints": [" steel ", "", 3], "answers": ["Tidewell", 7],
         }));
         assert_eq!((read.category, read.probability), (Some((1, 1.0)), 1.0));
-        let meant: Vec<&str> = read.meant().map(|pair| base.kb.name(pair.0)).collect();
+        let meant: Vec<&str> = read.linked_nodes().map(|pair| base.kb.name(pair.0)).collect();
         assert_eq!(meant, ["Tidewell"]);
         assert_eq!(read.relations, [base.kb.relation_id("has_brand").unwrap()]);
         assert_eq!(read.target, base.kb.type_id("product"));
@@ -356,7 +352,7 @@ mod tests {
         let tidewell = named(&["Tidewell", "tidewell"]);
         assert_eq!(tidewell.len(), 1, "two spellings of one node");
         assert_eq!(tidewell[0].nodes, listed[0].nodes);
-        assert!((LEAST_STRENGTH..1.0).contains(&tidewell[0].strength), "{tidewell:?}");
+        assert!((MIN_STRENGTH..1.0).contains(&tidewell[0].strength), "{tidewell:?}");
         let product = base.kb.nodes_of_type(base.kb.type_id("product").unwrap())[0];
         let name = base.kb.name(product);
         let place =
@@ -374,10 +370,10 @@ mod tests {
         let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
         let products = base.kb.neighbors(brand, relation, Direction::In);
         let from = products[0];
-        let any = reached(&base, from, &[]);
+        let any = reachable(&base, from, &[]);
         // Of the same brand, and nothing else joins them.
         let other = products.iter().find(|&&node| any.get(node) == Some(OTHER_STEPS)).unwrap();
-        assert_eq!(reached(&base, from, &[relation]).get(*other), Some(1.0));
+        assert_eq!(reachable(&base, from, &[relation]).get(*other), Some(1.0));
         assert_eq!(any.get(brand), Some(1.0));
     }
 
@@ -387,20 +383,20 @@ mod tests {
         let nodes = |ranking: Ranking| ranking.into_iter().map(|pair| pair.0).collect::<Vec<_>>();
         let given: Ranking = vec![(2, 5.0), (1, 4.0), (9, 3.0)];
         let own: Ranking = vec![(7, 3.0), (8, 2.0), (9, 1.0)];
-        assert_eq!(mixed(given.clone(), &own, 0.0), given);
-        assert_eq!(mixed(given.clone(), &Ranking::new(), 0.75), given);
+        assert_eq!(mix_in(given.clone(), &own, 0.0), given);
+        assert_eq!(mix_in(given.clone(), &Ranking::new(), 0.75), given);
         // 9: a quarter of three quarters, and 6/8 of the last quarter.
-        let sure = mixed(given.clone(), &own, 0.75);
+        let sure = mix_in(given.clone(), &own, 0.75);
         assert_eq!(sure[0], (7, 0.75));
         assert_eq!(nodes(sure), [7, 8, 9, 2, 1], "no node is left out");
-        assert_eq!(nodes(mixed(given, &own, 0.01)), [2, 1, 9, 7, 8]);
+        assert_eq!(nodes(mix_in(given, &own, 0.01)), [2, 1, 9, 7, 8]);
     }
 
     #[test]
     fn a_reading_of_which_the_bundle_knows_nothing_is_doubted() {
         let given: Ranking = vec![(2, 5.0), (1, 4.0), (9, 3.0)];
         let own: Ranking = vec![(7, 3.0), (8, 2.0), (6, 1.5), (9, 1.0)];
-        let nodes: Vec<NodeId> = mixed(given, &own, 0.75).into_iter().map(|pair| pair.0).collect();
+        let nodes: Vec<NodeId> = mix_in(given, &own, 0.75).into_iter().map(|pair| pair.0).collect();
         assert_eq!(nodes[..4], [2, 1, 9, 7]);
     }
 }

@@ -1,18 +1,16 @@
-//! Retrieval-augmented generation: a short answer in prose, written by a language model from the
-//! nodes that a system found, of which only what these nodes support is kept.
+//! Retrieval-augmented generation: a language model writes a short answer in prose from the nodes
+//! that a system found; only sentences that these nodes support are kept.
 //!
 //! Source: RAG (Lewis et al. 2020), with citations that are checked as in ALCE (Gao et al. 2023).
 //!
-//! 1. The model is shown the question and the first ten nodes, with their relations and what joins
-//!    them to what the question names, and writes sentences that each cite nodes by number.
-//! 2. A sentence that cites nothing, or anything that it was not shown, is dropped.
-//! 3. If asked for, a second request has each sentence compared with the nodes that it cites; what
-//!    is not confirmed is dropped.
-//! 4. Without a sentence the answer is refused. No model is asked about no nodes.
+//! 1. The model gets the question and the first ten nodes, with their relations and their links to
+//!    the entities of the question, and writes sentences that cite nodes by number.
+//! 2. Sentences without citations, or with unknown ones, are dropped.
+//! 3. Optionally, a second request compares each sentence with the cited nodes; unconfirmed sentences
+//!    are dropped.
+//! 4. Without sentences the answer is refused. Without nodes no model is asked.
 //!
-//! An unusable reply fails the question, as an outage does: nothing stands in for a written answer.
-//!
-//! Must not know: which answers are right, how nodes are found.
+//! An unusable reply or an outage fails the question: a written answer has no fallback.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +20,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use crate::{Asks, Linked};
+use crate::{LinkedEntities, RequestBounds};
 use agent_index::IndexedBase;
 use agent_kb::{
     NodeId,
@@ -40,59 +38,59 @@ pub const ANSWER_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Nodes that an answer is written from.
-pub const SHOWN: usize = 10;
-/// Characters of a node's document in a request.
+/// Maximum nodes that an answer is written from.
+pub const MAX_NODES: usize = 10;
+/// Maximum characters of a node's document in a request.
 const DOCUMENT_CHARS: usize = 1_200;
-/// Sentences of an answer.
+/// Maximum sentences of an answer.
 const MAX_SENTENCES: usize = 10;
-/// Nodes that one sentence cites.
-const MAX_CITES: usize = SHOWN;
+/// Maximum nodes that one sentence cites.
+const MAX_CITES: usize = MAX_NODES;
 /// The prompts.
 const WRITE: &str = "answer/write";
 const CHECK: &str = "answer/check";
 
-/// What writing one answer asks: a request, and its repair.
-pub const WRITE_ASKS: Asks =
-    Asks { role: ANSWER_ROLE, prompt: WRITE, later: None, least: 1, most: 2 };
-/// What checking it asks.
-pub const CHECK_ASKS: Asks =
-    Asks { role: ANSWER_ROLE, prompt: CHECK, later: None, least: 1, most: 2 };
+/// Bounds of writing one answer: a request and its repair.
+pub const WRITE_REQUESTS: RequestBounds =
+    RequestBounds { role: ANSWER_ROLE, prompt: WRITE, later: None, min: 1, max: 2 };
+/// Bounds of checking one answer: a request and its repair.
+pub const CHECK_REQUESTS: RequestBounds =
+    RequestBounds { role: ANSWER_ROLE, prompt: CHECK, later: None, min: 1, max: 2 };
 
-/// A sentence of an answer, with the nodes that say so.
+/// A sentence of an answer, with the nodes that support it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sentence {
     /// The sentence.
     pub text: String,
-    /// The nodes that it cites, as the model orders them; at least one, each once.
+    /// The cited nodes in the model's order; at least one, without duplicates.
     pub cites: Vec<NodeId>,
 }
 
 /// A sentence that was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Dropped {
+pub struct DroppedSentence {
     /// The sentence.
     pub text: String,
-    /// Why.
+    /// Why it was dropped.
     pub why: String,
 }
 
 /// An answer in prose.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Prose {
-    /// What is supported, in the order of the model; none means that the answer is refused.
+    /// Supported sentences in the model's order; if there are none, the answer is refused.
     pub sentences: Vec<Sentence>,
-    /// What is not.
-    pub dropped: Vec<Dropped>,
+    /// Unsupported sentences.
+    pub dropped: Vec<DroppedSentence>,
 }
 
 impl Prose {
-    /// Whether nothing supports an answer.
+    /// Whether no sentence is supported.
     pub fn is_refused(&self) -> bool {
         self.sentences.is_empty()
     }
 
-    /// The nodes that it cites, each once, in the order in which they are cited first.
+    /// The distinct cited nodes, in order of first citation.
     pub fn cited(&self) -> Vec<NodeId> {
         let mut cited = Vec::new();
         for &node in self.sentences.iter().flat_map(|sentence| &sentence.cites) {
@@ -104,11 +102,11 @@ impl Prose {
     }
 }
 
-/// The answer to a question from the first ten of some nodes, best first; with a check, what a second
-/// request confirms of it. Asks nothing about no nodes.
+/// Writes an answer from the first ten of `nodes`; with `check`, keeps only the sentences that a
+/// second request confirms. Asks nothing without nodes.
 ///
 /// # Errors
-/// [`RetrieveError::Program`] where a reply cannot be used; [`RetrieveError::Llm`] for outages,
+/// [`RetrieveError::Program`] if a reply is unusable; [`RetrieveError::Llm`] for outages,
 /// ceilings and stops.
 pub fn write(
     base: &IndexedBase,
@@ -117,37 +115,42 @@ pub fn write(
     nodes: &[NodeId],
     check: bool,
 ) -> Result<Prose, RetrieveError> {
-    let nodes = nodes.get(..SHOWN).unwrap_or(nodes);
+    let nodes = nodes.get(..MAX_NODES).unwrap_or(nodes);
     if nodes.is_empty() {
         return Ok(Prose::default());
     }
-    let linked = Linked::of(base, question);
+    let linked = LinkedEntities::link(base, question);
     let shown = |(n, &node): (usize, &NodeId)| json!({"n": n, "text": text_of(base, &linked, node, question)});
     let shown: Vec<Json> = (1..).zip(nodes).map(shown).collect();
     let ask = |prompt, inputs| assistant.json(ANSWER_ROLE.role(), prompt, inputs).map_err(failed);
     let reply = ask(WRITE, json!({"question": question, "nodes": shown}))?;
-    let prose = cited(&reply, nodes);
+    let prose = parse_citations(&reply, nodes);
     if !check || prose.is_refused() {
         return Ok(prose);
     }
     let number =
         |node: &NodeId| nodes.iter().position(|other| other == node).map_or(0, |at| at + 1);
     let numbers = |sentence: &Sentence| sentence.cites.iter().map(number).collect::<Vec<usize>>();
-    let told = |(n, sentence): (usize, &Sentence)| {
+    let numbered = |(n, sentence): (usize, &Sentence)| {
         let cites: Vec<String> = numbers(sentence).iter().map(usize::to_string).collect();
         json!({"n": n, "text": sentence.text, "cites": cites.join(", ")})
     };
-    let sentences: Vec<Json> = (1..).zip(&prose.sentences).map(told).collect();
+    let sentences: Vec<Json> = (1..).zip(&prose.sentences).map(numbered).collect();
     let wanted: BTreeSet<usize> = prose.sentences.iter().flat_map(numbers).collect();
     let of_cited = shown.iter().zip(1..).filter(|(_, n)| wanted.contains(n)).map(|pair| pair.0);
     let inputs = json!({
         "question": question, "sentences": sentences, "nodes": of_cited.collect::<Vec<_>>(),
     });
-    Ok(confirmed(prose, &ask(CHECK, inputs)?))
+    Ok(keep_confirmed(prose, &ask(CHECK, inputs)?))
 }
 
-/// A node for the model: its name, document, links and relations.
-fn text_of(base: &IndexedBase, linked: &Linked<'_>, node: NodeId, question: &str) -> String {
+/// A node for a prompt: name, document, links and relations.
+fn text_of(
+    base: &IndexedBase,
+    linked: &LinkedEntities<'_>,
+    node: NodeId,
+    question: &str,
+) -> String {
     format!("name: {}\n{}", base.kb.name(node), linked.candidate(node, question, DOCUMENT_CHARS))
 }
 
@@ -161,8 +164,8 @@ fn failed(error: AssistantError) -> RetrieveError {
     }
 }
 
-/// The sentences of a reply that cite what was shown and nothing else.
-fn cited(reply: &Json, nodes: &[NodeId]) -> Prose {
+/// Parses the sentences of a reply; those with missing or unknown citations are dropped.
+fn parse_citations(reply: &Json, nodes: &[NodeId]) -> Prose {
     let mut prose = Prose::default();
     let sentences = reply["sentences"].as_array().into_iter().flatten();
     for sentence in sentences.take(MAX_SENTENCES) {
@@ -189,14 +192,14 @@ fn cited(reply: &Json, nodes: &[NodeId]) -> Prose {
                 continue;
             }
         };
-        prose.dropped.push(Dropped { text, why });
+        prose.dropped.push(DroppedSentence { text, why });
     }
     prose
 }
 
-/// What a check confirms. A sentence of which it says nothing is not confirmed; of several entries
-/// for one sentence the first counts.
-fn confirmed(prose: Prose, reply: &Json) -> Prose {
+/// Keeps the sentences that a check confirms. A sentence without an entry is not confirmed; of several
+/// entries the first counts.
+fn keep_confirmed(prose: Prose, reply: &Json) -> Prose {
     let Prose { sentences, mut dropped } = prose;
     let mut kept = Vec::new();
     for (n, sentence) in (1u64..).zip(sentences) {
@@ -208,23 +211,23 @@ fn confirmed(prose: Prose, reply: &Json) -> Prose {
         }
         let reason = entry.and_then(|entry| entry["reason"].as_str()).unwrap_or("nothing is said");
         let why = format!("not confirmed: {reason}");
-        dropped.push(Dropped { text: sentence.text, why });
+        dropped.push(DroppedSentence { text: sentence.text, why });
     }
     Prose { sentences: kept, dropped }
 }
 
-/// Ranks the nodes that an answer in prose cites, in the order in which they are cited first, and no
-/// others, so that its citations are measured by labels. A refused answer ranks nothing. Node `i` of
-/// `n`, from 0, has the score `(n - i) / n`.
-pub struct Cited {
+/// Ranks only the nodes that an answer in prose cites, in order of first citation, so that citations
+/// can be evaluated with labels. A refused answer has an empty ranking. Node `i` of `n`, from 0, has
+/// the score `(n - i) / n`.
+pub struct CitedRetriever {
     base: Arc<IndexedBase>,
     inner: Box<dyn Retriever>,
     assistant: Arc<Assistant>,
     check: bool,
 }
 
-impl Cited {
-    /// Answers written from the first nodes of a system, checked or not.
+impl CitedRetriever {
+    /// Writes answers from the first nodes of a system, and checks them if `check` is true.
     pub fn new(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,
@@ -235,7 +238,7 @@ impl Cited {
     }
 }
 
-impl Retriever for Cited {
+impl Retriever for CitedRetriever {
     fn name(&self) -> String {
         let check = if self.check { "=check" } else { "" };
         format!("answer{check}:{}", self.inner.name())
@@ -243,8 +246,8 @@ impl Retriever for Cited {
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = checked(query)?;
-        let explained = if detail.explained > 0 { SHOWN } else { 0 };
-        let given = self.inner.answer(query, SHOWN, Detail { explained, ..detail })?;
+        let explained = if detail.explained > 0 { MAX_NODES } else { 0 };
+        let given = self.inner.answer(query, MAX_NODES, Detail { explained, ..detail })?;
         let nodes: Vec<NodeId> = given.ranking().iter().map(|pair| pair.0).collect();
         let prose = write(&self.base, &self.assistant, query, &nodes, self.check)?;
         let cited = prose.cited();
@@ -260,8 +263,9 @@ impl Retriever for Cited {
             let own = own.map(|sentence| Explanation::new("cited by", sentence.text.as_str()));
             let before =
                 places(&node).and_then(|at| given.why.get(at)).cloned().unwrap_or_default();
-            let told = place_of(&self.name(), at, score).with(own).with([before.explanation]);
-            Why { explanation: told, ..before }
+            let explanation =
+                place_of(&self.name(), at, score).with(own).with([before.explanation]);
+            Why { explanation: explanation, ..before }
         });
         let why = why.collect();
         let path = |(node, _): &(NodeId, f32)| {

@@ -1,20 +1,17 @@
 //! `react`: a language model calls tools step by step and names the answers.
 //!
-//! Source: ReAct (Yao et al. 2023) as the baseline of AvaTaR (Wu et al. 2024). Mended: it has the
-//! same tools as programs; every call has a number by which later ones, also of the same turn, use
-//! its result; sets and scores are shown by their best nodes; the shortlist has relations with
-//! directions; a turn adds to the conversation what is new and leaves what was said as it is, so
-//! that a service that caches beginnings pays for it once; only nodes of the base count, and what it
-//! does not name keeps the order of the shortlist behind what it names. Tools that ask a model
-//! themselves are offered only where they are allowed.
-//!
-//! Must not know: programs, which answers are right.
+//! Source: ReAct (Yao et al. 2023), the baseline of AvaTaR (Wu et al. 2024). Differences: it has the
+//! same tools as programs; later calls refer to results by call number, even in the same turn; sets
+//! and scores are shown by their best nodes; the shortlist shows relations with directions; a turn
+//! only appends to the conversation, so that services can cache its prefix; only nodes of the base
+//! count, and nodes that it does not name follow in the order of the shortlist. Tools that ask a model
+//! are offered only if they are allowed.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value as Json, json};
 
-use crate::{Asks, shown::Linked};
+use crate::{RequestBounds, shown::LinkedEntities};
 use agent_index::{IndexedBase, Part};
 use agent_kb::{
     Kb, NodeId,
@@ -37,44 +34,44 @@ pub const REACT_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Processor time of one call of a tool.
+/// Processor time of one tool call.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
-/// Turns of the model for one query.
+/// Maximum turns for one query.
 const MAX_TURNS: usize = 12;
-/// Tool calls for one query.
+/// Maximum tool calls for one query.
 const MAX_CALLS: usize = 30;
-/// Tool calls of one turn.
-const CALLS_A_TURN: usize = 5;
-/// Nodes of the shortlist that the model is shown.
+/// Maximum tool calls of one turn.
+const CALLS_PER_TURN: usize = 5;
+/// Number of shortlist nodes in the prompt.
 const SHOWN: usize = 20;
-/// Characters of their documents that it is shown.
+/// Maximum characters of their documents.
 const SHOWN_CHARS: usize = 300;
-/// Nodes that the model may name.
+/// Maximum nodes that the model may name.
 const MAX_NAMED: usize = 100;
-/// Nodes or items of a result that it is shown.
+/// Maximum nodes or items of a result in a prompt.
 const SHOWN_ITEMS: usize = 20;
-/// Characters of a result that it is shown.
+/// Maximum characters of a result in a prompt.
 const RESULT_CHARS: usize = 2_000;
-/// What it is called.
+/// Name of the system.
 const NAME: &str = "react";
 /// The prompts of the first turn and of the others.
 const PROMPT: &str = "react/step";
 const RESULTS_PROMPT: &str = "react/results";
-/// The tools that ask a language model themselves.
+/// Group of the tools that ask a language model.
 const LLM_GROUP: &str = "llm";
 
-/// What it asks for one query: every turn a request, and its repair.
-pub const REACT_ASKS: Asks = Asks {
+/// Bounds for one query: a request and its repair per turn.
+pub const REACT_REQUESTS: RequestBounds = RequestBounds {
     role: REACT_ROLE,
     prompt: PROMPT,
     later: Some((RESULTS_PROMPT, MAX_TURNS - 1)),
-    least: 1,
-    most: 2 * MAX_TURNS,
+    min: 1,
+    max: 2 * MAX_TURNS,
 };
 
 /// Answers a query in at most 12 turns with at most 30 tool calls. Node `i` of the `n` named, from
-/// 0, has the score `(n - i) / n`; those of the shortlist that are not named follow with scores -1,
-/// -2, ... A query that the model does not answer fails: nothing stands in for it here.
+/// 0, has the score `(n - i) / n`; other nodes of the shortlist follow with scores -1, -2, ... A query
+/// that the model does not answer fails.
 pub struct React {
     base: Arc<IndexedBase>,
     assistant: Arc<Assistant>,
@@ -85,28 +82,28 @@ pub struct React {
     llm_tools: bool,
 }
 
-/// One call of a tool.
+/// A tool call.
 #[derive(Clone, Debug)]
 struct Step {
-    /// As the model wrote it.
+    /// The call as the model wrote it.
     call: String,
-    /// What the model is shown of the result.
+    /// The result as the prompt shows it.
     result: String,
-    /// The result, for later calls; none of one that failed.
+    /// The result, for later calls; `None` if the call failed.
     value: Option<Value>,
 }
 
-/// What came of a query.
-struct Answered {
+/// Result of a query.
+struct ReactResult {
     shortlist: Vec<NodeId>,
-    /// The nodes that the model names as answers.
+    /// The nodes that the model named as answers.
     named: Vec<NodeId>,
-    /// What it did.
+    /// Its tool calls.
     steps: Vec<Step>,
 }
 
 impl React {
-    /// A retriever over a base. With a cache, equal tool calls are answered once.
+    /// Creates the retriever. With a cache, equal tool calls are computed once.
     pub fn new(
         base: Arc<IndexedBase>,
         assistant: Arc<Assistant>,
@@ -119,8 +116,8 @@ impl React {
         Self { base, assistant, cache, schema, toolkit, llm_tools }
     }
 
-    /// The nodes that the model names, best first, each once, and the steps that led there.
-    fn named(
+    /// Runs the turns; returns the distinct nodes that the model names, best first, and its calls.
+    fn run_turns(
         &self,
         query: &str,
         shortlist: &[NodeId],
@@ -130,11 +127,11 @@ impl React {
             session = session.with_assistant(self.assistant.clone());
         }
         let mut steps: Vec<Step> = Vec::new();
-        let mut request = self.begun(query, shortlist)?;
+        let mut request = self.first_request(query, shortlist)?;
         for turn in 1..=MAX_TURNS {
-            let action = self.assistant.llm().ask_json(&request).map_err(of_model)?;
+            let action = self.assistant.llm().ask_json(&request).map_err(model_error)?;
             if action["finish"] == json!(true) {
-                let named = self.known(&action["ids"]);
+                let named = self.known_nodes(&action["ids"]);
                 if named.is_empty() {
                     return Err(failed("the model named no node of the base"));
                 }
@@ -142,22 +139,23 @@ impl React {
             }
             let calls = action["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
             let before = steps.len();
-            for call in calls.iter().take(CALLS_A_TURN.min(MAX_CALLS - before)) {
+            for call in calls.iter().take(CALLS_PER_TURN.min(MAX_CALLS - before)) {
                 let step = self.step(&mut session, call, &steps)?;
                 steps.push(step);
             }
             if turn < MAX_TURNS {
                 request.messages.push(Message::assistant(action.to_string()));
-                let news = self.news(&steps, before, MAX_TURNS - turn).map_err(of_prompt)?;
+                let news =
+                    self.turn_message(&steps, before, MAX_TURNS - turn).map_err(prompt_error)?;
                 request.messages.push(Message::user(news));
             }
         }
         Err(failed(&format!("no answer after {MAX_TURNS} turns")))
     }
 
-    /// The first request: what stays the same for all queries first, then the query.
-    fn begun(&self, query: &str, shortlist: &[NodeId]) -> Result<Request, RetrieveError> {
-        let linked = Linked::of(&self.base, query);
+    /// The first request, with the part that is the same for all queries before the query.
+    fn first_request(&self, query: &str, shortlist: &[NodeId]) -> Result<Request, RetrieveError> {
+        let linked = LinkedEntities::link(&self.base, query);
         let shown = |&node: &NodeId| {
             let text = linked.candidate(node, query, SHOWN_CHARS);
             json!({"id": node, "name": self.base.kb.name(node), "text": text})
@@ -167,11 +165,11 @@ impl React {
             "schema": self.schema, "toolkit": self.toolkit, "query": query,
             "entities": linked.shown(), "shortlist": nodes, "turns": MAX_TURNS, "calls": MAX_CALLS,
         });
-        self.assistant.request(REACT_ROLE.role(), PROMPT, inputs, 0).map_err(of_prompt)
+        self.assistant.request(REACT_ROLE.role(), PROMPT, inputs, 0).map_err(prompt_error)
     }
 
-    /// What a turn adds to the conversation: the results of its calls.
-    fn news(
+    /// The message that a turn adds to the conversation: the results of its calls.
+    fn turn_message(
         &self,
         steps: &[Step],
         before: usize,
@@ -194,7 +192,7 @@ impl React {
         Ok(self.assistant.prompts().render(RESULTS_PROMPT, inputs)?.user)
     }
 
-    /// Does one call. What ends a program fails the query; other errors are shown to the model.
+    /// Makes one call. Errors that would end a program fail the query; others are shown to the model.
     fn step(
         &self,
         session: &mut Session,
@@ -222,8 +220,8 @@ impl React {
         }
     }
 
-    /// The ids of a list that the base has, each once, in order.
-    fn known(&self, ids: &Json) -> Vec<NodeId> {
+    /// The distinct ids of a list that exist in the base, in order.
+    fn known_nodes(&self, ids: &Json) -> Vec<NodeId> {
         let mut known = Vec::new();
         for id in ids.as_array().into_iter().flatten().filter_map(Json::as_u64) {
             let node = NodeId::try_from(id).ok().filter(|&node| self.base.kb.contains(node));
@@ -237,12 +235,12 @@ impl React {
         known
     }
 
-    /// The shortlist and what the model makes of it.
-    fn run(&self, query: &str, k: usize) -> Result<Answered, RetrieveError> {
+    /// Computes the shortlist and runs the turns.
+    fn run(&self, query: &str, k: usize) -> Result<ReactResult, RetrieveError> {
         let query = checked(query)?;
         let shortlist = shortlist(&self.base, query, k.max(SHOWN))?;
-        let (named, steps) = self.named(query, &shortlist)?;
-        Ok(Answered { shortlist, named, steps })
+        let (named, steps) = self.run_turns(query, &shortlist)?;
+        Ok(ReactResult { shortlist, named, steps })
     }
 }
 
@@ -250,7 +248,7 @@ fn failed(why: &str) -> RetrieveError {
     RetrieveError::Program(format!("react: {why}"))
 }
 
-fn of_model(error: LlmError) -> RetrieveError {
+fn model_error(error: LlmError) -> RetrieveError {
     match error {
         error if error.ends_run() => error.into(),
         LlmError::Reply { reason, .. } => failed(&reason),
@@ -258,11 +256,11 @@ fn of_model(error: LlmError) -> RetrieveError {
     }
 }
 
-fn of_prompt(error: PromptError) -> RetrieveError {
+fn prompt_error(error: PromptError) -> RetrieveError {
     failed(&error.to_string())
 }
 
-/// Calls the tool of that name whose arguments take the given values.
+/// Calls the tool with this name whose arguments accept the values.
 fn call_tool(
     session: &mut Session,
     name: &str,
@@ -273,7 +271,7 @@ fn call_tool(
     let values: Result<Vec<Value>, ToolError> =
         args.iter().map(|arg| value_of(arg, steps)).collect();
     let values = values?;
-    // What shows a value to the author of a program is of no use here.
+    // Notes are only for the author of a program.
     let offered =
         |spec: &ToolSpec| spec.flow != NodeFlow::Note && (llm_tools || spec.group != LLM_GROUP);
     let named = |spec: &ToolSpec| spec.name == name && offered(spec);
@@ -307,7 +305,7 @@ fn call_tool(
     session.call(tool, values)
 }
 
-/// Whether a value may stand for an argument, as far as its form tells.
+/// Whether a value has the right form for an argument.
 fn suits(kind: Kind, value: &Value) -> bool {
     match kind {
         Kind::Nodes => {
@@ -321,7 +319,7 @@ fn suits(kind: Kind, value: &Value) -> bool {
     }
 }
 
-/// The value of an argument; text such as `$1` stands for the result of that call.
+/// The value of an argument; text such as `$1` refers to the result of that call.
 fn value_of(arg: &Json, steps: &[Step]) -> Result<Value, ToolError> {
     Ok(match arg {
         Json::String(text) => match text.trim().strip_prefix('$').map(str::parse::<usize>) {
@@ -356,7 +354,7 @@ fn result_of(number: usize, steps: &[Step]) -> Result<Value, ToolError> {
     }
 }
 
-/// A result in words, with ids of its best nodes.
+/// A result as text, with ids of its best nodes.
 fn describe(kb: &Kb, value: &Value) -> String {
     let named = |node: NodeId| {
         format!("{node} {} ({})", literal(kb.name(node)), kb.type_name(kb.node_type(node)))
@@ -398,7 +396,7 @@ fn describe(kb: &Kb, value: &Value) -> String {
     }
 }
 
-/// The text, cut to what the model is shown of one result.
+/// A text cut to [`RESULT_CHARS`].
 fn cut(text: &str) -> String {
     match text.char_indices().nth(RESULT_CHARS) {
         Some((at, _)) => format!("{} [cut]", &text[..at]),
@@ -412,7 +410,7 @@ impl Retriever for React {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let Answered { shortlist, named, steps } = self.run(query, k)?;
+        let ReactResult { shortlist, named, steps } = self.run(query, k)?;
         let n = named.len();
         let mut ranking: Ranking = named
             .iter()
@@ -425,7 +423,7 @@ impl Retriever for React {
         let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let explained = |at, node, score| {
             let place = |list: &[NodeId]| list.iter().position(|&other| other == node);
-            let of_model = match (place(&named), place(&shortlist)) {
+            let judgement = match (place(&named), place(&shortlist)) {
                 (Some(at), _) => Explanation::new("named as answer", at + 1),
                 (None, Some(at)) => Explanation::new("not named; rank of the shortlist", at + 1),
                 (None, None) => Explanation::new("not named", Cell::Empty),
@@ -434,7 +432,7 @@ impl Retriever for React {
                 Explanation::new("call", one_line(&step.call))
                     .with([Explanation::new("result", one_line(&step.result))])
             });
-            place_of(NAME, at, score).with([of_model]).with(steps)
+            place_of(NAME, at, score).with([judgement]).with(steps)
         };
         Ok(Answer::explained(ranking, detail, explained))
     }

@@ -1,7 +1,4 @@
-//! An answer in the form that leaves the process: JSON with names beside ids. Its schema is
-//! `docs/answer.schema.json`.
-//!
-//! Must not know: how answers are found, who reads them.
+//! JSON form of an answer, with names beside ids. Its schema is `docs/answer.schema.json`.
 
 use std::collections::BTreeMap;
 
@@ -22,21 +19,21 @@ pub struct AnswerRecord<'a> {
     pub route: Vec<WayRecord<'a>>,
     /// The nodes, best first.
     pub hits: Vec<HitRecord<'a>>,
-    /// The value, of an answer that is no nodes.
+    /// The value, if the answer is not a list of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<&'a AnswerValue>,
-    /// The last rank that is an answer, which may lie behind the hits; none where that is not known.
+    /// The last rank that is an answer, possibly behind the hits; `None` if unknown.
     pub cutoff: Option<usize>,
-    /// What is expected of the nodes up to there.
+    /// Expected quality of the nodes up to the cut-off.
     pub expected: Option<Expected>,
-    /// What of the question is understood.
+    /// The understood parts of the question.
     pub understood: UnderstoodRecord<'a>,
-    /// Why another system answered; none if the one that was asked did.
+    /// Why another system answered; `None` if the requested one did.
     pub stand_in: Option<&'a str>,
-    /// Why the language model that was to help did not; left out where none was to, or did.
+    /// Why the language model did not help; omitted if none was requested or it did help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unassisted: Option<&'static str>,
-    /// Milliseconds by stage; left out where they were taken out.
+    /// Milliseconds by stage; omitted if empty.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub timings: BTreeMap<&'static str, f64>,
 }
@@ -46,13 +43,13 @@ pub struct AnswerRecord<'a> {
 pub struct WayRecord<'a> {
     /// Its name.
     pub category: &'a str,
-    /// How probable it is that the question belongs to it.
+    /// Probability that the question belongs to it.
     pub probability: f32,
-    /// The beginning of its program's id.
+    /// Short id of its program.
     pub program: &'a str,
 }
 
-/// How good the nodes up to the cut-off are expected to be, each in `0..=1`.
+/// Expected quality of the nodes up to the cut-off, each in `0..=1`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Expected {
     /// Share of them that are right.
@@ -64,11 +61,11 @@ pub struct Expected {
 /// One node of an answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct HitRecord<'a> {
-    /// Its place, from 1.
+    /// Its rank, from 1.
     pub rank: usize,
     /// Its id in the base.
     pub id: NodeId,
-    /// The id that the user's data call it by.
+    /// Its id in the user's data.
     pub key: String,
     /// Its type.
     #[serde(rename = "type")]
@@ -77,22 +74,22 @@ pub struct HitRecord<'a> {
     pub name: &'a str,
     /// Its score; comparable within one answer only.
     pub score: f32,
-    /// The way from what the question names to it; empty where none is known.
+    /// Path from a named entity to it; empty if none is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Vec<StepRecord<'a>>>,
-    /// The ways from the other entities that the question names.
+    /// Paths from the other named entities.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub further_paths: Vec<Vec<StepRecord<'a>>>,
-    /// The words of the question that its document or the names of its neighbours have.
+    /// Words of the question in its document or its neighbours' names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<&'a [String]>,
-    /// What its place is made of, if that was asked.
+    /// Explanation of its rank, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<&'a Explanation>,
-    /// The calls of the programs, and what each says of it.
+    /// Calls of the programs, with the value that each gives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<&'a [Call]>,
-    /// What the learned re-ranker says of it.
+    /// Its features in the learned re-ranker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<&'a [Feature]>,
 }
@@ -102,27 +99,27 @@ pub struct HitRecord<'a> {
 pub struct StepRecord<'a> {
     /// The node.
     pub node: NodeId,
-    /// The id that the user's data call it by.
+    /// Its id in the user's data.
     pub key: String,
     /// Its name.
     pub name: &'a str,
     /// Its type.
     #[serde(rename = "type")]
     pub node_type: &'a str,
-    /// The relation of the edge; none for the first node.
+    /// The relation of the edge; `None` for the first node.
     pub relation: Option<&'a str>,
-    /// `out` if the edge is followed as stored, `in` if against; none for the first node.
+    /// `out` if the edge is followed as stored, `in` if against; `None` for the first node.
     pub direction: Option<&'static str>,
 }
 
-/// What of a question is understood.
+/// The understood parts of a question.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnderstoodRecord<'a> {
     /// The entities that it names.
     pub entities: Vec<EntityRecord<'a>>,
     /// Words that are names of types or relations of the base.
     pub words: Vec<SchemaWordRecord<'a>>,
-    /// Words that name nothing and that no document of the answer, nor a name beside it, has.
+    /// Words that name nothing and match no document or neighbour's name of the answer.
     pub unused: &'a [String],
 }
 
@@ -131,32 +128,32 @@ pub struct UnderstoodRecord<'a> {
 pub struct EntityRecord<'a> {
     /// The node.
     pub id: NodeId,
-    /// The id that the user's data call it by.
+    /// Its id in the user's data.
     pub key: String,
     /// Its name.
     pub name: &'a str,
     /// Its type.
     #[serde(rename = "type")]
     pub node_type: &'a str,
-    /// Whether the question spells out its whole name.
+    /// Whether the question contains its whole name.
     pub exact: bool,
-    /// How surely it is meant, in `0..=1`.
+    /// Link confidence, in `0..=1`.
     pub strength: f32,
 }
 
-/// A word that the schema of the base has.
+/// A word that occurs in the schema of the base.
 #[derive(Clone, Debug, Serialize)]
 pub struct SchemaWordRecord<'a> {
-    /// The word as it is written.
+    /// The word as written in the question.
     pub word: &'a str,
-    /// The types in whose name it is.
+    /// Types whose names contain it.
     pub types: Vec<&'a str>,
-    /// The relations in whose name it is.
+    /// Relations whose names contain it.
     pub relations: Vec<&'a str>,
 }
 
 impl<'a> AnswerRecord<'a> {
-    /// An answer of a base.
+    /// Converts an answer.
     pub fn new(kb: &'a Kb, answer: &'a Answer) -> Self {
         let way = |way: &'a Way| WayRecord {
             category: &way.category,
@@ -225,9 +222,8 @@ fn steps<'a>(kb: &'a Kb, path: &Path) -> Vec<StepRecord<'a>> {
     std::iter::once(step(path.from, None, None)).chain(hops).collect()
 }
 
-/// A path in one line, such as `Hugo Ibarra -directed-> Distant Daughter`, an edge that is followed
-/// against its direction as `<-directed-`; `name` says how a node is called, `relation` how the edge
-/// between two nodes is.
+/// A path in one line, such as `Hugo Ibarra -directed-> Distant Daughter`; edges against their
+/// direction are shown as `<-directed-`. `name` returns the label of a node, `relation` of an edge.
 pub fn path_in_words<'a>(
     path: &[StepRecord<'a>],
     name: impl Fn(&StepRecord<'a>) -> String,

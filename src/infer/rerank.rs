@@ -1,20 +1,16 @@
-//! `rerank`, and the judge of `--effort 2`: a language model scores the first candidates of another
-//! ranking.
+//! `rerank`, and `--effort 2`: a language model scores the first candidates of another ranking.
 //!
-//! Source: the LLM reranker of STaRK (Wu et al. 2024). Mended: several candidates are asked about in
-//! one request, each with its relations and their directions; every request has what the query names,
-//! with its relations, so that the halves of a shortlist are judged alike; the order is that of the
-//! scores, and the place in the shortlist parts ties only (added to the score, as in the source, it
-//! lets a better placed candidate overtake the best); any number in 0..=1 is read, and one unusable
-//! reply does not lose the others.
-//!
-//! Must not know: programs, which answers are right.
+//! Source: the LLM reranker of STaRK (Wu et al. 2024). Differences: a request has several candidates,
+//! each with its relations and their directions; every request shows the linked entities with their
+//! relations, so that all batches are scored alike; nodes are ordered by score, and the shortlist only
+//! breaks ties (adding its rank to the score, as the source does, lets lower scores win); any number
+//! in 0..=1 is accepted, and an unusable reply does not affect the others.
 
 use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use crate::{Asks, shown::Linked};
+use crate::{RequestBounds, shown::LinkedEntities};
 use agent_index::IndexedBase;
 use agent_kb::{
     NodeId,
@@ -34,55 +30,55 @@ pub const RERANK_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Candidates that are scored.
+/// Number of candidates that are scored.
 const SCORED: usize = 20;
-/// Candidates that are scored where none of the first is scored high.
+/// Number of candidates that are scored if none of the first [`SCORED`] scores high.
 const SCORED_DEEP: usize = 50;
-/// The score from which a candidate is scored high.
+/// Minimum high score.
 const HIGH: f32 = 0.8;
-/// Candidates of one request.
-const A_REQUEST: usize = 10;
-/// Requests for one batch of candidates at most: the first, its repair, one more.
-const TRIES: usize = 3;
-/// Requests for one shortlist: the first 20 in halves, at most 50 with all tries.
-pub const RERANK_ASKS: Asks = Asks {
+/// Maximum candidates of one request.
+const PER_REQUEST: usize = 10;
+/// Maximum requests for one batch of candidates: the first, its repair, one more.
+const MAX_TRIES: usize = 3;
+/// Bounds for one shortlist: the first 20 in two batches, at most 50 with all tries.
+pub const RERANK_REQUESTS: RequestBounds = RequestBounds {
     role: RERANK_ROLE,
     prompt: PROMPT,
     later: None,
-    least: SCORED.div_ceil(A_REQUEST),
-    most: SCORED_DEEP.div_ceil(A_REQUEST) * TRIES,
+    min: SCORED.div_ceil(PER_REQUEST),
+    max: SCORED_DEEP.div_ceil(PER_REQUEST) * MAX_TRIES,
 };
-/// What parts the scores of nodes that the model scores alike.
+/// Difference between the scores of nodes that the model scores alike.
 const TIE: f32 = 1e-6;
-/// Characters of a candidate's document in a request.
+/// Maximum characters of a candidate's document in a request.
 const DOCUMENT_CHARS: usize = 1_200;
 /// The prompt.
 const PROMPT: &str = "rerank/score";
-/// Rounds in which candidates without a usable score are asked about, with their repairs.
+/// Repairs in each round; every round asks about the candidates without a usable score.
 const ROUNDS: [u32; 2] = [1, 0];
 
-/// Reranks the first 20 of another retriever, and the first 50 where the model scores none of the
-/// 20 high. Nodes are in the order of their scores, ties in that of the shortlist; a candidate that
-/// gets no usable score counts as one that the model scored 0, if the others of its request get one.
-/// When none of a request does, the ranking is the shortlist as it is, and [`Answer::unassisted`]
-/// says so. What was not judged keeps its order behind what was, with scores -1, -2, ...
+/// Reranks the first 20 nodes of another retriever, and the first 50 if the model scores none of the
+/// 20 high. Nodes are ordered by score, ties as in the shortlist; a candidate without a usable score
+/// counts as 0 if others of its request have one. If none of a request has one, the shortlist is
+/// returned unchanged and [`Answer::unassisted`] says so. Nodes that were not scored follow in their
+/// order, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
     assistant: Arc<Assistant>,
 }
 
-/// A shortlist, and the score that the model gives each of its first nodes.
-struct Judged {
+/// A shortlist with the model's scores of its first nodes.
+struct ScoredShortlist {
     shortlist: Answer,
-    /// In the order of the shortlist; none without a usable one.
+    /// In the order of the shortlist; `None` without a usable score.
     scores: Vec<Option<f32>>,
-    /// Why some of them were not judged at all.
+    /// Why a whole batch was not scored.
     missed: Option<Miss>,
 }
 
 impl Rerank {
-    /// A reranker of the shortlists that a retriever over the same base gives.
+    /// Reranks the shortlists of a retriever over the same base.
     pub fn new(
         base: Arc<IndexedBase>,
         shortlist: Box<dyn Retriever>,
@@ -91,19 +87,19 @@ impl Rerank {
         Self { base, shortlist, assistant }
     }
 
-    /// The score that the model gives each node, in their order, none without a usable one; and why
-    /// some were not judged at all. After an outage the service is not asked again.
+    /// The model's score of each node, and why a whole batch was not scored. After an outage the
+    /// service is not asked again.
     fn scores(
         &self,
         query: &str,
-        linked: &Linked<'_>,
+        linked: &LinkedEntities<'_>,
         nodes: &[NodeId],
     ) -> Result<(Vec<Option<f32>>, Option<Miss>), RetrieveError> {
         let (mut scores, mut outage) = (vec![None; nodes.len()], false);
         let mut judged = vec![false; nodes.len()];
         for (sample, repairs) in (0..).zip(ROUNDS) {
             let open: Vec<usize> = (0..nodes.len()).filter(|&at| scores[at].is_none()).collect();
-            let batches: Vec<&[usize]> = open.chunks(A_REQUEST).collect();
+            let batches: Vec<&[usize]> = open.chunks(PER_REQUEST).collect();
             if batches.is_empty() {
                 break;
             }
@@ -145,48 +141,52 @@ impl Rerank {
         Ok((scores, missed))
     }
 
-    fn judged(&self, query: &str, k: usize, detail: Detail) -> Result<Judged, RetrieveError> {
+    fn score_shortlist(
+        &self,
+        query: &str,
+        k: usize,
+        detail: Detail,
+    ) -> Result<ScoredShortlist, RetrieveError> {
         let query = checked(query)?;
-        // Those that come first here are among so many there.
+        // Every node of the reranked result is among the first `SCORED_DEEP` of the shortlist.
         let explained = if detail.explained > 0 { detail.explained.max(SCORED_DEEP) } else { 0 };
         let detail = Detail { explained, ..detail };
         let shortlist = self.shortlist.answer(query, k.max(SCORED_DEEP), detail)?;
         let nodes: Vec<NodeId> =
             shortlist.ranking().iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
         let (first, more) = nodes.split_at(SCORED.min(nodes.len()));
-        let linked = Linked::of(&self.base, query).with(&shortlist.entities);
+        let linked = LinkedEntities::link(&self.base, query).with(&shortlist.entities);
         let (mut scores, mut missed) = self.scores(query, &linked, first)?;
         let best = scores.iter().flatten().copied().reduce(f32::max);
-        // Where some of the first were not judged, it does not matter how the others are.
+        // If some of the first were not scored, the shortlist is returned anyway.
         if best.is_some_and(|best| best < HIGH) && !more.is_empty() && missed.is_none() {
             let (further, missed_further) = self.scores(query, &linked, more)?;
             scores.extend(further);
             missed = missed_further;
         }
-        Ok(Judged { shortlist, scores, missed })
+        Ok(ScoredShortlist { shortlist, scores, missed })
     }
 }
 
-/// Takes the scores of a reply to a batch of places.
+/// Reads the scores of a reply to a batch of positions.
 fn read_scores(reply: &Value, batch: &[usize], scores: &mut [Option<f32>]) {
     for entry in reply["scores"].as_array().into_iter().flatten() {
         let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok());
         let place = n.and_then(|n| batch.get(n.checked_sub(1)?));
         if let (Some(&at), Some(score)) = (place, unit_score(&entry["score"])) {
-            // Of several scores of one candidate the first counts.
+            // The first score of a candidate counts.
             scores[at].get_or_insert(score as f32);
         }
     }
 }
 
-impl Judged {
-    /// The nodes in the order of their scores, ties in that of the shortlist; those that were not
-    /// judged follow.
+impl ScoredShortlist {
+    /// The nodes ordered by score, ties as in the shortlist; nodes without scores follow.
     fn ranking(&self) -> Ranking {
         let (shortlist, n) = (self.shortlist.ranking(), self.scores.len());
         let mut order: Vec<usize> = (0..n).collect();
         let score = |at: usize| self.scores[at].unwrap_or(0.0);
-        // Stable: equal scores keep their places.
+        // Stable: equal scores keep their order.
         order.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
         let mut last = f32::INFINITY;
         let mut ranking: Ranking = Vec::with_capacity(shortlist.len());
@@ -205,17 +205,17 @@ impl Retriever for Rerank {
         format!("rerank:{}", self.shortlist.name())
     }
 
-    /// Where some were not judged, the shortlist's own answer as it is, with its end: scores of the
-    /// others alone would put them all before these.
+    /// If a batch was not scored, returns the shortlist's answer with its cut-off: ranking by the
+    /// other scores would put all unscored nodes last.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let judged = self.judged(query, k, detail)?;
+        let judged = self.score_shortlist(query, k, detail)?;
         if judged.missed.is_some() || judged.scores.is_empty() {
             let unassisted = judged.missed.or(judged.shortlist.unassisted);
             return Ok(Answer { unassisted, ..cut(judged.shortlist, k, detail) });
         }
         let mut ranking = judged.ranking();
         ranking.truncate(k);
-        Ok(self.told(ranking, judged, detail))
+        Ok(self.explained(ranking, judged, detail))
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
@@ -223,7 +223,7 @@ impl Retriever for Rerank {
     }
 }
 
-/// An answer with at most `k` nodes, and no more detail than is asked for.
+/// Cuts an answer to `k` nodes and the requested detail.
 fn cut(answer: Answer, k: usize, detail: Detail) -> Answer {
     let mut ranking = answer.ranking().to_vec();
     ranking.truncate(k);
@@ -236,9 +236,9 @@ fn cut(answer: Answer, k: usize, detail: Detail) -> Answer {
 }
 
 impl Rerank {
-    /// The ranking with what the shortlist's own answer says of each node, and what the model does.
-    fn told(&self, ranking: Ranking, judged: Judged, detail: Detail) -> Answer {
-        let Judged { shortlist: given, scores, .. } = judged;
+    /// The answer with the explanations of the shortlist and of the model.
+    fn explained(&self, ranking: Ranking, judged: ScoredShortlist, detail: Detail) -> Answer {
+        let ScoredShortlist { shortlist: given, scores, .. } = judged;
         let places: HashMap<NodeId, usize> =
             given.ranking().iter().enumerate().map(|(at, pair)| (pair.0, at)).collect();
         let before = |node: NodeId| places.get(&node).copied();
@@ -260,7 +260,7 @@ impl Rerank {
     }
 }
 
-/// What the model says of a node at a place of the shortlist, from 0.
+/// The model's score of a node at a position of the shortlist, from 0, as explanations.
 fn judgement(place: Option<usize>, scores: &[Option<f32>]) -> Vec<Explanation> {
     let n = scores.len();
     let Some((at, score)) = place.and_then(|at| Some((at, scores.get(at)?))) else {

@@ -1,8 +1,5 @@
-//! What a language model is shown of nodes: their documents, their relations with directions, and
-//! how they are linked to the entities that the query names. All bounded, and the same for the same
-//! query, whoever asks.
-//!
-//! Must not know: who asks, which answers are right.
+//! Descriptions of nodes for prompts: documents, relations with directions, and links to the entities
+//! of the query. Bounded in length, and the same for all roles.
 
 use std::fmt::Write;
 
@@ -11,66 +8,66 @@ use serde_json::{Value as Json, json};
 use agent_index::{IndexedBase, excerpt::text_about};
 use agent_kb::{Direction, NodeId, RelationId, best};
 
-/// Linked entities that are shown, and how many of one type.
+/// Maximum linked entities, and of one type.
 const MAX_ENTITIES: usize = 6;
-const OF_A_TYPE: usize = 3;
-/// Nodes of each type among which they are taken, as several may have one name; and of these how
-/// many an entity stands for beside its own.
-const LINKED_OF_A_TYPE: usize = 10;
+const MAX_PER_TYPE: usize = 3;
+/// Number of linked nodes of each type that entities are made of, and maximum further nodes of the
+/// same name in an entity.
+const LINKED_PER_TYPE: usize = 10;
 const MAX_NAMESAKES: usize = 4;
-/// Strength below which a link says nothing.
-const LEAST_STRENGTH: f32 = 0.2;
-/// Neighbours by one relation and direction that are named.
+/// Minimum link strength.
+const MIN_STRENGTH: f32 = 0.2;
+/// Maximum neighbours by one relation and direction that are named.
 const NAMED: usize = 8;
-/// Characters of the relations of one node; a first line is shown whatever its length.
+/// Maximum characters of the relations of one node; the first line is always shown.
 const RELATION_CHARS: usize = 800;
-/// Characters of those behind, without neighbours.
+/// Maximum characters of the relations listed without neighbours.
 const FURTHER_CHARS: usize = 400;
-/// Neighbours by one relation of a node in the middle from which a link of two steps over it says
-/// nothing: everything is joined over a venue or a colour.
+/// Degree by one relation from which a middle node is a hub: links over a venue or a colour are not
+/// informative.
 const HUB: usize = 300;
-/// Neighbours by one relation and direction that are looked at.
-const LOOKED_AT: usize = 20_000;
-/// Links between a candidate and the linked entities that are shown.
+/// Maximum neighbours by one relation and direction that are read.
+const MAX_NEIGHBORS: usize = 20_000;
+/// Maximum links between a candidate and the linked entities.
 const MAX_LINKS: usize = 12;
-/// Links between a candidate and one entity that are shown.
+/// Maximum links between a candidate and one entity.
 const LINKS_TO_ONE: usize = 4;
-/// What is said of an entity that a model reads in the query, behind its strength.
+/// Note behind the strength of an entity that a model read in the query.
 const READ: &str = ", which the query was read to mean";
-/// Characters of a name.
+/// Maximum characters of a name.
 const NAME_CHARS: usize = 100;
 
-/// An entity that the query names, and its neighbours.
+/// A linked entity and its neighbours.
 pub(super) struct Entity {
     pub(super) node: NodeId,
-    /// Other nodes of its type and name: the query may mean any of them.
+    /// Other nodes of the same type and name, which the query may mean as well.
     pub(super) namesakes: Vec<NodeId>,
     pub(super) strength: f32,
-    /// Whether a language model reads it in the query.
+    /// Whether a language model read it in the query.
     is_read: bool,
     /// By relation and direction, ascending.
     neighbors: Vec<(RelationId, Direction, Vec<NodeId>)>,
 }
 
 impl Entity {
-    fn of(base: &IndexedBase, (node, strength): (NodeId, f32), is_read: bool) -> Self {
+    fn new(base: &IndexedBase, (node, strength): (NodeId, f32), is_read: bool) -> Self {
         let neighbors = neighbors(base, node).collect();
         Self { node, namesakes: Vec::new(), strength, is_read, neighbors }
     }
 
-    fn is(&self, node: NodeId) -> bool {
+    fn includes(&self, node: NodeId) -> bool {
         self.node == node || self.namesakes.contains(&node)
     }
 }
 
-/// The entities that a query names: those that a model reads in it, then the strongest first, ties by
-/// ascending id. Nodes of one type and name are one entity.
-pub(crate) struct Linked<'a> {
+/// The entities of a query: first those that a model read in it, then by descending strength, ties by
+/// ascending id. Nodes of the same type and name are one entity.
+pub(crate) struct LinkedEntities<'a> {
     base: &'a IndexedBase,
     pub(super) entities: Vec<Entity>,
 }
 
-/// A name, cut to what is shown of it.
+/// A name, cut to [`NAME_CHARS`].
 pub(super) fn name(base: &IndexedBase, node: NodeId) -> String {
     let name = base.kb.name(node);
     match name.char_indices().nth(NAME_CHARS) {
@@ -79,12 +76,12 @@ pub(super) fn name(base: &IndexedBase, node: NodeId) -> String {
     }
 }
 
-/// A step along a relation, as it is read: `-has_brand->` as stored, `<-has_brand-` against it.
+/// A step along a relation: `-has_brand->` as stored, `<-has_brand-` against it.
 fn arrow(base: &IndexedBase, relation: RelationId, direction: Direction) -> String {
     direction.arrow(base.kb.relation_name(relation))
 }
 
-/// The neighbours of a node by relation and direction; of each list the first 20,000.
+/// The neighbours of a node by relation and direction; at most [`MAX_NEIGHBORS`] of each.
 fn neighbors(
     base: &IndexedBase,
     node: NodeId,
@@ -93,15 +90,15 @@ fn neighbors(
         let relation = RelationId(relation as u16);
         [Direction::Out, Direction::In].into_iter().filter_map(move |direction| {
             let known = base.kb.neighbors(node, relation, direction);
-            let found: Vec<NodeId> = known.iter().take(LOOKED_AT).copied().collect();
+            let found: Vec<NodeId> = known.iter().take(MAX_NEIGHBORS).copied().collect();
             (!found.is_empty()).then_some((relation, direction, found))
         })
     })
 }
 
-/// A line for each relation and direction: the neighbours' number, type and names, those first that
-/// are asked for. Lines with such names come first; where all together are too long, the last share
-/// one line without names, and what that has no room for is counted.
+/// A line for each relation and direction: number, type and names of the neighbours, with nodes in
+/// `first` first. Lines with such nodes come first; lines beyond the limit share one line without
+/// names, and relations beyond its limit are counted.
 fn relation_lines(
     base: &IndexedBase,
     lists: impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)>,
@@ -133,62 +130,62 @@ fn relation_lines(
     text
 }
 
-/// A line of the relations whose neighbours are not named, and of how many there is no room for.
+/// A line of relations without names of neighbours, and the number of omitted ones.
 fn further(heads: Vec<String>) -> String {
     let mut length = 0;
     let fits = |head: &&String| {
         length += head.chars().count();
         length <= FURTHER_CHARS
     };
-    let told = heads.iter().take_while(fits).count();
-    let mut line = format!("further: {}", heads[..told].join("; "));
-    if told < heads.len() {
+    let shown = heads.iter().take_while(fits).count();
+    let mut line = format!("further: {}", heads[..shown].join("; "));
+    if shown < heads.len() {
         // Writing to a string cannot fail.
-        let _ = write!(line, "; and {} more", heads.len() - told);
+        let _ = write!(line, "; and {} more", heads.len() - shown);
     }
     line + "\n"
 }
 
-impl<'a> Linked<'a> {
-    /// The entities that a query names.
-    pub(crate) fn of(base: &'a IndexedBase, query: &str) -> Self {
-        let found = base.entities.link(&base.kb, query, &[], LINKED_OF_A_TYPE);
-        let sure = found.filter(|_, strength| strength >= LEAST_STRENGTH);
+impl<'a> LinkedEntities<'a> {
+    /// Links the entities of a query.
+    pub(crate) fn link(base: &'a IndexedBase, query: &str) -> Self {
+        let found = base.entities.link(&base.kb, query, &[], LINKED_PER_TYPE);
+        let sure = found.filter(|_, strength| strength >= MIN_STRENGTH);
         let mut linked = Self { base, entities: Vec::new() };
         for pair in best(sure.as_slice().to_vec(), usize::MAX) {
             let kind = base.kb.node_type(pair.0);
             let alike = linked.entities.iter().filter(|one| base.kb.node_type(one.node) == kind);
-            let is_full = linked.entities.len() == MAX_ENTITIES || alike.count() == OF_A_TYPE;
+            let is_full = linked.entities.len() == MAX_ENTITIES || alike.count() == MAX_PER_TYPE;
             if !linked.has_name_of(pair.0) && !is_full {
-                linked.entities.push(Entity::of(base, pair, false));
+                linked.entities.push(Entity::new(base, pair, false));
             }
         }
         linked
     }
 
-    /// Whether an entity has the type and name of a node, which is its namesake from then on.
+    /// Whether an entity has the type and name of a node; adds the node to it.
     fn has_name_of(&mut self, node: NodeId) -> bool {
         let kb = &self.base.kb;
         let named = |of: NodeId| (kb.node_type(of), kb.name(of));
         let same = self.entities.iter_mut().find(|one| named(one.node) == named(node));
         let Some(same) = same else { return false };
-        if !same.is(node) && same.namesakes.len() < MAX_NAMESAKES {
+        if !same.includes(node) && same.namesakes.len() < MAX_NAMESAKES {
             same.namesakes.push(node);
         }
         true
     }
 
-    /// The same with entities that a model reads in the query before all others; six in all.
+    /// Puts entities that a model read in the query first; at most [`MAX_ENTITIES`] in all.
     pub(super) fn with(mut self, read: &[(NodeId, f32)]) -> Self {
         let mut linked = Self { base: self.base, entities: Vec::new() };
         for &(node, strength) in read {
             if linked.has_name_of(node) || linked.entities.len() == MAX_ENTITIES {
                 continue;
             }
-            let known = self.entities.iter().position(|entity| entity.is(node));
+            let known = self.entities.iter().position(|entity| entity.includes(node));
             linked.entities.push(match known {
                 Some(at) => Entity { is_read: true, ..self.entities.remove(at) },
-                None => Entity::of(self.base, (node, strength), true),
+                None => Entity::new(self.base, (node, strength), true),
             });
         }
         linked.entities.append(&mut self.entities);
@@ -223,8 +220,8 @@ impl<'a> Linked<'a> {
         (1..).zip(&self.entities).map(entity).collect()
     }
 
-    /// A node for a prompt: its document, cut to what concerns the query; its relations with
-    /// directions; and the links of one and two steps between it and the linked entities.
+    /// A node for a prompt: the parts of its document that concern the query, its relations with
+    /// directions, and its links of one and two steps to the linked entities.
     pub(crate) fn candidate(&self, node: NodeId, query: &str, max_chars: usize) -> String {
         let base = self.base;
         let kind = base.kb.type_name(base.kb.node_type(node));
@@ -241,14 +238,14 @@ impl<'a> Linked<'a> {
         text
     }
 
-    /// Links of one step, then of two, between a node and the linked entities, as they are read
-    /// from the node on; strongest entity first.
+    /// Links from a node to the linked entities, of one step, or of two if there are none; strongest
+    /// entity first.
     fn links(&self, node: NodeId, own: &[(RelationId, Direction, Vec<NodeId>)]) -> Vec<String> {
         let mut links = Vec::new();
-        for entity in self.entities.iter().filter(|entity| !entity.is(node)) {
-            let mut found = self.direct(entity, own);
+        for entity in self.entities.iter().filter(|entity| !entity.includes(node)) {
+            let mut found = self.one_step(entity, own);
             if found.is_empty() {
-                found = self.over_one(entity, node, own);
+                found = self.two_steps(entity, node, own);
             }
             found.truncate(LINKS_TO_ONE);
             links.extend(found);
@@ -257,13 +254,13 @@ impl<'a> Linked<'a> {
         links
     }
 
-    fn direct(&self, to: &Entity, own: &[(RelationId, Direction, Vec<NodeId>)]) -> Vec<String> {
-        let leads = own.iter().filter(|(_, _, nodes)| nodes.iter().any(|&node| to.is(node)));
+    fn one_step(&self, to: &Entity, own: &[(RelationId, Direction, Vec<NodeId>)]) -> Vec<String> {
+        let leads = own.iter().filter(|(_, _, nodes)| nodes.iter().any(|&node| to.includes(node)));
         let name = name(self.base, to.node);
         leads.map(|&(by, way, _)| format!("{} {name}", arrow(self.base, by, way))).collect()
     }
 
-    fn over_one(
+    fn two_steps(
         &self,
         entity: &Entity,
         node: NodeId,
@@ -300,7 +297,7 @@ mod tests {
     #[test]
     fn relations_have_directions_and_lead_to_what_the_query_names() {
         let base = example_base();
-        let linked = Linked::of(&base, "a bottle by Tidewell");
+        let linked = LinkedEntities::link(&base, "a bottle by Tidewell");
         let brand = linked.entities[0].node;
         assert_eq!(base.kb.name(brand), "Tidewell");
         let relation = base.kb.relation_id("has_brand").unwrap();
@@ -314,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn relations_without_room_for_names_are_told_and_those_behind_counted() {
+    fn relations_without_room_for_names_are_listed_and_the_rest_counted() {
         let heads = |n: usize| (0..n).map(|at| format!("-relation_{at:03}-> thing (1)")).collect();
         assert_eq!(
             further(heads(2)),
@@ -334,12 +331,12 @@ mod tests {
         let nodes: String = people.chain(papers).chain([node(8, "street", "Ann Lee")]).collect();
         let edges: String = (4..8).map(|id| format!("{id}\twritten_by\t{}\n", id - 4)).collect();
         let base = base_of(&nodes, &edges, "paper");
-        let linked = Linked::of(&base, "papers by Ann Lee");
+        let linked = LinkedEntities::link(&base, "papers by Ann Lee");
         let names: Vec<usize> =
             linked.entities.iter().map(|entity| entity.namesakes.len()).collect();
         assert_eq!(names, [3, 0], "one person, one street");
-        let told = linked.shown()[0]["strength"].as_str().unwrap().to_owned();
-        assert!(told.ends_with("the first of 4 nodes of this name"), "{told}");
+        let strength = linked.shown()[0]["strength"].as_str().unwrap().to_owned();
+        assert!(strength.ends_with("the first of 4 nodes of this name"), "{strength}");
         let by_the_last = linked.candidate(7, "papers by Ann Lee", 100);
         assert!(by_the_last.contains("-written_by-> Ann Lee"), "{by_the_last}");
     }
@@ -348,15 +345,18 @@ mod tests {
     fn entities_that_a_model_reads_come_first() {
         let base = example_base();
         let query = "a bottle by Tidewell";
-        let nodes = |linked: &Linked<'_>| linked.nodes();
-        let alone = nodes(&Linked::of(&base, query));
+        let nodes = |linked: &LinkedEntities<'_>| linked.nodes();
+        let alone = nodes(&LinkedEntities::link(&base, query));
         let other = (0..).find(|node| !alone.contains(node)).unwrap();
-        let read = Linked::of(&base, query).with(&[(other, 0.75), (alone[0], 1.0)]);
+        let read = LinkedEntities::link(&base, query).with(&[(other, 0.75), (alone[0], 1.0)]);
         assert_eq!(nodes(&read)[..2], [other, alone[0]]);
         assert_eq!(nodes(&read).len(), (alone.len() + 1).min(MAX_ENTITIES), "none twice");
-        let told = |at: usize| read.shown()[at]["strength"].as_str().unwrap().to_owned();
-        assert_eq!(told(0), "0.75, which the query was read to mean");
-        assert!(told(1).ends_with(READ) && !told(1).starts_with("1.00"), "its own strength");
+        let strength = |at: usize| read.shown()[at]["strength"].as_str().unwrap().to_owned();
+        assert_eq!(strength(0), "0.75, which the query was read to mean");
+        assert!(
+            strength(1).ends_with(READ) && !strength(1).starts_with("1.00"),
+            "its own strength"
+        );
     }
 
     #[test]
@@ -373,7 +373,7 @@ mod tests {
         });
         let (named, other) = pairs.find(|&(a, b)| a != b && !beside(a, b)).unwrap();
         let query = format!("like \"{}\"", base.kb.name(named));
-        let shown = Linked::of(&base, &query).candidate(other, &query, 100);
+        let shown = LinkedEntities::link(&base, &query).candidate(other, &query, 100);
         let (_, links) = shown.split_once("links to what the query names:\n").unwrap();
         let first = links.lines().next().unwrap();
         assert!(first.ends_with(base.kb.name(named)), "{shown}");

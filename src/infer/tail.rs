@@ -1,13 +1,10 @@
-//! The tail of a joined answer: what stands behind its first ranks.
+//! Reorders the tail of a joined answer for recall.
 //!
-//! The first ranks are for whoever reads an answer; those behind them are for whoever goes on from a
-//! shortlist, such as a model that judges it, and there it counts that an answer is in at all. Scores
-//! of one program that outgrow those of another hide what the other ranks high, and what no program
-//! reaches is missing. So behind the first [`HEAD`] ranks nodes stand in the order of the reciprocal
-//! rank that is expected of them: over all rankings, the probability that the ranking is the right
-//! one, divided by the rank there. Search by meaning is one of the rankings.
-//!
-//! Must not know: how rankings were joined, which answers are right.
+//! The first ranks are for readers; the tail is for consumers of a shortlist, such as a re-ranking
+//! model, for which it matters that an answer is included at all. In the joined scores, one program
+//! can hide the first nodes of another, and nodes that no program reaches are missing. Behind the
+//! first [`HEAD`] ranks, nodes are therefore ordered by expected reciprocal rank: the sum over all
+//! rankings of the ranking's probability divided by the node's rank. Vector search is one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,36 +12,36 @@ use agent_index::{IndexError, IndexedBase};
 use agent_kb::{NodeId, best};
 use agent_retrieve::Ranking;
 
-/// Ranks of a joined answer that stay as they are.
+/// Number of first ranks that are not changed.
 pub(super) const HEAD: usize = 20;
-/// Nodes found by meaning that are put forward.
+/// Number of nodes from vector search.
 const FOUND: usize = 50;
-/// What search by meaning is held for, beside the probabilities of categories.
+/// Weight of vector search, compared to probabilities of categories.
 const MEANING: f32 = 0.1;
-/// What the joined ranking is held for: it orders what nothing else tells apart.
+/// Weight of the joined ranking, which breaks ties.
 const JOINED: f32 = 1e-3;
-/// What the score of a rank is at most, as a share of the score before it.
+/// Maximum ratio of the scores of consecutive ranks.
 const NEXT: f32 = 1.0 - 1e-6;
 
-/// What search by meaning puts forward.
+/// The first nodes of vector search.
 ///
 /// # Errors
 /// Those of the embedder and of the vectors.
-pub(super) fn found(base: &IndexedBase, query: &str) -> Result<Ranking, IndexError> {
+pub(super) fn search_by_meaning(base: &IndexedBase, query: &str) -> Result<Ranking, IndexError> {
     base.search_vectors(query, base.kb.candidate_types(), FOUND)
 }
 
-/// The joined ranking with its tail in the order of the expected reciprocal rank, ties by ascending
-/// id, and the nodes [`found`] by meaning in it. Each rank keeps its score, or the next lower one
-/// where that would tie. Nothing that was joined is lost. `O(n log n)` in the nodes of all rankings.
-pub(super) fn widened(rankings: &[(f32, &Ranking)], found: &Ranking, joined: Ranking) -> Ranking {
+/// Reorders the tail of the joined ranking by expected reciprocal rank, ties by ascending id, and adds
+/// the nodes of [`search_by_meaning`]. Each rank keeps its score, lowered where it would tie. No node
+/// is removed. `O(n log n)` in the nodes of all rankings.
+pub(super) fn reorder(rankings: &[(f32, &Ranking)], found: &Ranking, joined: Ranking) -> Ranking {
     let mut all = rankings.to_vec();
     all.push((MEANING, found));
     all.push((JOINED, &joined));
     reordered(&all, &joined)
 }
 
-/// The tail of `joined` by the reciprocal rank expected of each node of the rankings.
+/// Reorders the tail of `joined` by the expected reciprocal rank in the rankings.
 fn reordered(rankings: &[(f32, &Ranking)], joined: &Ranking) -> Ranking {
     let head: BTreeSet<NodeId> = joined.iter().take(HEAD).map(|pair| pair.0).collect();
     let mut expected: BTreeMap<NodeId, f32> = BTreeMap::new();
@@ -100,11 +97,11 @@ mod tests {
     fn what_is_found_by_meaning_alone_is_put_forward() {
         let base = example_base();
         let query = "warm socks of wool";
-        let found = found(&base, query).unwrap();
+        let found = search_by_meaning(&base, query).unwrap();
         let first = found[0].0;
         let others = base.kb.candidate_types().iter().flat_map(|&of| base.kb.nodes_of_type(of));
         let joined = down(others.copied().filter(|&node| node != first).take(HEAD));
-        let widened = widened(&[(1.0, &joined)], &found, joined.clone());
+        let widened = reorder(&[(1.0, &joined)], &found, joined.clone());
         let head = joined.len().min(HEAD);
         assert_eq!(widened[..head], joined[..head]);
         assert!(nodes(&widened).contains(&first));

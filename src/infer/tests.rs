@@ -1,4 +1,4 @@
-//! Programs, the reranker and ReAct with a scripted model.
+//! Tests of programs, the reranker and ReAct with a scripted model.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -47,7 +47,7 @@ fn runtime(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Runtim
     (runtime.with_assistant(Some(assistant(model))), heard)
 }
 
-/// What a candidate is shown to say itself, without its relations.
+/// The text of a candidate without its relations.
 fn own(text: &str) -> &str {
     ["\nlinks to what", "\nrelations:"]
         .iter()
@@ -117,7 +117,7 @@ fn waiting_for_the_model_is_not_the_programs_time() {
 }
 
 #[test]
-fn an_outage_is_no_failure_of_the_program_even_when_it_catches_it() {
+fn an_outage_ends_the_run_even_if_the_program_catches_it() {
     let (runtime, _) = runtime(|_| Err(LlmError::Unrecorded("not there".to_owned())));
     let caught = "fn retrieve(query, candidates, params) {
         try { get_scores_by_llm([0], query); } catch { }
@@ -131,7 +131,7 @@ fn an_outage_is_no_failure_of_the_program_even_when_it_catches_it() {
 }
 
 #[test]
-fn a_spent_budget_of_the_run_is_no_failure_of_the_program() {
+fn an_exhausted_budget_is_not_a_failure_of_the_program() {
     let ceilings = Ceilings { usd: None, tokens: Some(10) };
     let (model, heard) = llm_within(likes("wool"), ceilings, Vec::new());
     let workers = Arc::new(Workers::new(1).unwrap());
@@ -144,7 +144,7 @@ fn a_spent_budget_of_the_run_is_no_failure_of_the_program() {
 }
 
 #[test]
-fn unusable_replies_are_no_failure_and_no_outage() {
+fn unusable_replies_are_neither_failures_nor_outages() {
     let (runtime, _) = runtime(|_| said("I would rather not."));
     let compiled = runtime.compile(&Program::new(PROGRAM)).unwrap();
     let ran = runtime.run(&compiled, &ParamValues::new(), "warm socks", None).unwrap().unwrap();
@@ -163,8 +163,7 @@ fn asking_for_too_much_is_the_programs_failure() {
     assert!(failure.message.contains("more than 40"), "{failure}");
 }
 
-/// A bundle of two programs, each a search of words of one type, of which its router holds the first
-/// for the right one of any query.
+/// A bundle of two programs that each search one type, whose router always prefers the first.
 fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
     let category = |name: &str, kind: &str| Category {
         name: name.to_owned(),
@@ -186,7 +185,7 @@ fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
         },
         categories: vec![category("right", types[0]), category("wrong", types[1])],
         router: Router { n_categories: 2, weights: [("always".to_owned(), vec![1.0, 0.0])].into() },
-        fusion: Fusion { most, normalized: true, ordered: false },
+        fusion: Fusion { max_categories: most, normalized: true, ordered: false },
         reranker: None,
         ensemble: Vec::new(),
         cutoff: None,
@@ -215,7 +214,7 @@ fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
     }
 }
 
-/// The bundle on the example base, read by a model that always replies so.
+/// The bundle on the example base, with a model that always gives this reply.
 fn routed(most: usize, reply: Json) -> BundleRetriever {
     let bundle = bundle(&example_base(), most, ["product", "brand"]);
     let (runtime, _) = runtime(|_| said("no"));
@@ -224,7 +223,7 @@ fn routed(most: usize, reply: Json) -> BundleRetriever {
 }
 
 #[test]
-fn a_model_is_told_what_the_name_of_a_category_does_not_say() {
+fn a_model_gets_descriptions_that_names_do_not_contain() {
     let mut bundle = bundle(&example_base(), 1, ["product", "brand"]);
     for (category, name) in
         bundle.categories.iter_mut().zip(["product by likely brand (<has_brand)", "alike"])
@@ -237,10 +236,11 @@ fn a_model_is_told_what_the_name_of_a_category_does_not_say() {
     let (model, heard) = llm(|_| said("no reading"));
     let bundle = BundleRetriever::new(Arc::new(runtime), &bundle).unwrap();
     bundle.read_by(assistant(model)).retrieve("a durable steel bottle", 5).unwrap();
-    let told = heard.requests()[0].messages.iter().map(|one| one.text.as_str()).collect::<String>();
+    let answer =
+        heard.requests()[0].messages.iter().map(|one| one.text.as_str()).collect::<String>();
     assert!(
-        told.contains("1. product by likely brand (<has_brand)\n2. alike: Ranks alike"),
-        "{told}"
+        answer.contains("1. product by likely brand (<has_brand)\n2. alike: Ranks alike"),
+        "{answer}"
     );
 }
 
@@ -251,7 +251,7 @@ fn members_of_an_ensemble_answer_together() {
     let second = Member {
         categories: vec![1],
         router: Router { n_categories: 1, weights: BTreeMap::new() },
-        fusion: Fusion { most: 1, normalized: true, ordered: false },
+        fusion: Fusion { max_categories: 1, normalized: true, ordered: false },
         reranker: None,
     };
     let both = Bundle { ensemble: vec![second], ..one.clone() };
@@ -274,7 +274,7 @@ fn members_of_an_ensemble_answer_together() {
     assert!(alone.ranking().iter().all(|pair| together.ranking().iter().any(|of| of.0 == pair.0)));
 }
 
-/// A reading that names a category alone.
+/// A reading with a category only.
 fn named(category: Json, sure: f64) -> Json {
     json!({
         "category": category, "probability": sure, "entities": [], "names": [], "relations": [],
@@ -416,11 +416,11 @@ fn the_reranker_orders_by_score_and_parts_ties_by_place() {
     assert_eq!(reranker.retrieve(query, 2).unwrap(), ranking[..2]);
     let (reranker, heard) = rerank(likes("glass"));
     let detail = Detail { explained: 1, paths: false };
-    let told = reranker.answer(query, 50, detail).unwrap();
-    assert_eq!((told.ranking(), told.why.len()), (&ranking[..], 1));
+    let answer = reranker.answer(query, 50, detail).unwrap();
+    assert_eq!((answer.ranking(), answer.why.len()), (&ranking[..], 1));
     let asked = shortlist.len().min(20).div_ceil(10);
     assert_eq!(heard.count(), asked, "asked once, explained and all");
-    let why = &told.why[0].explanation;
+    let why = &answer.why[0].explanation;
     assert_eq!(why.child("the model").unwrap().value, 0.9f32.into());
     let place = why.child("hybrid").and_then(|place| place.child("rank")).unwrap();
     let at = shortlist.iter().position(|pair| pair.0 == 3).unwrap();
@@ -533,12 +533,12 @@ fn a_silent_failing_or_malformed_model_leaves_every_answer_as_it_was() {
     for reply in replies {
         let (without, with, heard) = efforts(reply);
         for query in queries.iter().take(8) {
-            let told = |system: &dyn Retriever| {
+            let answer = |system: &dyn Retriever| {
                 let detail = Detail { explained: 3, paths: true };
                 let answer = system.answer(&query.text, 50, detail).unwrap();
                 Answer { timings: BTreeMap::new(), ..answer }
             };
-            let (helped, alone) = (told(&with), told(&*without));
+            let (helped, alone) = (answer(&with), answer(&*without));
             assert!(helped.unassisted.is_some());
             assert_eq!(Answer { unassisted: None, ..helped }, alone, "{}", query.text);
         }
@@ -668,16 +668,16 @@ fn react_chains_calls_within_a_turn_and_names_nodes() {
     assert!(ranking.is_sorted_by(|a, b| a.1 >= b.1));
     let requests = heard.requests();
     assert_eq!(requests.len(), 3);
-    // What was said stays as it is, so that a service that caches beginnings pays for it once.
+    // Earlier messages stay unchanged, so that services can cache the prefix.
     for pair in requests.windows(2) {
         assert_eq!(pair[1].messages[..pair[0].messages.len()], pair[0].messages[..]);
     }
     let shown = blocks(question(&requests[0]), "node");
     assert!(shown.iter().any(|(_, text)| text.contains("\n-has_brand-> Tidewell")), "{shown:?}");
     let detail = Detail { explained: 2, paths: false };
-    let told = system.answer("socks by Tidewell", 20, detail).unwrap();
-    assert_eq!(told.ranking(), ranking);
-    let why = &told.why[1].explanation;
+    let answer = system.answer("socks by Tidewell", 20, detail).unwrap();
+    assert_eq!(answer.ranking(), ranking);
+    let why = &answer.why[1].explanation;
     assert_eq!(why.child("named as answer").unwrap().value, 2usize.into());
     assert!(why.child("call").unwrap().value.text().unwrap().contains("link("), "{why:?}");
     assert_eq!(system.retrieve("socks by Tidewell", 1).unwrap(), [(7, 1.0)]);

@@ -1,5 +1,11 @@
 //! A model for tests that answers by a function of the request, and a store in memory.
 
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "compiled into several crates, each of which uses a part"
+)]
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, atomic::AtomicBool},

@@ -1,33 +1,32 @@
-//! Parts of the search actor and of the loop that can be left out, to measure what they are worth.
+//! Ablations: parts of the optimizer that can be disabled to measure their effect.
 
 use serde::{Deserialize, Serialize};
 
-/// A part that is left out.
+/// A part that can be disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ablation {
-    /// Metapaths from training answers: only search by words is left.
+    /// Mining of metapaths; without it, only text search is left.
     Mining,
-    /// Other values of parameters than the declared ones.
+    /// Tuning of parameters; without it, programs run with declared values.
     Tuning,
-    /// Nodes that miss a metapath or were found by words alone: only what all metapaths reach is
-    /// ranked.
+    /// Relaxation of metapaths; without it, only nodes that all metapaths reach are ranked.
     Relaxation,
-    /// What a query says and names: all queries are sent where most are answered best.
+    /// The router; without it, every query uses the category that is best overall.
     Router,
-    /// Answers of tool calls that are kept for the next program; changes no result, only the time.
+    /// The cache of tool calls; changes only the time.
     Cache,
-    /// Changes of programs after the categories are found.
+    /// Improvement of programs by operators.
     Mutation,
 }
 
 impl Ablation {
-    /// All of them.
+    /// All parts.
     pub const ALL: [Self; 6] =
         [Self::Mining, Self::Tuning, Self::Relaxation, Self::Router, Self::Cache, Self::Mutation];
 
-    /// Its name, for people and files.
-    pub fn word(self) -> &'static str {
+    /// Its name in options and files.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Mining => "mining",
             Self::Tuning => "tuning",
@@ -38,24 +37,26 @@ impl Ablation {
         }
     }
 
-    /// Whether it is a part of the search actor, so that it says nothing where that takes no part.
-    pub fn is_of_search(self) -> bool {
+    /// Whether it is a part of the search actor.
+    pub fn is_search_part(self) -> bool {
         matches!(self, Self::Mining | Self::Relaxation | Self::Mutation)
     }
 }
 
-/// Why parts cannot be left out together; none when they can.
-pub fn nonsense(without: &[Ablation], searches: bool) -> Option<String> {
-    if let Some(part) = without.iter().find(|part| part.is_of_search() && !searches) {
-        let part = part.word();
-        return Some(format!("{part} is a part of the search actor; add --actor search,llm"));
+/// Why these parts cannot be disabled together; `searches` is true if the search actor runs.
+pub fn conflict(without: &[Ablation], searches: bool) -> Option<String> {
+    if let Some(part) = without.iter().find(|part| part.is_search_part() && !searches) {
+        let part = part.name();
+        return Some(format!("{part} is a part of the search actor; use --actor search,llm"));
     }
     let has = |part| without.contains(&part);
     if has(Ablation::Mining) && has(Ablation::Relaxation) {
-        return Some("without mining there are no metapaths to relax".to_owned());
+        return Some("without mining there are no metapaths to relax; disable only one".to_owned());
     }
     if has(Ablation::Mining) && has(Ablation::Mutation) {
-        return Some("without mining there are no metapaths to mutate; leave out one".to_owned());
+        return Some(
+            "without mining there are no metapaths to mutate; disable only one".to_owned(),
+        );
     }
     None
 }
@@ -67,11 +68,11 @@ mod tests {
     #[test]
     fn combinations_that_say_nothing_are_refused() {
         use Ablation::{Cache, Mining, Mutation, Relaxation, Router, Tuning};
-        assert_eq!(nonsense(&[], true), None);
-        assert_eq!(nonsense(&[Tuning, Router, Cache, Mutation, Relaxation], true), None);
-        assert!(nonsense(&[Mining, Relaxation], true).is_some());
-        assert!(nonsense(&[Mining, Mutation], true).is_some());
-        assert_eq!(nonsense(&[Tuning, Router], false), None);
-        assert!(nonsense(&[Mutation], false).is_some());
+        assert_eq!(conflict(&[], true), None);
+        assert_eq!(conflict(&[Tuning, Router, Cache, Mutation, Relaxation], true), None);
+        assert!(conflict(&[Mining, Relaxation], true).is_some());
+        assert!(conflict(&[Mining, Mutation], true).is_some());
+        assert_eq!(conflict(&[Tuning, Router], false), None);
+        assert!(conflict(&[Mutation], false).is_some());
     }
 }

@@ -1,8 +1,5 @@
-//! Acceptance: which changes a run keeps while it goes on. A change is kept when training queries
-//! of its category speak for it: a choice, no proof; that is the
-//! [sequential test](super::sequential_test)'s.
-//!
-//! Must not know: who proposes changes, how validation queries are answered.
+//! Acceptance of changes during a run: a change is accepted if it gains enough on the training queries
+//! of its category. This is a choice, not a proof; the [sequential test](super::sequential_test) is.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,45 +13,45 @@ use crate::{
 use agent_infer::ParamValues;
 use agent_retrieve::eval::statistics::randomization_p;
 
-/// Sum of reciprocal ranks that a change must gain on the training queries of its category, both
-/// wordings alike ([`wording::gain`]): as much as getting one query right.
+/// Minimum gain of a change in summed reciprocal rank on the training queries of its category
+/// ([`wording::gain`]): as much as one more right answer.
 pub(super) const MIN_GAIN: f64 = 1.0;
 
-/// A test of a change, as the journal keeps it.
+/// A test of a change, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The category.
     pub category: String,
-    /// The program it had.
+    /// Id of its previous program.
     pub from: String,
-    /// The program that was tested; the same when only parameters changed.
+    /// Id of the tested program; the same if only parameters changed.
     pub to: String,
     /// Parameters of the tested program that differ from the declared ones.
     pub params: ParamValues,
-    /// What was changed.
+    /// Description of the change.
     pub change: String,
-    /// Training queries of the category.
+    /// Number of training queries of the category.
     pub n: usize,
     /// Difference of the mean reciprocal ranks.
     pub difference: f64,
-    /// The sum of the differences with both wordings weighed alike; what decides.
+    /// Summed difference with both wordings weighed equally, which decides.
     #[serde(default)]
     pub gain: f64,
-    /// Two-sided p of the paired randomisation test; the queries were seen when the change was
-    /// made, so it is no proof.
+    /// Two-sided p of the paired randomisation test; not a proof, since the change was made on the
+    /// same queries.
     pub p: f64,
     /// E-value of an improvement, see [`EValue::e`].
     #[serde(default)]
     pub e: f64,
-    /// How many more queries with such differences would be proof, by themselves.
+    /// Number of further queries with such differences that would be a proof, see [`EValue::needed`].
     #[serde(default)]
     pub needed: Option<usize>,
-    /// Whether the change was kept.
+    /// Whether the change was accepted.
     pub accepted: bool,
 }
 
 impl Run<'_> {
-    /// Replaces a category's program if its training queries speak for it; whether they did.
+    /// Replaces a category's program if the change gains enough; returns whether it did.
     pub(super) fn accept(
         &mut self,
         category_program: &mut CategoryProgram,
@@ -66,15 +63,17 @@ impl Run<'_> {
             .iter()
             .map(|&at| f64::from(changed.train[at]) - f64::from(category_program.train[at]))
             .collect();
-        let e_value = EValue::of(&differences);
+        let e_value = EValue::from_differences(&differences);
         let difference = e_value.difference();
         let p = match differences.is_empty() {
             true => 1.0,
             false => randomization_p(&differences, self.options.seed)?,
         };
-        let worded = |(&at, &by): (&usize, &f64)| (Wording::of(&self.train.queries[at].text), by);
+        let with_wording = |(&at, &difference): (&usize, &f64)| {
+            (Wording::detect(&self.train.queries[at].text), difference)
+        };
         let by_wording: Vec<(Wording, f64)> =
-            queries.iter().zip(&differences).map(worded).collect();
+            queries.iter().zip(&differences).map(with_wording).collect();
         let gain = wording::gain(&by_wording);
         let accepted = gain >= MIN_GAIN;
         let (name, change) = (category_program.name(), &origin.change);
@@ -90,7 +89,7 @@ impl Run<'_> {
             gain,
             p,
             e: e_value.e(),
-            needed: e_value.needed(Levels::of(1).together),
+            needed: e_value.needed(Levels::for_test(1).together),
             accepted,
         };
         self.trials.journal.commit("decision", &key_of(&decision), &decision, &[])?;
@@ -103,7 +102,7 @@ impl Run<'_> {
     }
 }
 
-/// A key of the journal that belongs to this result alone, in hexadecimal.
+/// Digest of a result as a key for the journal, in hexadecimal.
 pub(super) fn key_of(result: &impl Serialize) -> String {
     let text = serde_json::to_string(result).unwrap_or_default();
     blake3::hash(text.as_bytes()).to_hex().to_string()

@@ -1,46 +1,45 @@
-//! Programs of a run with their reciprocal ranks on training queries: what operators take metapaths
-//! from, and what a category may take over in the end.
-//!
-//! Must not know: how programs are run, who proposes them.
+//! The archive: measured programs of a run with their reciprocal ranks on training queries. Merging
+//! takes plans from it, and categories may adopt its programs at the end.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use crate::category_programs::CategoryProgram;
 
-/// Programs of an archive at most; beyond, the one with the least sum is dropped.
+/// Capacity of the archive; beyond it, the program with the smallest sum is dropped.
 const MAX_PROGRAMS: usize = 256;
 
 /// A program in the archive.
 #[derive(Clone)]
-pub(super) struct Archived {
+pub(super) struct ArchivedProgram {
     /// The program with its reciprocal ranks; 0 where it was not run.
     pub(super) category_program: CategoryProgram,
-    /// How it was made, in words.
+    /// Description of the change that made it.
     pub(super) change: String,
-    /// Whether it was run on every training query that it is to be run on.
-    pub(super) whole: bool,
+    /// Whether it ran on all of its training queries.
+    pub(super) is_complete: bool,
 }
 
-/// Programs in the order in which they came.
+/// Programs in order of insertion.
 #[derive(Default)]
 pub(super) struct Archive {
-    programs: Vec<Archived>,
+    programs: Vec<ArchivedProgram>,
 }
 
 impl Archive {
-    /// Adds a program, or what is known of it now, if it is there already.
-    pub(super) fn add(&mut self, program: Archived) {
-        let same =
-            |other: &&mut Archived| other.category_program.answers_as(&program.category_program);
+    /// Adds a program, or completes the archived one.
+    pub(super) fn add(&mut self, program: ArchivedProgram) {
+        let same = |other: &&mut ArchivedProgram| {
+            other.category_program.answers_as(&program.category_program)
+        };
         match self.programs.iter_mut().find(same) {
-            Some(known) if !known.whole => *known = program,
+            Some(known) if !known.is_complete => *known = program,
             Some(_) => {}
             None => self.programs.push(program),
         }
         if self.programs.len() > MAX_PROGRAMS {
-            let sum = |one: &Archived| {
-                one.category_program.train.iter().map(|&rank| f64::from(rank)).sum()
+            let sum = |program: &ArchivedProgram| {
+                program.category_program.train.iter().map(|&rank| f64::from(rank)).sum()
             };
             let sums: Vec<f64> = self.programs.iter().map(sum).collect();
             let least = (0..sums.len()).reduce(|a, b| if sums[b] < sums[a] { b } else { a });
@@ -48,27 +47,31 @@ impl Archive {
         }
     }
 
-    /// All programs, in the order in which they came.
-    pub(super) fn programs(&self) -> &[Archived] {
+    /// All programs in order of insertion.
+    pub(super) fn programs(&self) -> &[ArchivedProgram] {
         &self.programs
     }
 
-    /// The programs that answer some of these training queries better than another program does:
-    /// first those that do so on most, ties in the order in which they came.
-    pub(super) fn beyond(&self, other: &CategoryProgram, queries: &[usize]) -> Vec<&Archived> {
-        let better = |one: &Archived| {
+    /// The programs that are better than `other` on some of the training queries, those with most
+    /// such queries first; ties in order of insertion.
+    pub(super) fn better_on(
+        &self,
+        other: &CategoryProgram,
+        queries: &[usize],
+    ) -> Vec<&ArchivedProgram> {
+        let better = |one: &ArchivedProgram| {
             queries.iter().filter(|&&at| one.category_program.train[at] > other.train[at]).count()
         };
-        let mut found: Vec<(usize, &Archived)> =
+        let mut found: Vec<(usize, &ArchivedProgram)> =
             self.programs.iter().map(|one| (better(one), one)).filter(|one| one.0 > 0).collect();
         found.sort_by_key(|one| std::cmp::Reverse(one.0));
         found.into_iter().map(|one| one.1).collect()
     }
 }
 
-/// All positions in an order drawn by weights, which are not negative: a position comes next with
-/// a chance in proportion to its weight among those left.
-pub(super) fn drawn(weights: &[f64], rng: &mut ChaCha8Rng) -> Vec<usize> {
+/// Draws an order of all positions: each next position has a probability proportional to its weight
+/// among the remaining ones. Weights must not be negative.
+pub(super) fn draw_order(weights: &[f64], rng: &mut ChaCha8Rng) -> Vec<usize> {
     let mut left: Vec<usize> = (0..weights.len()).collect();
     let mut order = Vec::new();
     while !left.is_empty() {
@@ -90,9 +93,9 @@ mod tests {
 
     use super::*;
 
-    fn archived(source: &str, ranks: &[f32]) -> Archived {
-        let category_program = CategoryProgram::of_test(source, ranks);
-        Archived { category_program, change: "written".to_owned(), whole: true }
+    fn archived(source: &str, ranks: &[f32]) -> ArchivedProgram {
+        let category_program = CategoryProgram::for_test(source, ranks);
+        ArchivedProgram { category_program, change: "written".to_owned(), is_complete: true }
     }
 
     fn archive(programs: &[&[f32]]) -> Archive {
@@ -106,13 +109,14 @@ mod tests {
     #[test]
     fn programs_that_answer_more_queries_better_come_first() {
         let archive = archive(&[&[1.0, 0.5, 0.0], &[0.5, 1.0, 0.0], &[0.6, 1.0, 0.2]]);
-        let beyond = |own: &[f32], queries: &[usize]| -> Vec<String> {
-            let found = archive.beyond(&archived("own", own).category_program, queries).into_iter();
+        let better_on = |own: &[f32], queries: &[usize]| -> Vec<String> {
+            let found =
+                archive.better_on(&archived("own", own).category_program, queries).into_iter();
             found.map(|one| one.category_program.program.source().to_owned()).collect()
         };
-        assert_eq!(beyond(&[0.5, 0.9, 0.1], &[0, 1, 2]), ["2", "0", "1"]);
-        assert_eq!(beyond(&[0.5, 0.9, 0.1], &[1]), ["1", "2"]);
-        assert_eq!(beyond(&[1.0, 1.0, 1.0], &[0, 1, 2]), [""; 0]);
+        assert_eq!(better_on(&[0.5, 0.9, 0.1], &[0, 1, 2]), ["2", "0", "1"]);
+        assert_eq!(better_on(&[0.5, 0.9, 0.1], &[1]), ["1", "2"]);
+        assert_eq!(better_on(&[1.0, 1.0, 1.0], &[0, 1, 2]), [""; 0]);
     }
 
     #[test]
@@ -137,7 +141,7 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut first = [0; 3];
         for _ in 0..200 {
-            let order = drawn(&[1.0, 0.0, 9.0], &mut rng);
+            let order = draw_order(&[1.0, 0.0, 9.0], &mut rng);
             first[order[0]] += 1;
             assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 3);
         }

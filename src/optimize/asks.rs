@@ -1,11 +1,9 @@
-//! Programs whose functions ask a language model: which they are, and how often they may be run.
+//! Detects programs whose functions ask a language model, and limits their runs.
 //!
-//! A run of the loop has an allowance of program runs, and each of these a few requests. A program
-//! claims all it may ever need before it is tried, so that one that is kept can also be tested and
-//! measured; what it did not need is given back. Counts follow from programs and queries alone, so
-//! that a run that goes on comes to the same.
-//!
-//! Must not know: how models are asked, what programs do.
+//! An optimizer run has an allowance of such program runs, each with a few requests. A program claims
+//! all runs it may need before it is tried, so that an accepted program can also be tested and
+//! measured; unused runs are given back. Counts follow from programs and queries alone, so that a
+//! resumed run repeats them.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -14,31 +12,32 @@ use agent_retrieve::expand::Method;
 use agent_sandbox::program::Program;
 use agent_tools::{FEEDBACK, registry};
 
-/// Requests that one run of a program may make while the loop goes on; a bundle may make more.
+/// Maximum requests of one program run during optimization; a bundle may make more.
 pub const REQUESTS_PER_RUN: u64 = 4;
-/// Tokens that these may have.
+/// Maximum tokens of these requests.
 pub const TOKENS_PER_RUN: u64 = 40_000;
-/// Program runs beside those on validation queries.
+/// Allowance of program runs on training queries.
 const TRAINING_RUNS: usize = 100;
-/// Programs that ask and that may be measured on all validation queries.
-const MEASURED: usize = 2;
+/// Number of programs that the allowance lets run on all validation queries.
+const MEASURED_PROGRAMS: usize = 2;
 
-/// Program runs that may ask a model in a run of the loop with so many validation queries.
-pub fn most_runs(n_validation: usize) -> usize {
-    TRAINING_RUNS + MEASURED * n_validation
+/// Maximum program runs that may ask a model, in an optimizer run with `n_validation` validation
+/// queries.
+pub fn max_runs(n_validation: usize) -> usize {
+    TRAINING_RUNS + MEASURED_PROGRAMS * n_validation
 }
 
-/// The function that asks a model by all of its methods but [`FEEDBACK`].
+/// The function all of whose methods except [`FEEDBACK`] ask a model.
 const BY_METHOD: &str = "expand";
 
 /// Whether a program calls a function that asks a language model.
 pub(super) fn asks(program: &Program) -> bool {
-    asking(program).is_some()
+    asking_function(program).is_some()
 }
 
-/// The first function that asks a language model which a program calls. A module never does here:
-/// its calls cannot be read, so that it is run without a model.
-pub(super) fn asking(program: &Program) -> Option<&'static str> {
+/// The first function that a program calls and that asks a language model. `None` for modules: their
+/// calls cannot be read, and they run without a model.
+pub(super) fn asking_function(program: &Program) -> Option<&'static str> {
     static NAMES: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
         registry().iter().filter(|spec| spec.group == "llm").map(|spec| spec.name).collect()
     });
@@ -60,12 +59,12 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// The allowance of a run of the loop with so many validation queries.
+    /// The allowance of an optimizer run with `n_validation` validation queries.
     pub(super) fn new(n_validation: usize) -> Self {
-        Self { left: most_runs(n_validation) }
+        Self { left: max_runs(n_validation) }
     }
 
-    /// Takes so many runs, if there are as many.
+    /// Takes `runs` if as many are left; returns whether it did.
     pub(super) fn claim(&mut self, runs: usize) -> bool {
         let enough = runs <= self.left;
         if enough {
@@ -74,7 +73,7 @@ impl Allowance {
         enough
     }
 
-    /// Gives back what was claimed and not needed.
+    /// Returns claimed runs that were not used.
     pub(super) fn give_back(&mut self, runs: usize) {
         self.left += runs;
     }
@@ -106,7 +105,7 @@ mod tests {
     #[test]
     fn runs_are_claimed_before_they_are_made() {
         let mut allowance = Allowance::new(10);
-        assert_eq!(most_runs(10), 120);
+        assert_eq!(max_runs(10), 120);
         assert!(allowance.claim(100) && !allowance.claim(21) && allowance.claim(20));
         assert!(!allowance.claim(1));
         allowance.give_back(5);

@@ -1,21 +1,18 @@
-//! Which operator of the search actor is tried next: they are arms of one bandit, chosen by what
-//! they gained for what they cost.
+//! Bandit over the operators of the search actor, which are chosen by gain per cost.
 //!
 //! An arm's index is its upper confidence bound (UCB1, Auer et al. 2002) divided by its mean cost.
-//! Costs are counted in program calls, so that no choice depends on a clock; all is computed again
-//! from trials when a run goes on. The language model is no arm: it has steps of its own in every
+//! Costs are counted in program calls, so that no choice depends on a clock; a resumed run computes
+//! the state again from trials. The language model is not an arm: it has its own steps in every
 //! category.
-//!
-//! Must not know: programs, queries, how changes are made.
 
 use crate::mutate::Operator;
 
-/// Most that one turn can earn: a right answer, as much as keeps a change.
+/// Maximum reward of a turn: one right answer, enough for a change to be accepted.
 const MAX_REWARD: f64 = 1.0;
 /// Weight of the confidence bound against the mean.
 const EXPLORATION: f64 = 0.5;
 
-/// What an arm did so far.
+/// Statistics of an arm.
 #[derive(Clone, Copy, Debug)]
 struct Tally {
     operator: Operator,
@@ -38,8 +35,8 @@ impl Default for Bandit {
 }
 
 impl Bandit {
-    /// All operators in the order in which they are to be tried for the next turn: by index, ties
-    /// and those without a turn in their own order.
+    /// All operators in the order to try them in the next turn: by index, ties in the order of
+    /// [`Operator::ALL`]; untried operators first.
     pub(super) fn order(&self) -> Vec<Operator> {
         let turns: usize = self.tallies.iter().map(|tally| tally.turns).sum();
         let index = |tally: &Tally| {
@@ -53,11 +50,10 @@ impl Bandit {
         let mut order: Vec<(f64, Operator)> =
             self.tallies.iter().map(|tally| (index(tally), tally.operator)).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0));
-        order.into_iter().map(|one| one.1).collect()
+        order.into_iter().map(|(_, operator)| operator).collect()
     }
 
-    /// Notes a turn: what it gained in the summed reciprocal rank of its category, and on how many
-    /// queries a program was run.
+    /// Adds a turn with its gain in summed reciprocal rank and its number of program runs.
     pub(super) fn note(&mut self, operator: Operator, gain: f64, calls: usize) {
         if let Some(tally) = self.tallies.iter_mut().find(|tally| tally.operator == operator) {
             tally.turns += 1;

@@ -1,48 +1,46 @@
-//! The categories of a run while it goes on, each with its program and how it does.
-//!
-//! Must not know: who proposes programs, how they run.
+//! Categories during a run, each with its program and its reciprocal ranks.
 
 use crate::{discover, plan::Plan};
 use agent_infer::ParamValues;
 use agent_sandbox::program::Program;
 
-/// Categories at most.
+/// Maximum number of categories.
 pub(super) const MAX_CATEGORIES: usize = 12;
-/// Share of the training queries that a category must add, as reciprocal rank.
+/// Minimum reciprocal rank that a category must add, per training query.
 pub(super) const MIN_CATEGORY_GAIN: f64 = 0.006;
 
 /// Reciprocal rank from which a query counts as answered well: an answer is first.
 pub(super) const GOOD: f32 = 1.0;
 
-/// Queries that were put into a category by what they ask, by position in their pool.
+/// Queries that were assigned to a category, by position in their pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Queries {
     pub(super) train: Vec<usize>,
     pub(super) validation: Vec<usize>,
 }
 
-/// A category while it is being improved.
+/// A category and its current program.
 #[derive(Clone)]
 pub(super) struct CategoryProgram {
-    /// What the program was composed from, if it was.
+    /// The plan that the program was rendered from, if any.
     pub(super) plan: Option<Plan>,
     pub(super) program: Program,
     pub(super) params: ParamValues,
     pub(super) proposed_by: String,
-    /// Its name, where it is not the program's own.
+    /// Its name, if it differs from the program's header.
     pub(super) name: Option<String>,
-    /// Its queries, if they were put into it; otherwise those that its program answers best.
+    /// Its assigned queries; if `None`, it has those that its program answers best.
     pub(super) queries: Option<Queries>,
-    /// Reciprocal rank on every training query; 0 where it was not run.
+    /// Reciprocal rank on each training query; 0 where the program did not run.
     pub(super) train: Vec<f32>,
-    /// The training queries that it is run on, where these are not all.
+    /// The training queries that the program runs on; `None` for all.
     pub(super) part: Option<Vec<usize>>,
 }
 
 impl CategoryProgram {
-    /// One with this program and these ranks on training queries, for tests.
+    /// A category with this program and these ranks on training queries.
     #[cfg(test)]
-    pub(super) fn of_test(source: &str, train: &[f32]) -> Self {
+    pub(super) fn for_test(source: &str, train: &[f32]) -> Self {
         Self {
             plan: None,
             program: Program::new(source),
@@ -55,23 +53,21 @@ impl CategoryProgram {
         }
     }
 
-    /// Whether it answers as another does: by the same program with the same parameters.
+    /// Whether both have the same program and parameters.
     pub(super) fn answers_as(&self, other: &Self) -> bool {
         self.program.id() == other.program.id() && self.params == other.params
     }
 
-    /// Whether it is the same category as another, answered alike.
+    /// Whether both have the same name, program and parameters.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.answers_as(other) && self.name() == other.name()
     }
 
-    /// Its name.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().or(self.program.category()).unwrap_or_default()
     }
 
-    /// The validation queries on which it is tested: those that were put into it, or else those
-    /// that are routed to it.
+    /// The validation queries of its test: the assigned ones, or else those routed to it.
     pub(super) fn routed(&self, routed: &[usize]) -> Vec<usize> {
         match &self.queries {
             Some(own) => own.validation.clone(),
@@ -90,8 +86,8 @@ impl CategoryProgram {
     }
 }
 
-/// The programs of categories that still add to the others when each is judged on all training
-/// queries; plans were chosen on those that their metapaths support.
+/// The categories whose programs add to the others on all training queries; plans were selected on
+/// the queries that their metapaths support.
 pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
     let worths: Vec<discover::Worth> = category_programs
         .iter()
@@ -109,8 +105,8 @@ pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<C
     kept.into_iter().filter_map(|at| category_programs[at].take()).collect()
 }
 
-/// Training queries by category: those that were put into it, or else those that its program
-/// answers best; ties go to the earlier category, queries that no program answers to none.
+/// Training queries by category: the assigned ones, or else those that its program answers best.
+/// Ties go to the earlier category; queries that no program answers belong to none.
 pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
     let mut assigned = vec![Vec::new(); category_programs.len()];
     for query in 0..n {
@@ -136,8 +132,8 @@ pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec
     assigned
 }
 
-/// What the training queries of every category still lack, as reciprocal rank, and a half, so that
-/// none is forgotten; 0 for a category without queries.
+/// Missing reciprocal rank of each category's training queries, plus 0.5, so that every category has
+/// a weight; 0 for a category without queries.
 pub(super) fn lacking(category_programs: &[CategoryProgram], assigned: &[Vec<usize>]) -> Vec<f64> {
     let lack =
         |(category_program, queries): (&CategoryProgram, &Vec<usize>)| match queries.is_empty() {

@@ -1,17 +1,17 @@
-//! Trains where answers end: a choice among the places of each training query's ranking.
+//! Trains the cut-off, the choice of a final rank for each training query's ranking.
 //!
 //! The objective is the mean over queries of the logarithm of the expected F1 of the answer under the
 //! probabilities of its places, less an L2 penalty: the reward of Choppy (Bahri et al., SIGIR 2020)
 //! with F1 for every place. Full-batch Adam (Kingma & Ba 2015) from zero; queries are summed in
 //! their order: deterministic on any number of threads.
 //!
-//! What is remembered of precision and recall comes from cross-validation: every query is cut by
-//! weights that were learnt without it. Rankings of training queries must come from a router and an
-//! order that did not see them, or scores drop more clearly behind answers than they will later.
+//! Expected precision and recall come from cross-validation: each query is cut by weights that were
+//! trained without it. Rankings of training queries must come from a router and a re-ranker that were
+//! trained without them, or scores drop behind answers more clearly than on new queries.
 
 use rayon::prelude::*;
 
-use agent_infer::bundle::cutoff::{Cutoff, Expected, MOST, Place, SIGNS, places};
+use agent_infer::bundle::cutoff::{CutPoint, Cutoff, Expected, FEATURES, MAX_RANK, cut_points};
 use agent_kb::NodeId;
 use agent_retrieve::{
     Ranking,
@@ -19,11 +19,11 @@ use agent_retrieve::{
 };
 use agent_train::Adam;
 
-/// Queries with an answer in their ranking that must be there; from fewer nothing is learnt.
+/// Minimum queries with an answer in their ranking.
 const MIN_QUERIES: usize = 10;
-/// Parts into which queries are divided, each cut by what the others teach.
+/// Folds of the cross-validation.
 pub(super) const FOLDS: usize = 5;
-/// Groups of queries, by how probable their end is, whose precision and recall are remembered.
+/// Groups of queries, by probability of the chosen rank, with expected precision and recall.
 const GROUPS: usize = 5;
 /// Steps of ascent.
 const STEPS: usize = 300;
@@ -31,56 +31,61 @@ const STEPS: usize = 300;
 const RATE: f64 = 0.05;
 /// L2 penalty on every weight.
 const RIDGE: f64 = 1e-3;
-/// Added to every F1, so that a query none of whose places is good does not rule.
+/// Added to every F1, so that queries without a good rank do not dominate.
 const FLOOR: f64 = 0.02;
 
 /// One number for each sign.
-type Row = [f64; SIGNS.len()];
+type Row = [f64; FEATURES.len()];
 
-/// What one training query teaches.
+/// Training data of one query.
 struct Lesson {
-    places: Vec<Place>,
-    /// F1 of an answer that ends at each place.
+    cut_points: Vec<CutPoint>,
+    /// F1 of the answer cut at each place.
     worth: Vec<f64>,
 }
 
 impl Lesson {
     fn new(ranking: &Ranking, answers: &[NodeId]) -> Self {
-        let (places, f1) = (places(ranking), f1_by_end(ranking, answers, MOST));
-        let worth = places.iter().map(|place| f1.get(place.rank - 1).copied().unwrap_or(0.0));
+        let (cut_points, f1) = (cut_points(ranking), f1_by_end(ranking, answers, MAX_RANK));
+        let worth = cut_points.iter().map(|place| f1.get(place.rank - 1).copied().unwrap_or(0.0));
         let worth = worth.collect();
-        Self { places, worth }
+        Self { cut_points, worth }
     }
 
-    /// Whether some place is better than others.
+    /// Whether any place is better than others.
     fn teaches(&self) -> bool {
         self.worth.iter().any(|&worth| worth > 0.0)
     }
 
     /// The gradient of the logarithm of the expected F1.
     fn gradient(&self, weights: &Row) -> Row {
-        let log = |place: &Place| -> f64 {
-            place.signs.iter().zip(weights).map(|(sign, weight)| f64::from(*sign) * weight).sum()
+        let log = |place: &CutPoint| -> f64 {
+            place
+                .features
+                .iter()
+                .zip(weights)
+                .map(|(feature, weight)| f64::from(*feature) * weight)
+                .sum()
         };
-        let logs: Vec<f64> = self.places.iter().map(log).collect();
+        let logs: Vec<f64> = self.cut_points.iter().map(log).collect();
         let largest = logs.iter().copied().fold(f64::MIN, f64::max);
         let powers: Vec<f64> = logs.into_iter().map(|log| (log - largest).exp()).collect();
         let all: f64 = powers.iter().sum();
         let worths = self.worth.iter().map(|worth| worth + FLOOR);
         let expected = powers.iter().zip(worths).map(|(p, worth)| p * worth).sum::<f64>() / all;
-        let mut gradient = [0.0; SIGNS.len()];
-        for ((place, power), worth) in self.places.iter().zip(&powers).zip(&self.worth) {
+        let mut gradient = [0.0; FEATURES.len()];
+        for ((place, power), worth) in self.cut_points.iter().zip(&powers).zip(&self.worth) {
             let share = power / all * (worth + FLOOR - expected) / expected;
-            for (part, sign) in gradient.iter_mut().zip(place.signs) {
-                *part += share * f64::from(sign);
+            for (part, feature) in gradient.iter_mut().zip(place.features) {
+                *part += share * f64::from(feature);
             }
         }
         gradient
     }
 }
 
-/// The cut-off learnt from rankings of training queries with their answers; none where fewer than
-/// `MIN_QUERIES` have an answer within the ranks that are looked at.
+/// Trains a cut-off on rankings of training queries with their answers; `None` if fewer than
+/// `MIN_QUERIES` have an answer within the considered ranks.
 pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
     let lessons: Vec<Lesson> =
         queries.par_iter().map(|(ranking, answers)| Lesson::new(ranking, answers)).collect();
@@ -91,14 +96,14 @@ pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
     let folds: Vec<Cutoff> = (0..FOLDS).into_par_iter().map(without).collect();
     let cut = queries.iter().zip(&lessons).enumerate().filter_map(|(query, (known, lesson))| {
         let (ranking, answers) = known;
-        let (rank, probability) = folds.get(query % FOLDS)?.chosen(&lesson.places)?;
+        let (rank, probability) = folds.get(query % FOLDS)?.chosen(&lesson.cut_points)?;
         Some((probability, SetMetrics::of(ranking, rank, answers)))
     });
     let expected = expected(cut.collect());
     Some(Cutoff { expected, ..weights(&lessons, |_| true) })
 }
 
-/// The weights learnt from those queries that are taken.
+/// Trains the weights on the queries for which `taken` is true.
 fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
     let numbered = lessons.iter().enumerate();
     let taught: Vec<&Lesson> = numbered
@@ -106,7 +111,7 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
         .map(|pair| pair.1)
         .collect();
     let n = taught.len().max(1) as f64;
-    let mut weights: Row = [0.0; SIGNS.len()];
+    let mut weights: Row = [0.0; FEATURES.len()];
     let mut adam = Adam::new(weights.len(), RATE);
     for _ in 0..STEPS {
         let gradients: Vec<Row> =
@@ -119,14 +124,14 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
         }
         adam.ascend(&mut weights, &gradient);
     }
-    let named = SIGNS.iter().zip(weights);
+    let named = FEATURES.iter().zip(weights);
     let weights = named.map(|(name, weight)| ((*name).to_owned(), weight as f32)).collect();
     Cutoff { weights, expected: Vec::new() }
 }
 
-/// Precision and recall of about equal groups of queries by ascending probability of their end;
-/// groups are joined until precision rises with probability (pool adjacent violators: Ayer et al.
-/// 1955), and equal probabilities are never parted.
+/// Precision and recall of about equal groups of queries by ascending probability of the chosen rank.
+/// Groups are merged until precision rises with probability (pool adjacent violators: Ayer et al.
+/// 1955); equal probabilities stay in one group.
 fn expected(mut cut: Vec<(f32, SetMetrics)>) -> Vec<Expected> {
     cut.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least = cut.len().div_ceil(GROUPS);
@@ -160,7 +165,7 @@ fn expected(mut cut: Vec<(f32, SetMetrics)>) -> Vec<Expected> {
     pooled
 }
 
-/// Two neighbouring groups as one.
+/// Merges two adjacent groups.
 fn joined(before: Expected, next: Expected) -> Expected {
     let n = before.n + next.n;
     let mean = |a: f32, b: f32| (a * before.n as f32 + b * next.n as f32) / n as f32;
@@ -223,9 +228,9 @@ mod tests {
         let cut = [(0.9, 0.9), (0.5, 0.2), (0.6, 0.8), (0.7, 0.4), (0.7, 0.6), (0.8, 0.7)];
         let groups =
             expected(cut.map(|(probability, precision)| (probability, of(precision))).into());
-        let told: Vec<(f32, usize)> = groups.iter().map(|group| (group.from, group.n)).collect();
+        let starts: Vec<(f32, usize)> = groups.iter().map(|group| (group.from, group.n)).collect();
         // Pairs are 0.5 and 0.6; the two of 0.7; 0.8 and 0.9. The first two tie and are joined.
-        assert_eq!(told, [(0.0, 4), (0.8, 2)]);
+        assert_eq!(starts, [(0.0, 4), (0.8, 2)]);
         assert!((groups[0].precision - 0.5).abs() < 1e-6 && groups[0].recall == 0.5);
         assert_eq!(expected(Vec::new()), []);
     }

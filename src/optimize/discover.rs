@@ -1,29 +1,26 @@
-//! Category discovery: from mined patterns to the few plans that together answer the training
-//! queries best.
+//! Category discovery: selects the plans that together answer the training queries best.
 //!
-//! Both choices are facility location: a set of plans is worth the sum over queries of what its
-//! best plan is worth there; plans are added greedily, which is within 1 - 1/e of the best set
-//! (Nemhauser, Wolsey & Fisher 1978). First by information alone, to find plans worth running;
-//! then by reciprocal ranks, to find plans worth keeping.
-//!
-//! Must not know: answers, how programs run.
+//! Both selections are facility location: the worth of a set of plans is the sum over queries of the
+//! worth of its best plan. Plans are added greedily, which is within 1 - 1/e of the best set
+//! (Nemhauser, Wolsey & Fisher 1978). The first selection goes by information, to find plans to run;
+//! the second by reciprocal ranks, to find plans to keep.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    mine::{LinkSource, Mined, Reached, Step},
+    mine::{AnswerBits, LinkSource, MinedPattern, Step},
     plan::{Branch, LinkedBy, Plan},
 };
 use agent_kb::TypeId;
 
-/// Share of a query's answers that both metapaths of a pair must reach.
+/// Minimum share of a query's answers that both metapaths of a pair must reach.
 const MIN_PAIR_SHARE: f32 = 0.1;
 /// Metapaths whose pairs are considered, most informative first.
 const MAX_PAIRED_METAPATHS: usize = 400;
-/// Gain of one source of linked entities over the other from which it is taken alone.
+/// Ratio of the gains of two sources of linked entities from which only the better one is used.
 const CLEAR_SOURCE: f64 = 2.0;
 
-/// A mined metapath whatever the source of its linked entities.
+/// A mined metapath, merged over the sources of linked entities.
 pub struct Metapath {
     /// Type of the linked entities.
     pub start: TypeId,
@@ -31,19 +28,18 @@ pub struct Metapath {
     pub steps: Vec<Step>,
     /// Type of the answers.
     pub target: TypeId,
-    /// Information in being reached at all; see [`Mined::bits`].
+    /// Information in being reached at all; see [`MinedPattern::bits`].
     pub bits: f64,
     /// Share of answers reached by query.
     pub shares: HashMap<usize, f32>,
-    /// Which answers are reached by query, from linked entities that are named and from those
-    /// described.
-    pub reached: HashMap<usize, (Reached, Reached)>,
+    /// Reached answers by query, from named and from described entities.
+    pub reached: HashMap<usize, (AnswerBits, AnswerBits)>,
     named_gain: f64,
     described_gain: f64,
 }
 
 impl Metapath {
-    /// The branch of a plan that goes this way, with the source of linked entities that tells most.
+    /// The branch along this metapath, with the more informative source of linked entities.
     pub fn branch(&self) -> Branch {
         let linked = if self.named_gain > self.described_gain * CLEAR_SOURCE {
             LinkedBy::Named
@@ -57,10 +53,10 @@ impl Metapath {
     }
 }
 
-/// Joins patterns that differ in the source of linked entities alone; most informative first.
-pub fn metapaths(mined: &[Mined]) -> Vec<Metapath> {
+/// Merges patterns that differ only in the source of linked entities; most informative first.
+pub fn metapaths(mined: &[MinedPattern]) -> Vec<Metapath> {
     let mut metapaths: BTreeMap<(TypeId, TypeId, &[Step]), Metapath> = BTreeMap::new();
-    for Mined { pattern, coverage, reached, bits, gain } in mined {
+    for MinedPattern { pattern, coverage, reached, bits, gain } in mined {
         let metapath = metapaths
             .entry((pattern.target, pattern.start, pattern.steps.as_slice()))
             .or_insert_with(|| Metapath {
@@ -96,16 +92,16 @@ pub fn metapaths(mined: &[Mined]) -> Vec<Metapath> {
     metapaths
 }
 
-/// What a plan may be worth on the queries it can answer, by position, ascending.
+/// Estimated worth of a plan on queries, by position, ascending.
 pub type Worth = Vec<(usize, f64)>;
 
-/// Plans worth running with what they may be worth, at most `most`: metapaths alone and in pairs
-/// that lead to the same type, chosen by the information they give together.
+/// At most `max_plans` plans to run, with their worth: single metapaths, and pairs with the same
+/// target type, selected by the information they give together.
 pub fn shortlist(
     metapaths: &[Metapath],
     n_queries: usize,
     min_support: usize,
-    most: usize,
+    max_plans: usize,
 ) -> Vec<(Plan, Worth)> {
     let mut plans: Vec<(Plan, Worth)> = Vec::new();
     for (at, first) in metapaths.iter().enumerate() {
@@ -136,38 +132,38 @@ pub fn shortlist(
         }
     }
     let worths: Vec<&[(usize, f64)]> = plans.iter().map(|(_, worth)| worth.as_slice()).collect();
-    let chosen = cover(&worths, n_queries, most, 0.0);
+    let chosen = cover(&worths, n_queries, max_plans, 0.0);
     chosen.into_iter().map(|at| plans[at].clone()).collect()
 }
 
-/// What the metapaths of a plan could bring on some queries, if what they reach were put in the
-/// best order. Words find nodes beside metapaths, so a program can pass it.
+/// Upper bound of the metapaths of a plan on some queries, if reached nodes were ordered perfectly.
+/// A program can exceed it, since text search finds further nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// Queries.
+    /// Number of queries.
     pub n: usize,
-    /// Share of a query's answers that any metapath of the plan reaches, mean over queries.
+    /// Mean share of a query's answers that any metapath of the plan reaches.
     pub recall: f64,
-    /// The best mean reciprocal rank: the share of queries of which an answer is reached.
+    /// The best mean reciprocal rank: the share of queries with a reached answer.
     pub mrr: f64,
 }
 
-/// The bound of a plan on queries, each given by its position and the number of its answers that
-/// mining looked at ([`n_looked_at`](crate::mine::n_looked_at)). A metapath that was
-/// mined from too few queries reaches nothing; 0 without queries.
+/// The bound of a plan on queries, each given by its position and its
+/// [`mined_answer_count`](crate::mine::mined_answer_count). A metapath that was mined from too few
+/// queries reaches nothing; 0 without queries.
 pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) -> Bound {
-    let goes = |branch: &Branch, metapath: &Metapath| {
+    let matches = |branch: &Branch, metapath: &Metapath| {
         (metapath.start, Some(metapath.target)) == (branch.start, plan.target)
             && metapath.steps == branch.steps
     };
     let ways: Vec<(LinkedBy, &Metapath)> = plan
         .branches
         .iter()
-        .filter_map(|b| Some((b.linked, metapaths.iter().find(|metapath| goes(b, metapath))?)))
+        .filter_map(|b| Some((b.linked, metapaths.iter().find(|metapath| matches(b, metapath))?)))
         .collect();
     let (mut recall, mut mrr) = (0.0, 0.0);
     for &(query, n_answers) in queries {
-        let reached = ways.iter().fold(0, |reached: Reached, (linked, metapath)| {
+        let reached = ways.iter().fold(0, |reached: AnswerBits, (linked, metapath)| {
             let (named, described) = metapath.reached.get(&query).copied().unwrap_or_default();
             reached
                 | match linked {
@@ -184,23 +180,23 @@ pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) ->
 }
 
 /// Greedy facility location: positions of the options that add most to the sum over queries of
-/// the best option's worth; stops at `most` options or when the next adds no more than
-/// `min_gain`. Ties go to the earlier option.
+/// the best option's worth. Stops at `max_options` or when the next one adds no more than
+/// `min_gain`; ties go to the earlier option.
 pub fn cover(
     options: &[&[(usize, f64)]],
     n_queries: usize,
-    most: usize,
+    max_options: usize,
     min_gain: f64,
 ) -> Vec<usize> {
     let mut best = vec![0.0f64; n_queries];
     let mut chosen = Vec::new();
-    while chosen.len() < most {
+    while chosen.len() < max_options {
         let gains = options.iter().map(|option| {
             option.iter().map(|&(query, worth)| (worth - best[query]).max(0.0)).sum::<f64>()
         });
         let next =
             gains.enumerate().fold(None, |top: Option<(usize, f64)>, (at, gain)| match top {
-                Some((_, most)) if gain <= most => top,
+                Some((_, largest)) if gain <= largest => top,
                 _ => Some((at, gain)),
             });
         let Some((at, gain)) = next else { break };
@@ -222,11 +218,11 @@ mod tests {
     use agent_kb::{Direction, RelationId};
 
     /// Brands lead to products by relation 0; answers of queries as bits.
-    fn mined(source: LinkSource, reached: &[(usize, Reached)]) -> Mined {
+    fn mined(source: LinkSource, reached: &[(usize, AnswerBits)]) -> MinedPattern {
         let steps = vec![Step { relation: RelationId(0), direction: Direction::In }];
         let pattern = Pattern { source, start: TypeId(1), steps, target: TypeId(0) };
         let coverage = reached.iter().map(|&(query, _)| (query, 0.5)).collect();
-        Mined { pattern, coverage, reached: reached.to_vec(), bits: 1.0, gain: 1.0 }
+        MinedPattern { pattern, coverage, reached: reached.to_vec(), bits: 1.0, gain: 1.0 }
     }
 
     #[test]

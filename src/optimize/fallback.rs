@@ -1,7 +1,5 @@
-//! The best baseline as a bundle, for runs that found nothing better: one program that ranks as the
-//! baseline does, for all queries. What works on bundles works on it, and the bundle says what it is.
-//!
-//! Must not know: how programs are found, when nothing better was.
+//! The best baseline as a bundle, for runs that found nothing better: one program for all queries
+//! that ranks like the baseline. The bundle's provenance names the baseline.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +15,17 @@ use agent_retrieve::System;
 use agent_sandbox::program::Program;
 use agent_tools::source::literals;
 
-/// Who proposed the program.
+/// `proposed_by` of the program.
 pub const PROPOSED_BY: &str = "baseline";
-/// The category that all queries are in.
+/// The category of all queries.
 const CATEGORY: &str = "any query";
-/// Nodes that the program ranks; as many as of a baseline are measured.
+/// Number of nodes that the program ranks; the same as for measuring baselines.
 const DEPTH: usize = 1_000;
 
-/// All queries go to the one program, whose scores stay as they are.
-pub const FUSION: Fusion = Fusion { most: 1, normalized: false, ordered: false };
+/// Every query goes to the single program; its scores are not changed.
+pub const FUSION: Fusion = Fusion { max_categories: 1, normalized: false, ordered: false };
 
-/// The program that ranks as a baseline does.
+/// The program that ranks like a baseline; `None` if the baseline is unknown or weighted.
 pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     let system = System::ALL.into_iter().find(|system| system.name() == baseline)?;
     let kb = &base.kb;
@@ -52,8 +50,8 @@ pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     )))
 }
 
-/// The bundle of the program in the place of one that is not better; `score` is what it reaches on
-/// validation. Plain questions are still answered by the graph.
+/// Replaces the programs of a bundle by the baseline's program; `score` is its result on validation
+/// queries. The graph still answers plain questions.
 pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
     let (mrr, baseline) = (score.mrr, Some(score.baseline.clone()));
     let category = Category {

@@ -1,13 +1,11 @@
-//! When a run's programs were first better than every baseline, on training queries.
+//! Reports when a run's programs first beat every baseline on training queries.
 //!
-//! Two moments are told: of one program, on the training queries on which it was tried; and of all
-//! programs together, on all training queries, each answered by the program that a router sends it
-//! to which did not see it. Better means that the mean reciprocal rank is above that of every
-//! baseline, and that the 95 % interval of the difference to the best of them is above 0. Programs
-//! are made with training answers in hand, and tried first on queries that their metapaths can
-//! answer: this says when, and is no proof of how much. Validation queries are not looked at.
-//!
-//! Nothing a run decides depends on it. Must not know: where programs come from.
+//! Two moments are reported: of one program, on the training queries it was tried on; and of all
+//! programs together, on all training queries, each routed by a router that was trained without it.
+//! A program beats the baselines if its mean reciprocal rank is above all of theirs and the 95 %
+//! interval of the difference to the best one is above 0. Since programs are made with training
+//! answers, this is not a proof of how much they gain. Validation queries are not used, and no
+//! decision of a run depends on it.
 
 use std::time::Duration;
 
@@ -26,38 +24,39 @@ use agent_retrieve::{
     eval::{Interval, statistics::bootstrap_interval},
 };
 
-/// Queries on which programs are compared with baselines, at most; evenly spread over those there
-/// are, so that the comparison stays cheap beside the run.
+/// Maximum queries of a comparison, evenly spread over the available ones.
 const MAX_COMPARED: usize = 100;
-/// Queries below which nothing is said.
+/// Minimum queries of a comparison.
 const MIN_COMPARED: usize = 10;
-/// Nodes that a baseline ranks for it; `hybrid` ranks the candidates of programs.
+/// Number of nodes that a baseline ranks; `hybrid` ranks the candidates of programs.
 const DEPTH: usize = 100;
 
-/// What was better than every baseline.
+/// The programs that beat every baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
-    /// One program, on the queries on which it was tried.
+pub enum Scope {
+    /// One program, on the queries it was tried on.
     Program,
-    /// All programs so far, on all queries, each answered by the one it is routed to.
+    /// All current programs, on all queries, each answered by the program it is routed to.
     Together,
 }
 
-/// The moment at which something was first better than every baseline.
+/// The moment at which programs first beat every baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Better {
-    /// What was better.
-    pub what: What,
-    /// Seconds since the run was begun.
+pub struct Milestone {
+    /// The programs.
+    #[serde(rename = "what")]
+    pub scope: Scope,
+    /// Seconds since the start of the run.
     pub seconds: f64,
-    /// Training queries compared.
+    /// Number of compared training queries.
     pub n: usize,
-    /// Training queries of which these are a part: those on which a program was tried, or all.
-    pub of: usize,
-    /// Its mean reciprocal rank on the `n` queries.
+    /// Number of training queries that these were taken from.
+    #[serde(rename = "of")]
+    pub total: usize,
+    /// Mean reciprocal rank on the compared queries.
     pub mrr: f64,
-    /// The baseline that is best on them.
+    /// The best baseline on them.
     pub baseline: String,
     /// Mean reciprocal rank of that baseline.
     pub baseline_mrr: f64,
@@ -65,15 +64,15 @@ pub struct Better {
     pub ci95: Interval,
 }
 
-impl Better {
-    /// That of one program, after so many seconds, for tests.
+impl Milestone {
+    /// A milestone of one program after `seconds`.
     #[cfg(test)]
-    pub(crate) fn of_test(seconds: f64) -> Self {
+    pub(crate) fn for_test(seconds: f64) -> Self {
         Self {
-            what: What::Program,
+            scope: Scope::Program,
             seconds,
             n: 20,
-            of: 40,
+            total: 40,
             mrr: 0.5,
             baseline: "bm25".to_owned(),
             baseline_mrr: 0.2,
@@ -83,24 +82,27 @@ impl Better {
 }
 
 /// Reciprocal ranks of the baselines, in the order of [`System::ALL`].
-type OfBaselines = [f32; System::ALL.len()];
+type BaselineRanks = [f32; System::ALL.len()];
 
-/// What baselines reach on training queries, as far as it was needed, and what was told already.
+/// Cached ranks of the baselines on training queries, and the reported scopes.
 #[derive(Default)]
 pub(super) struct FirstBetter {
-    ranks: Vec<Option<OfBaselines>>,
-    told: Vec<What>,
+    ranks: Vec<Option<BaselineRanks>>,
+    reported: Vec<Scope>,
 }
 
-/// At most [`MAX_COMPARED`] of some positions, evenly spread.
+/// At most [`MAX_COMPARED`] of `n` positions, evenly spread.
 fn spread(n: usize) -> Vec<usize> {
-    let most = n.min(MAX_COMPARED);
-    (0..most).map(|at| at * n / most).collect()
+    let count = n.min(MAX_COMPARED);
+    (0..count).map(|i| i * n / count).collect()
 }
 
-/// What the baselines reach on one query; nothing where they cannot search it.
-fn of_baselines(runtime: &Runtime, query: &LabelledQuery) -> Result<OfBaselines, OptimizeError> {
-    let mut ranks = OfBaselines::default();
+/// Reciprocal ranks of the baselines on one query; 0 where they cannot search it.
+fn baseline_ranks(
+    runtime: &Runtime,
+    query: &LabelledQuery,
+) -> Result<BaselineRanks, OptimizeError> {
+    let mut ranks = BaselineRanks::default();
     for (rank, system) in ranks.iter_mut().zip(System::ALL) {
         let found = match system {
             System::Hybrid => runtime.candidates(&query.text).map(|candidates| -> Ranking {
@@ -119,15 +121,14 @@ fn of_baselines(runtime: &Runtime, query: &LabelledQuery) -> Result<OfBaselines,
 }
 
 impl Run<'_> {
-    /// Tells, once, that reciprocal ranks on some training queries are better than those of every
-    /// baseline.
+    /// Reports a scope once its reciprocal ranks on some training queries beat every baseline.
     pub(super) fn compare(
         &mut self,
-        what: What,
+        scope: Scope,
         queries: &[usize],
         ranks: &[f32],
     ) -> Result<(), OptimizeError> {
-        if self.first_better.told.contains(&what) || queries.len() < MIN_COMPARED {
+        if self.first_better.reported.contains(&scope) || queries.len() < MIN_COMPARED {
             return Ok(());
         }
         let since = self.started.elapsed();
@@ -135,15 +136,15 @@ impl Run<'_> {
         let compared: Vec<usize> = places.iter().map(|&place| queries[place]).collect();
         let own: Vec<f32> = places.iter().map(|&place| ranks[place]).collect();
         let baselines = self.baselines_on(&compared)?;
-        if let Some(better) = self.better(what, since, queries.len(), &own, &baselines)? {
-            self.first_better.told.push(what);
-            (self.watch)(Event::Better(&better));
+        if let Some(better) = self.better(scope, since, queries.len(), &own, &baselines)? {
+            self.first_better.reported.push(scope);
+            (self.watch)(Event::Milestone(&better));
         }
         Ok(())
     }
 
-    /// [`Run::compare`] of all programs on all training queries, which are sent where routers that
-    /// did not see them send them; `probabilities` are theirs.
+    /// [`Run::compare`] of all programs on all training queries; `probabilities` are those of routers
+    /// that were trained without the query.
     pub(super) fn compare_together(
         &mut self,
         probabilities: &[Vec<f32>],
@@ -162,19 +163,19 @@ impl Run<'_> {
         };
         let ranks: Vec<f32> = probabilities.iter().enumerate().map(routed).collect();
         let all: Vec<usize> = (0..ranks.len()).collect();
-        self.compare(What::Together, &all, &ranks)
+        self.compare(Scope::Together, &all, &ranks)
     }
 
-    /// What the baselines reach on some training queries; each query is searched once in a run.
-    fn baselines_on(&mut self, queries: &[usize]) -> Result<Vec<OfBaselines>, OptimizeError> {
+    /// Reciprocal ranks of the baselines on some training queries; each is searched once in a run.
+    fn baselines_on(&mut self, queries: &[usize]) -> Result<Vec<BaselineRanks>, OptimizeError> {
         self.trials.check_stop()?;
         self.first_better.ranks.resize(self.train.queries.len(), None);
         let (known, runtime) = (&self.first_better.ranks, &self.trials.runtime);
-        let found: Result<Vec<OfBaselines>, OptimizeError> = queries
+        let found: Result<Vec<BaselineRanks>, OptimizeError> = queries
             .par_iter()
             .map(|&at| match known[at] {
                 Some(ranks) => Ok(ranks),
-                None => of_baselines(runtime, &self.train.queries[at]),
+                None => baseline_ranks(runtime, &self.train.queries[at]),
             })
             .collect();
         let found = found?;
@@ -184,18 +185,18 @@ impl Run<'_> {
         Ok(found)
     }
 
-    /// The moment, if `own` is better than every baseline.
+    /// The milestone, if `own` ranks beat every baseline on `own.len()` of `total` queries.
     fn better(
         &self,
-        what: What,
+        scope: Scope,
         since: Duration,
-        of: usize,
+        total: usize,
         own: &[f32],
-        baselines: &[OfBaselines],
-    ) -> Result<Option<Better>, OptimizeError> {
+        baselines: &[BaselineRanks],
+    ) -> Result<Option<Milestone>, OptimizeError> {
         let mut best: Option<(System, Vec<f32>, f64)> = None;
         for (at, system) in System::ALL.into_iter().enumerate() {
-            let ranks: Vec<f32> = baselines.iter().map(|of| of[at]).collect();
+            let ranks: Vec<f32> = baselines.iter().map(|ranks| ranks[at]).collect();
             let mrr = mean(&ranks);
             if best.as_ref().is_none_or(|(_, _, most)| mrr > *most) {
                 best = Some((system, ranks, mrr));
@@ -208,11 +209,11 @@ impl Run<'_> {
         let differences: Vec<f64> =
             own.iter().zip(&theirs).map(|(own, theirs)| f64::from(own - theirs)).collect();
         let ci95 = bootstrap_interval(&differences, self.options.seed)?;
-        let better = Better {
-            what,
+        let better = Milestone {
+            scope,
             seconds: since.as_secs_f64(),
             n: own.len(),
-            of,
+            total,
             mrr,
             baseline: system.name().to_owned(),
             baseline_mrr,

@@ -1,5 +1,5 @@
-//! From programs by category to a bundle: trains the router, chooses how categories are joined,
-//! measures the whole on validation.
+//! Freezes programs into a bundle: trains the router, re-ranker and cut-off, chooses the fusion of
+//! categories, and measures the bundle on validation queries.
 
 use std::collections::BTreeMap;
 
@@ -15,40 +15,40 @@ use crate::{
     category_programs::{CategoryProgram, needed},
     cutoff::{self, FOLDS},
     fallback, reading, reranker, route,
-    sequential_test::Challenge,
-    trial::{Origin, Pool, Ranked, mean, reciprocal_rank},
+    sequential_test::SequentialTest,
+    trial::{Origin, Pool, TrialRanking, mean, reciprocal_rank},
     verdict::{Standing, Verdict},
 };
 use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_infer::{
-    Joining, Part, asked,
+    JoinSettings, MemberRankings,
     bundle::{
-        Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, Fusion, HeldOut, Member,
-        Provenance, Validation,
+        Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, Fusion, HeldOut,
+        LlmProvenance, Member, Provenance, Validation,
         cutoff::Cutoff,
         reading::Phrasings,
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
         router::{Features, Router, features},
     },
-    chosen_categories, join, routes,
+    join, merged_routes, routes, select_categories,
 };
 use agent_kb::NodeId;
 use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
 
-/// L2 penalties that are tried, by cross-validation on training queries.
+/// Candidate L2 penalties of the router, chosen by cross-validation on training queries.
 const RIDGES: [f64; 3] = [1e-3, 2e-3, 4e-3];
 /// Stream of random numbers for the folds of validation queries.
 const FOLD_STREAM: u64 = 4 << 40;
-/// The feature of every query; all that is left without a router.
+/// Feature that every query has; the only one when the router is disabled.
 const ALWAYS: &str = "always";
-/// Nodes a baseline ranks.
+/// Number of nodes that a baseline ranks.
 const BASELINE_DEPTH: usize = 1_000;
 
-/// What the router sees of every query; it does not depend on programs.
+/// Router features of both pools; independent of programs.
 pub(super) struct PoolFeatures {
     train: Vec<Features>,
     validation: Vec<Features>,
-    /// How plain questions are worded, learnt from the training queries.
+    /// Phrasings of plain questions, learnt from the training queries.
     phrasings: Phrasings,
 }
 
@@ -70,23 +70,23 @@ impl PoolFeatures {
     }
 }
 
-/// Where queries go.
+/// A trained router and its decisions on both pools.
 pub(super) struct Routing {
     router: Router,
-    /// Probabilities on each training query, from a router that did not see it.
+    /// Category probabilities of each training query, from a router trained without it.
     pub(super) train: Vec<Vec<f32>>,
     /// Validation queries by their most probable category.
     pub(super) validation: Vec<Vec<usize>>,
 }
 
 impl Routing {
-    /// Trains a router on what each category's program reaches on the training queries.
+    /// Trains a router on the reciprocal ranks of each category's program on training queries.
     pub(super) fn new(features: &PoolFeatures, category_programs: &[CategoryProgram]) -> Self {
         let (router, train) = train_router(&features.train, category_programs);
         let mut validation = vec![Vec::new(); category_programs.len()];
         for (query, features) in features.validation.iter().enumerate() {
-            let top = Fusion { most: 1, normalized: true, ordered: false };
-            if let Some(&(at, _)) = chosen_categories(&router.probabilities(features), top).first()
+            let top = Fusion { max_categories: 1, normalized: true, ordered: false };
+            if let Some(&(at, _)) = select_categories(&router.probabilities(features), top).first()
             {
                 validation[at].push(query);
             }
@@ -95,10 +95,9 @@ impl Routing {
     }
 }
 
-/// A router with the penalty and the aim that are best in cross-validation, ties to the larger
-/// penalty. The aim is what programs reach; where queries were put into categories by what they
-/// ask, also to go there. With it the probabilities that the routers of the cross-validation give
-/// the training queries they did not see.
+/// Trains a router with the penalty and the target that are best in cross-validation. The target is
+/// the programs' reciprocal ranks or, if queries were assigned to categories, the assignment. Also
+/// returns the cross-validated probabilities of the training queries.
 fn train_router(
     features: &[Features],
     category_programs: &[CategoryProgram],
@@ -135,7 +134,7 @@ fn train_router(
             let pairs = probabilities.iter().zip(&worth);
             let products = pairs.flat_map(|(probabilities, worth)| probabilities.iter().zip(worth));
             let reached: f64 = products.map(|(p, worth)| f64::from(p * worth)).sum();
-            // Within an aim, ties go to the larger penalty; between aims, to what programs reach.
+            // Ties go to the larger penalty within an aim, and to reciprocal ranks between aims.
             if reached > most || (reached == most && std::ptr::eq(aim, best.0)) {
                 (best, most) = ((aim, ridge, probabilities), reached);
             }
@@ -145,7 +144,7 @@ fn train_router(
     (route::train(features, aim, category_programs.len(), ridge), probabilities)
 }
 
-/// What programs reach, but 1 for the category that a query was put into and 0 for all others.
+/// `worth`, but for assigned queries 1 for their category and 0 for the others.
 fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Vec<f32>> {
     let mut aim = worth.to_vec();
     for (at, category_program) in category_programs.iter().enumerate() {
@@ -157,12 +156,13 @@ fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Ve
     aim
 }
 
-/// The ways of joining categories that are compared on validation; earlier ones win ties.
+/// Fusions that are compared on validation; earlier ones win ties.
 fn fusions(n_categories: usize) -> Vec<Fusion> {
     let mut fusions = Vec::new();
-    for most in [1, 3, n_categories] {
+    for max_categories in [1, 3, n_categories] {
         for normalized in [true, false] {
-            let fusion = Fusion { most: most.min(n_categories), normalized, ordered: false };
+            let max_categories = max_categories.min(n_categories);
+            let fusion = Fusion { max_categories, normalized, ordered: false };
             if !fusions.contains(&fusion) {
                 fusions.push(fusion);
             }
@@ -172,18 +172,18 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
     fusions
 }
 
-/// All categories joined, and their nodes ordered by the learned re-ranker.
+/// The fusion of all categories whose nodes are ordered by the learned re-ranker.
 fn reranked(n_categories: usize) -> Fusion {
-    Fusion { most: n_categories, normalized: true, ordered: true }
+    Fusion { max_categories: n_categories, normalized: true, ordered: true }
 }
 
-/// The rankings of all programs of categories on all queries of a pool, by category. A program that
-/// is run on a part of the training queries alone has none on the others.
+/// Rankings of all programs on all queries of a pool, by category. A program that runs on a part of
+/// the training queries has empty rankings on the others.
 fn all_rankings(
     run: &Run<'_>,
     category_programs: &[CategoryProgram],
     on_validation: bool,
-) -> Result<Vec<Vec<Ranked>>, OptimizeError> {
+) -> Result<Vec<Vec<TrialRanking>>, OptimizeError> {
     let pool = if on_validation { &run.validation } else { &run.train };
     let all: Vec<usize> = (0..pool.queries.len()).collect();
     let of = |category_program: &CategoryProgram| {
@@ -194,22 +194,22 @@ fn all_rankings(
             pool,
             queries,
         )?;
-        let mut of_all: Vec<Ranked> = vec![(Ranking::new(), None); all.len()];
+        let mut of_all: Vec<TrialRanking> = vec![(Ranking::new(), None); all.len()];
         queries.iter().zip(ranked).for_each(|(&query, ranked)| of_all[query] = ranked);
         Ok(of_all)
     };
     category_programs.iter().map(of).collect()
 }
 
-/// What the programs say of the training queries, each routed by a router that did not see it.
-struct Lessons {
+/// Rankings of the training queries, each routed by a router that was trained without it.
+struct TrainingRankings {
     /// By category and query.
     rankings: Vec<Vec<Ranking>>,
-    /// By query: the features of the nodes that all programs of categories put forward.
+    /// By query: features of the nodes in the rankings of all categories.
     node_features: Vec<NodeFeatures>,
 }
 
-impl Lessons {
+impl TrainingRankings {
     /// Runs all programs on all training queries.
     fn new(
         run: &Run<'_>,
@@ -220,9 +220,9 @@ impl Lessons {
         run.trials.check_stop()?;
         let (base, fusion) = (&run.base, reranked(category_programs.len()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
-            let joining = Joining { fusion, reranker: None };
-            let part = part(&rankings, query, &routing.train[query], joining);
-            Ok(node_features(base, &QueryFeatures::of(base, &labelled.text)?, &part.rankings)?)
+            let settings = JoinSettings { fusion, reranker: None };
+            let part = member_rankings(&rankings, query, &routing.train[query], settings);
+            Ok(node_features(base, &QueryFeatures::new(base, &labelled.text)?, &part.rankings)?)
         };
         let train = run.train.queries.par_iter().enumerate();
         let node_features =
@@ -230,16 +230,16 @@ impl Lessons {
         Ok(Self { rankings, node_features })
     }
 
-    /// The re-ranker of joined answers, learnt from those training queries that are taken.
+    /// Trains a re-ranker on the training queries for which `taken` is true.
     fn reranker(&self, train: &[LabelledQuery], taken: impl Fn(usize) -> bool) -> Reranker {
-        let lessons: Vec<(NodeFeatures, &[NodeId])> = (0..train.len())
+        let training: Vec<(NodeFeatures, &[NodeId])> = (0..train.len())
             .filter(|&query| taken(query))
             .map(|query| (self.node_features[query].clone(), train[query].answers.as_slice()))
             .collect();
-        reranker::train(&lessons)
+        reranker::train(&training)
     }
 
-    /// Re-rankers that each leave out the training queries of a fold; none where none is asked for.
+    /// One re-ranker per fold, trained without its queries; empty if the fusion uses none.
     fn without_folds(&self, train: &[LabelledQuery], fusion: Fusion) -> Vec<Reranker> {
         let folds = if fusion.ordered { FOLDS } else { 0 };
         let without = |fold: usize| self.reranker(train, |query| query % FOLDS != fold);
@@ -248,37 +248,37 @@ impl Lessons {
 }
 
 /// The rankings alone, by category and query.
-fn without_failures(ranked: Vec<Vec<Ranked>>) -> Vec<Vec<Ranking>> {
+fn without_failures(ranked: Vec<Vec<TrialRanking>>) -> Vec<Vec<Ranking>> {
     ranked.into_iter().map(|of| of.into_iter().map(|pair| pair.0).collect()).collect()
 }
 
-/// What answers a query: the rankings of the chosen categories with their probabilities.
-fn part<'a>(
+/// The rankings of the chosen categories on a query, with their probabilities.
+fn member_rankings<'a>(
     rankings: &'a [Vec<Ranking>],
     query: usize,
     probabilities: &[f32],
-    joining: Joining<'a>,
-) -> Part<'a> {
-    let chosen = chosen_categories(probabilities, joining.fusion).into_iter();
+    settings: JoinSettings<'a>,
+) -> MemberRankings<'a> {
+    let chosen = select_categories(probabilities, settings.fusion).into_iter();
     let ranked = chosen.map(|(at, probability)| (probability, &rankings[at][query]));
-    Part { joining, rankings: ranked.collect() }
+    MemberRankings { settings, rankings: ranked.collect() }
 }
 
-/// How the programs of one member answer the validation queries.
-struct Answered {
+/// Evaluation of one member of the ensemble on the validation queries.
+struct MemberEvaluation {
     category_programs: Vec<CategoryProgram>,
     routing: Routing,
-    lessons: Lessons,
+    training: TrainingRankings,
     /// The re-ranker of joined answers.
     reranker: Reranker,
     /// By category and validation query.
     rankings: Vec<Vec<Ranking>>,
-    /// Reciprocal ranks for every way of joining categories.
+    /// Reciprocal ranks of each fusion.
     fused: Vec<(Fusion, Vec<f32>)>,
 }
 
-impl Answered {
-    /// Runs all programs on all validation queries and joins them in every way.
+impl MemberEvaluation {
+    /// Runs all programs on all validation queries and tries every fusion.
     fn new(
         run: &mut Run<'_>,
         category_programs: Vec<CategoryProgram>,
@@ -298,11 +298,11 @@ impl Answered {
             run.trials.keep(program, params, &run.validation, &all, &origin, ranked)?;
         }
         let rankings = without_failures(rankings);
-        let lessons = Lessons::new(run, &category_programs, &routing)?;
-        let reranker = lessons.reranker(&run.train.queries, |_| true);
+        let training = TrainingRankings::new(run, &category_programs, &routing)?;
+        let reranker = training.reranker(&run.train.queries, |_| true);
         let fusions = fusions(category_programs.len());
         let fused = Vec::new();
-        let mut answered = Self { category_programs, routing, lessons, reranker, rankings, fused };
+        let mut answered = Self { category_programs, routing, training, reranker, rankings, fused };
         for fusion in fusions {
             let ranks = joined_ranks(run, features, &[(&answered, fusion)])?;
             answered.fused.push((fusion, ranks));
@@ -310,55 +310,61 @@ impl Answered {
         Ok(answered)
     }
 
-    /// The way of joining categories that is best on some queries; ties go to the earlier one.
-    fn chosen(&self, queries: &[usize]) -> Result<&(Fusion, Vec<f32>), OptimizeError> {
+    /// The fusion that is best on some queries, with its ranks; ties go to the earlier one.
+    fn select(&self, queries: &[usize]) -> Result<&(Fusion, Vec<f32>), OptimizeError> {
         self.fused
             .iter()
-            .map(|fused| (mean(&on(&fused.1, queries)), fused))
+            .map(|fused| (mean(&values_at(&fused.1, queries)), fused))
             .reduce(|best, next| if next.0 > best.0 { next } else { best })
             .map(|best| best.1)
             .ok_or(OptimizeError::NoQueries("validation", "val"))
     }
 }
 
-/// Reciprocal ranks on the validation queries of members that each join their categories in one way.
+/// Reciprocal ranks of an ensemble on the validation queries, each member with its fusion.
 fn joined_ranks(
     run: &Run<'_>,
     features: &PoolFeatures,
-    members: &[(&Answered, Fusion)],
+    members: &[(&MemberEvaluation, Fusion)],
 ) -> Result<Vec<f32>, OptimizeError> {
     let (base, runtime) = (&run.base, &run.trials.runtime);
     let of_query = |(query, labelled): (usize, &LabelledQuery)| {
         let parts = members.iter().map(|&(member, fusion)| {
             let probabilities = member.routing.router.probabilities(&features.validation[query]);
-            let joining = Joining { fusion, reranker: Some(&member.reranker) };
-            part(&member.rankings, query, &probabilities, joining)
+            let settings = JoinSettings { fusion, reranker: Some(&member.reranker) };
+            member_rankings(&member.rankings, query, &probabilities, settings)
         });
-        let parts: Vec<Part<'_>> = parts.collect();
+        let parts: Vec<MemberRankings<'_>> = parts.collect();
         let ranking = join(base, &labelled.text, &parts, Some(&features.phrasings))?;
         Ok(reciprocal_rank(runtime, &ranking, &labelled.answers))
     };
     run.validation.queries.par_iter().enumerate().map(of_query).collect()
 }
 
-/// Where answers end that members give, each joining its categories in one way: learnt from the
-/// training queries, each put in order by what the others teach; none if they are too few.
+/// Trains the cut-off of an ensemble on the training queries, each ranked by models that were trained
+/// without it; `None` if there are too few queries.
 fn cutoff(
     run: &Run<'_>,
     features: &PoolFeatures,
-    members: &[(&Answered, Fusion)],
+    members: &[(&MemberEvaluation, Fusion)],
 ) -> Result<Option<Cutoff>, OptimizeError> {
     let (base, train) = (&run.base, &run.train.queries);
     run.trials.check_stop()?;
-    let without_folds =
-        |&(member, fusion): &(&'_ Answered, Fusion)| member.lessons.without_folds(train, fusion);
+    let without_folds = |&(member, fusion): &(&'_ MemberEvaluation, Fusion)| {
+        member.training.without_folds(train, fusion)
+    };
     let rerankers: Vec<Vec<Reranker>> = members.iter().map(without_folds).collect();
     let ranked = |(query, labelled): (usize, &LabelledQuery)| {
         let parts = members.iter().zip(&rerankers).map(|(&(member, fusion), folds)| {
-            let joining = Joining { fusion, reranker: folds.get(query % FOLDS) };
-            part(&member.lessons.rankings, query, &member.routing.train[query], joining)
+            let settings = JoinSettings { fusion, reranker: folds.get(query % FOLDS) };
+            member_rankings(
+                &member.training.rankings,
+                query,
+                &member.routing.train[query],
+                settings,
+            )
         });
-        let parts: Vec<Part<'_>> = parts.collect();
+        let parts: Vec<MemberRankings<'_>> = parts.collect();
         Ok(join(base, &labelled.text, &parts, Some(&features.phrasings))?)
     };
     let rankings: Result<Vec<Ranking>, OptimizeError> =
@@ -367,51 +373,51 @@ fn cutoff(
     Ok(cutoff::train(&rankings?.into_iter().zip(answers).collect::<Vec<_>>()))
 }
 
-/// How the members of an ensemble answer the validation queries, the first alone or all together.
-struct Answers(Vec<Answered>);
+/// Evaluations of the members of an ensemble, which answers by its first member or by all.
+struct EnsembleEvaluation(Vec<MemberEvaluation>);
 
-/// The members that answer, each with its way of joining categories, and their reciprocal ranks.
-struct Chosen<'a> {
-    members: Vec<(&'a Answered, Fusion)>,
+/// The selected members, each with its fusion, and their reciprocal ranks.
+struct Selection<'a> {
+    members: Vec<(&'a MemberEvaluation, Fusion)>,
     ranks: Vec<f32>,
 }
 
-impl Answers {
+impl EnsembleEvaluation {
     /// Runs the programs of all members.
     fn new(
         run: &mut Run<'_>,
         members: Vec<Vec<CategoryProgram>>,
         features: &PoolFeatures,
     ) -> Result<Self, OptimizeError> {
-        let answered = members.into_iter().map(|own| Answered::new(run, own, features));
+        let answered = members.into_iter().map(|own| MemberEvaluation::new(run, own, features));
         Ok(Self(answered.collect::<Result<_, _>>()?))
     }
 
-    /// What is best on some queries: the first member alone or, where that is better, all together;
-    /// each joins its categories as is best for it.
-    fn chosen(
+    /// Selects the first member or, if that is better on some queries, all members; each with the
+    /// fusion that is best for it.
+    fn select(
         &self,
         run: &Run<'_>,
         features: &PoolFeatures,
         queries: &[usize],
-    ) -> Result<Chosen<'_>, OptimizeError> {
-        let best = self.0.iter().map(|member| Ok((member, member.chosen(queries)?)));
+    ) -> Result<Selection<'_>, OptimizeError> {
+        let best = self.0.iter().map(|member| Ok((member, member.select(queries)?)));
         let best = best.collect::<Result<Vec<_>, OptimizeError>>()?;
-        let all: Vec<(&Answered, Fusion)> =
+        let all: Vec<(&MemberEvaluation, Fusion)> =
             best.iter().map(|&(member, (fusion, _))| (member, *fusion)).collect();
         let first = best.first().map_or_else(Vec::new, |(_, (_, ranks))| ranks.clone());
         if all.len() > 1 {
             let together = joined_ranks(run, features, &all)?;
-            if mean(&on(&together, queries)) > mean(&on(&first, queries)) {
-                return Ok(Chosen { members: all, ranks: together });
+            if mean(&values_at(&together, queries)) > mean(&values_at(&first, queries)) {
+                return Ok(Selection { members: all, ranks: together });
             }
         }
-        Ok(Chosen { members: all.into_iter().take(1).collect(), ranks: first })
+        Ok(Selection { members: all.into_iter().take(1).collect(), ranks: first })
     }
 }
 
-impl Chosen<'_> {
-    /// Reciprocal ranks of the program that is best on each validation query.
+impl Selection<'_> {
+    /// Reciprocal ranks of the best program on each validation query.
     fn best_program(&self, run: &Run<'_>) -> Vec<f32> {
         let rankings = || self.members.iter().flat_map(|(member, _)| &member.rankings);
         let queries = run.validation.queries.iter().enumerate();
@@ -424,7 +430,7 @@ impl Chosen<'_> {
         queries.map(best).collect()
     }
 
-    /// The categories of all members, each once, and the members over them.
+    /// The distinct categories of all members, and the members that refer to them.
     fn frozen(&self) -> (Vec<&CategoryProgram>, Vec<Member>) {
         let mut categories: Vec<&CategoryProgram> = Vec::new();
         let mut members = Vec::new();
@@ -448,76 +454,76 @@ impl Chosen<'_> {
 }
 
 /// The values of some queries.
-fn on(values: &[f32], queries: &[usize]) -> Vec<f32> {
+fn values_at(values: &[f32], queries: &[usize]) -> Vec<f32> {
     queries.iter().map(|&query| values[query]).collect()
 }
 
-/// What a run ends with: the programs it began with and, where a sequential test was won, the
-/// improved ones.
-pub(super) struct Finished {
-    /// How many of its first categories the search actor found by itself.
-    pub(super) found: usize,
-    /// The programs it began with.
-    pub(super) begun: Vec<CategoryProgram>,
-    /// The sequential test; none when nothing changed.
-    pub(super) challenge: Option<Challenge>,
+/// Programs at the end of a run: the initial ones and the tested changes.
+pub(super) struct FinalPrograms {
+    /// Number of leading categories that the search actor found.
+    pub(super) search_count: usize,
+    /// The initial programs.
+    pub(super) initial: Vec<CategoryProgram>,
+    /// The sequential test; `None` if nothing changed.
+    pub(super) test: Option<SequentialTest>,
 }
 
-impl Finished {
-    /// By category, whether its change is proven.
+impl FinalPrograms {
+    /// For each category, whether its change is proven.
     fn kept(&self) -> Vec<bool> {
-        self.challenge.as_ref().map_or_else(Vec::new, Challenge::kept)
+        self.test.as_ref().map_or_else(Vec::new, SequentialTest::kept)
     }
 
-    /// The same as far as it would be without some validation queries.
+    /// [`FinalPrograms::kept`] without some validation queries.
     fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
-        self.challenge.as_ref().map_or_else(Vec::new, |test| test.kept_without(queries))
+        self.test.as_ref().map_or_else(Vec::new, |test| test.kept_without(queries))
     }
 
-    /// The programs, with the changes of these categories.
+    /// The program of each category, changed where `kept` is true.
     fn category_programs(&self, kept: &[bool]) -> Vec<CategoryProgram> {
-        match &self.challenge {
-            Some(challenge) => challenge.category_programs(&self.begun, kept),
-            None => self.begun.clone(),
+        match &self.test {
+            Some(test) => test.category_programs(&self.initial, kept),
+            None => self.initial.clone(),
         }
     }
 }
 
 /// The members of a run's ensemble in which a model took part: what is needed of all programs, and
-/// those of the `found` first categories, which the search actor found, where the model added any.
+/// those of the `search_count` first categories, which the search actor found, where the model added any.
 /// What is learnt of the two, their routers and orders, errs in different ways.
 fn members(
     category_programs: Vec<CategoryProgram>,
-    found: usize,
+    search_count: usize,
     n_train: usize,
 ) -> Vec<Vec<CategoryProgram>> {
-    let of_search: Vec<CategoryProgram> = category_programs.iter().take(found).cloned().collect();
+    let of_search: Vec<CategoryProgram> =
+        category_programs.iter().take(search_count).cloned().collect();
     let needed = needed(category_programs, n_train);
     let is_found = |one: &CategoryProgram| of_search.iter().any(|other| other.is_same(one));
-    match found == 0 || needed.iter().all(is_found) {
+    match search_count == 0 || needed.iter().all(is_found) {
         true => vec![needed],
         false => vec![needed, of_search],
     }
 }
 
-/// The bundle of a run, measured on validation, and how it stands against the baselines there.
+/// The bundle of a run, and its comparison with the baselines on validation queries.
 pub(super) fn freeze(
     run: &mut Run<'_>,
-    finished: &Finished,
+    finished: &FinalPrograms,
     features: &PoolFeatures,
     actor: Option<&Actor>,
 ) -> Result<(Bundle, Verdict), OptimizeError> {
     (run.watch)(super::Event::Progress { phase: "measuring and freezing", done: 0, total: 1 });
     let n_train = run.train.queries.len();
     let members = |category_programs: Vec<CategoryProgram>| match actor.is_some() {
-        true => members(category_programs, finished.found, n_train),
+        true => members(category_programs, finished.search_count, n_train),
         false => vec![category_programs],
     };
     let of_run = members(finished.category_programs(&finished.kept()));
-    let answers = Answers::new(run, of_run, features)?;
+    let answers = EnsembleEvaluation::new(run, of_run, features)?;
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let held_out = held_out(run, finished, &members, &answers, features)?;
-    let chosen = answers.chosen(run, features, &all)?;
+    let chosen = answers.select(run, features, &all)?;
     let ranks = chosen.ranks.clone();
     let baselines = baseline_ranks(run)?;
     let verdict = Verdict::new(&ranks, &baselines, run.options.seed)?;
@@ -526,7 +532,7 @@ pub(super) fn freeze(
     let (category_programs, members) = chosen.frozen();
     let mut queries = vec![Vec::new(); category_programs.len()];
     for (query, features) in features.validation.iter().enumerate() {
-        if let Some(&(at, _)) = asked(&routes(&members, features, None)).first() {
+        if let Some(&(at, _)) = merged_routes(&routes(&members, features, None)).first() {
             queries[at].push(query);
         }
     }
@@ -559,24 +565,10 @@ pub(super) fn freeze(
             .collect(),
         held_out: Some(held_out),
         best_program: Some(mean(&best)),
-        proof: finished.challenge.as_ref().map(|challenge| challenge.proof.clone()),
+        proof: finished.test.as_ref().map(|test| test.proof.clone()),
     };
-    let provenance = Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        seed: run.options.seed,
-        steps: run.options.steps,
-        n_train,
-        n_validation: ranks.len(),
-        llm: actor.map(|actor| {
-            actor.provenance(
-                category_programs.iter().any(|category_program| asks(&category_program.program)),
-            )
-        }),
-        without: run.options.without.iter().map(|part| part.word().to_owned()).collect(),
-        drift: Vec::new(),
-        synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
-        baseline: None,
-    };
+    let asks = category_programs.iter().any(|category_program| asks(&category_program.program));
+    let provenance = provenance(run, actor.map(|actor| actor.provenance(asks)));
     let cutoff = cutoff(run, features, &chosen.members)?;
     let mut ensemble = members;
     let Member { router, fusion, reranker, .. } = ensemble.remove(0);
@@ -597,14 +589,29 @@ pub(super) fn freeze(
         digest,
     };
     let bundle = match verdict.standing {
-        Standing::NotBetter => instead(run, bundle, &verdict.baseline, &baselines)?,
+        Standing::NotBetter => baseline_bundle(run, bundle, &verdict.baseline, &baselines)?,
         Standing::Better | Standing::Unproven => bundle.sealed(),
     };
     Ok((bundle, verdict))
 }
 
-/// The bundle of a baseline in the place of one that is not better, measured as it will answer.
-fn instead(
+fn provenance(run: &Run<'_>, llm: Option<LlmProvenance>) -> Provenance {
+    Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: run.options.seed,
+        steps: run.options.steps,
+        n_train: run.train.queries.len(),
+        n_validation: run.validation.queries.len(),
+        llm,
+        without: run.options.without.iter().map(|part| part.name().to_owned()).collect(),
+        drift: Vec::new(),
+        synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
+        baseline: None,
+    }
+}
+
+/// Replaces a bundle by that of a baseline, measured on the validation queries.
+fn baseline_bundle(
     run: &Run<'_>,
     bundle: Bundle,
     baseline: &str,
@@ -613,9 +620,9 @@ fn instead(
     let Some(program) = fallback::program(&run.base, baseline) else { return Ok(bundle.sealed()) };
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
-    let rank = |((ranking, _), labelled): (&Ranked, &LabelledQuery)| {
-        let joining = Joining { fusion: fallback::FUSION, reranker: None };
-        let part = Part { joining, rankings: vec![(1.0, ranking)] };
+    let rank = |((ranking, _), labelled): (&TrialRanking, &LabelledQuery)| {
+        let settings = JoinSettings { fusion: fallback::FUSION, reranker: None };
+        let part = MemberRankings { settings, rankings: vec![(1.0, ranking)] };
         let joined = join(&run.base, &labelled.text, &[part], bundle.phrasings.as_ref())?;
         Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
     };
@@ -628,13 +635,13 @@ fn instead(
     })
 }
 
-/// The bundle estimated by cross-fitting: each fold of the validation queries is answered as the
-/// others alone would have chosen, the sequential test and the way of joining categories.
+/// Estimates the bundle by cross-fitting: for each fold of the validation queries, the other folds
+/// decide the sequential test and the fusion.
 fn held_out(
     run: &mut Run<'_>,
-    finished: &Finished,
+    finished: &FinalPrograms,
     members: &dyn Fn(Vec<CategoryProgram>) -> Vec<Vec<CategoryProgram>>,
-    answers: &Answers,
+    answers: &EnsembleEvaluation,
     features: &PoolFeatures,
 ) -> Result<HeldOut, OptimizeError> {
     let n = run.validation.queries.len();
@@ -644,7 +651,7 @@ fn held_out(
     order.shuffle(&mut rng);
     let folds = FOLDS.min(n);
     let kept = finished.kept();
-    let mut others_kept: Vec<(Vec<bool>, Answers)> = Vec::new();
+    let mut others_kept: Vec<(Vec<bool>, EnsembleEvaluation)> = Vec::new();
     let mut ranks = vec![0.0; n];
     for fold in 0..folds {
         let (inside, others): (Vec<usize>, Vec<usize>) =
@@ -658,14 +665,14 @@ fn held_out(
             (_, Some(at)) => &others_kept[at].1,
             _ => {
                 let of_run = members(finished.category_programs(&kept_here));
-                let answers = Answers::new(run, of_run, features)?;
+                let answers = EnsembleEvaluation::new(run, of_run, features)?;
                 others_kept.push((kept_here, answers));
                 &others_kept[others_kept.len() - 1].1
             }
         };
-        let of = answers.chosen(run, features, &others)?.ranks;
+        let fold_ranks = answers.select(run, features, &others)?.ranks;
         for query in inside {
-            ranks[query] = of[query];
+            ranks[query] = fold_ranks[query];
         }
     }
     let values: Vec<f64> = ranks.iter().map(|&rank| f64::from(rank)).collect();
@@ -694,24 +701,23 @@ fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>, Opt
     Ok(ranks)
 }
 
-/// The bundle against the best baseline on some validation queries; none without queries.
+/// Compares the bundle with the best baseline on some validation queries; `None` without queries.
 fn category_score(
     queries: &[usize],
     ranks: &[f32],
     baselines: &BTreeMap<&'static str, Vec<f32>>,
     seed: u64,
 ) -> Result<Option<CategoryScore>, OptimizeError> {
-    let on = |ranks: &[f32]| on(ranks, queries);
     let best = baselines
         .iter()
-        .map(|(&name, ranks)| (name, on(ranks)))
+        .map(|(&name, ranks)| (name, values_at(ranks, queries)))
         .map(|(name, ranks)| (name, mean(&ranks), ranks))
         .reduce(|best, next| if next.1 > best.1 { next } else { best });
     let Some((baseline, baseline_mrr, baseline_ranks)) = best.filter(|_| !queries.is_empty())
     else {
         return Ok(None);
     };
-    let ranks = on(ranks);
+    let ranks = values_at(ranks, queries);
     let differences: Vec<f64> =
         ranks.iter().zip(&baseline_ranks).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect();
     Ok(Some(CategoryScore {
@@ -730,7 +736,7 @@ mod tests {
 
     #[test]
     fn the_search_actors_programs_are_a_member_where_a_model_added_any() {
-        let of = |source: &str, train: [f32; 4]| CategoryProgram::of_test(source, &train);
+        let of = |source: &str, train: [f32; 4]| CategoryProgram::for_test(source, &train);
         let [first, second] = [of("a", [1.0, 0.5, 0.0, 0.0]), of("b", [0.0, 1.0, 1.0, 0.0])];
         let added = of("c", [0.0, 0.0, 0.0, 1.0]);
         let sources = |members: Vec<Vec<CategoryProgram>>| -> Vec<Vec<String>> {

@@ -1,7 +1,5 @@
-//! The gate: the few training queries of a category on which a program is tried first. Only one that
-//! is better on them is run on the others.
-//!
-//! Must not know: programs, answers.
+//! The gate: a few training queries of a category on which a program is tried first. Only a program
+//! that is better on them runs on the others.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -9,26 +7,25 @@ use rand_chacha::ChaCha8Rng;
 use crate::wording::Wording;
 use agent_dataset::LabelledQuery;
 
-/// Queries of a gate at most.
-pub(super) const GATE: usize = 25;
-/// Stream of random numbers for the queries of gates.
+/// Maximum queries of a gate.
+pub(super) const GATE_SIZE: usize = 25;
+/// Stream of random numbers for gates.
 const GATE_STREAM: u64 = 5 << 40;
 
-/// The gate of a category with these training queries, ascending: drawn by the seed, with as large
-/// a share of quoted wording as the category has.
+/// Draws the gate of a category, ascending, with the category's share of quoted queries.
 pub(super) fn gate(queries: &[usize], pool: &[LabelledQuery], seed: u64) -> Vec<usize> {
-    if queries.len() <= GATE {
+    if queries.len() <= GATE_SIZE {
         return queries.to_vec();
     }
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(GATE_STREAM);
     let (mut quoted, mut free): (Vec<usize>, Vec<usize>) =
-        queries.iter().partition(|&&at| Wording::of(&pool[at].text) == Wording::Quoted);
+        queries.iter().partition(|&&at| Wording::detect(&pool[at].text) == Wording::Quoted);
     quoted.shuffle(&mut rng);
     free.shuffle(&mut rng);
-    let n_quoted = (GATE * quoted.len() + queries.len() / 2) / queries.len();
+    let n_quoted = (GATE_SIZE * quoted.len() + queries.len() / 2) / queries.len();
     quoted.truncate(n_quoted);
-    free.truncate(GATE - n_quoted);
+    free.truncate(GATE_SIZE - n_quoted);
     let mut gate = [quoted, free].concat();
     gate.sort_unstable();
     gate
@@ -52,12 +49,15 @@ mod tests {
             .collect();
         let all: Vec<usize> = (100..200).collect();
         let chosen = gate(&all, &pool, 1);
-        assert_eq!((chosen.len(), chosen.iter().filter(|&&at| at % 5 == 0).count()), (GATE, 5));
+        assert_eq!(
+            (chosen.len(), chosen.iter().filter(|&&at| at % 5 == 0).count()),
+            (GATE_SIZE, 5)
+        );
         assert!(chosen.windows(2).all(|pair| pair[0] < pair[1]) && chosen[0] >= 100);
         assert_eq!(gate(&all, &pool, 1), chosen);
         assert_ne!(gate(&all, &pool, 2), chosen);
         let free: Vec<usize> = all.iter().copied().filter(|at| at % 5 != 0).collect();
-        assert_eq!(gate(&free, &pool, 1).len(), GATE);
+        assert_eq!(gate(&free, &pool, 1).len(), GATE_SIZE);
         assert_eq!(gate(&all[..7], &pool, 1), all[..7]);
     }
 }

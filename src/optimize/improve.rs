@@ -1,18 +1,16 @@
-//! Improvement: in every step a category's program is changed, and what comes of it is measured.
+//! Improvement steps: each proposes a variant of a category's program and measures it on that
+//! category's queries.
 //!
 //! ```text
-//! steps     those of the search actor, and so many of the model for each category, evenly mixed
-//! category  the search actor's drawn by what training queries lack; the model's in turn
+//! steps     `steps` of the search actor and `llm_steps` of the model per category, evenly mixed
+//! category  search actor: drawn in proportion to the missing reciprocal rank; model: in turn
 //! parent    the category's best program
-//! proposer  the operator that promises most for its cost and can change the parent; the model
-//! child     tried on the gate, then on the category's queries; the category's program where it
-//!           gains enough, and only then run on all training queries
+//! proposer  search actor: the operator with the best gain per cost that applies; or the model
+//! child     tried on the gate, then on the category's queries; replaces the parent if it gains
+//!           enough, and is then run on all training queries
 //! ```
 //!
-//! All state follows from trials, replies and the seed, so that a run that goes on comes to the
-//! same.
-//!
-//! Must not know: how programs are written, how models are asked.
+//! All state follows from trials, replies and the seed, so that a resumed run repeats it.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +23,7 @@ use crate::{
     Ablation, Event, OptimizeError, Run, Stop,
     accept::{MIN_GAIN, key_of},
     actor::{Actor, LLM, headed},
-    archive::{Archive, Archived, drawn},
+    archive::{Archive, ArchivedProgram, draw_order},
     asks::asks,
     bandit::Bandit,
     category_programs::{CategoryProgram, GOOD, assign, lacking},
@@ -39,52 +37,50 @@ use crate::{
 use agent_infer::{ParamValues, bundle::SEARCH};
 use agent_sandbox::program::Program;
 
-/// Kind of the journal's steps that say which program was changed; the number of the step of
-/// improvement begins their key.
+/// Kind of the journal's steps that hold a [`Choice`]; their key begins with the step's number.
 const PARENT: &str = "parent";
 
-/// What a run began with.
+/// Programs that a run starts from.
 #[derive(Default)]
-pub(super) struct Begun {
-    /// How many of the first categories no model wrote.
-    pub(super) found: usize,
-    /// The categories.
+pub(super) struct InitialPrograms {
+    /// Number of leading categories that the search actor found.
+    pub(super) search_count: usize,
+    /// One program per category.
     pub(super) category_programs: Vec<CategoryProgram>,
-    /// Programs that were measured on the way.
+    /// Programs that were measured while categories were found.
     pub(super) archive: Archive,
-    /// Metapaths that operators draw from.
+    /// Metapaths that operators add.
     pub(super) metapaths: Vec<Metapath>,
-    /// First programs of a model that are better than a category's, by its position, and are still
-    /// to be proven so.
+    /// First programs of a model, by category, that gain only on queries the model was shown.
     pub(super) challengers: Vec<(usize, CategoryProgram)>,
 }
 
-/// Which program a step changed, as the journal keeps it.
+/// The program that a step changed, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The category, by its position.
+    /// Index of the category.
     pub category: usize,
     /// Its training queries by position.
     pub queries: Vec<usize>,
-    /// Id of the program that was changed.
+    /// Id of the changed program.
     pub parent: String,
-    /// Id of what came of it.
+    /// Id of the resulting program.
     pub child: String,
 }
 
-/// A category in one step.
-pub(super) struct Place<'a> {
-    /// The step.
+/// The category that a step changes.
+pub(super) struct StepTarget<'a> {
+    /// Number of the step.
     pub(super) step: usize,
-    /// Its position.
-    pub(super) at: usize,
-    /// Its present program.
+    /// Index of the category.
+    pub(super) category: usize,
+    /// Its current program.
     pub(super) category_program: &'a mut CategoryProgram,
     /// Its training queries.
     pub(super) queries: &'a [usize],
 }
 
-/// A program to be measured.
+/// A proposed program.
 pub(super) struct Child {
     pub(super) plan: Option<Plan>,
     pub(super) program: Program,
@@ -92,67 +88,67 @@ pub(super) struct Child {
     pub(super) origin: Origin,
 }
 
-/// What came of a child.
+/// Measurement of a child.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Measured {
-    /// Queries of the category on which it was run, and its reciprocal ranks on them.
+pub(super) struct Measurement {
+    /// Queries of the category that it ran on, and its reciprocal ranks.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
-    /// Mean reciprocal rank on them, and that of the category's program.
+    /// Mean reciprocal rank of the child, and of its parent on the same queries.
     pub(super) mrr: f64,
     pub(super) before: f64,
-    /// What it gains there in the sum.
+    /// Difference of the summed reciprocal ranks.
     pub(super) gain: f64,
-    /// Whether it became the category's program.
+    /// Whether it replaced the category's program.
     pub(super) accepted: bool,
-    /// Queries on which a program was run.
+    /// Number of program runs.
     pub(super) calls: usize,
 }
 
-/// Who takes a step.
+/// The actor that takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Search,
     Model,
 }
 
-/// What steps go by and add to.
+/// State that steps read and update.
 struct State {
     archive: Archive,
     bandit: Bandit,
     metapaths: Vec<Metapath>,
-    /// Plans that were measured for a category, with their branches in order.
+    /// Measured plans by category, with sorted branches.
     tried: BTreeSet<(usize, Plan)>,
-    /// Steps of the model by category.
-    asked: Vec<usize>,
+    /// Number of model steps by category.
+    model_steps: Vec<usize>,
 }
 
-/// The steps of both in their order, those of the model spread evenly.
+/// The order of steps of both actors, those of the model spread evenly.
 fn turns(search: usize, model: usize) -> Vec<Turn> {
     let total = search + model;
-    let is_model = |at: usize| (at + 1) * model / total > at * model / total;
-    (0..total).map(|at| if is_model(at) { Turn::Model } else { Turn::Search }).collect()
+    let is_model = |turn: usize| (turn + 1) * model / total > turn * model / total;
+    (0..total).map(|turn| if is_model(turn) { Turn::Model } else { Turn::Search }).collect()
 }
 
 impl Run<'_> {
-    /// Improves programs of categories, then tunes their parameters; a change stays when training
-    /// queries speak for it.
+    /// Improves the programs step by step, then tunes their parameters.
     pub(super) fn improve(
         &mut self,
-        begun: Begun,
+        initial: InitialPrograms,
         mut actor: Option<&mut Actor>,
     ) -> Result<(Vec<CategoryProgram>, Stop), OptimizeError> {
-        let Begun { mut category_programs, archive, metapaths, challengers, .. } = begun;
+        let InitialPrograms { mut category_programs, archive, metapaths, challengers, .. } =
+            initial;
         self.take_challengers(&mut category_programs, challengers)?;
         let without = |part| self.options.without.contains(&part);
         let mutates = self.options.actors.search && !without(Ablation::Mutation);
         let tunes = !without(Ablation::Tuning);
-        let of_search = if mutates { self.options.steps } else { 0 };
-        let of_model =
+        let search_steps = if mutates { self.options.steps } else { 0 };
+        let llm_steps =
             if actor.is_some() { self.options.llm_steps * category_programs.len() } else { 0 };
-        let (bandit, asked) = (Bandit::default(), vec![0; category_programs.len()]);
-        let mut state = State { archive, bandit, metapaths, tried: BTreeSet::new(), asked };
-        let turns = turns(of_search, of_model);
+        let (bandit, model_steps) = (Bandit::default(), vec![0; category_programs.len()]);
+        let mut state = State { archive, bandit, metapaths, tried: BTreeSet::new(), model_steps };
+        let turns = turns(search_steps, llm_steps);
         for (step, turn) in turns.iter().enumerate() {
             if self.is_late() {
                 return Ok((category_programs, Stop::Minutes));
@@ -181,12 +177,12 @@ impl Run<'_> {
         Ok((category_programs, stopped.unwrap_or(Stop::Done)))
     }
 
-    /// Whether the time for the run is over.
+    /// Whether the time budget is used up.
     fn is_late(&self) -> bool {
         self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget)
     }
 
-    /// Tunes the numbers of all categories' programs; whether there was time for all.
+    /// Tunes the parameters of all programs; false if the time budget ended it.
     fn tune_all(
         &mut self,
         category_programs: &mut [CategoryProgram],
@@ -203,7 +199,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// First programs of a model become those of their categories where they gain enough.
+    /// Replaces programs by challengers that gain enough.
     fn take_challengers(
         &mut self,
         category_programs: &mut [CategoryProgram],
@@ -221,8 +217,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A step of the search actor: the first operator that can change the program of the first
-    /// category, each in the order drawn. Nothing where none can change any.
+    /// A step of the search actor: takes the first category and operator, both in drawn order, that
+    /// yield a new plan.
     fn search_step(
         &mut self,
         step: usize,
@@ -239,15 +235,16 @@ impl Run<'_> {
             .filter_map(|category_program| category_program.plan.clone())
             .collect();
         let operators = state.bandit.order();
-        for at in drawn(&lacking(category_programs, &assigned), &mut rng) {
-            let queries = assigned[at].as_slice();
-            let mut place =
-                Place { step, at, category_program: &mut category_programs[at], queries };
-            let header = actor.map(|one| one.category_header(place.category_program.name()));
-            let header = header.filter(|_| place.category_program.queries.is_some());
+        for category in draw_order(&lacking(category_programs, &assigned), &mut rng) {
+            let queries = assigned[category].as_slice();
+            let category_program = &mut category_programs[category];
+            let mut target = StepTarget { step, category, category_program, queries };
+            let header = actor.map(|actor| actor.category_header(target.category_program.name()));
+            let header = header.filter(|_| target.category_program.queries.is_some());
             for &operator in &operators {
-                let by = (operator, header.as_deref());
-                if let Some(measured) = self.operate(by, &plans, &mut place, state, &mut rng)? {
+                let proposer = (operator, header.as_deref());
+                let measured = self.operate(proposer, &plans, &mut target, state, &mut rng)?;
+                if let Some(measured) = measured {
                     state.bandit.note(operator, measured.gain, measured.calls);
                     return Ok(());
                 }
@@ -256,9 +253,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A step of the model: it rewrites the program of the category that had fewest of its steps, of
-    /// these the one that lacks most. Left out are programs that are no text, those that lack less
-    /// than a change must gain or lack it on one query alone, and categories that had all their steps.
+    /// A step of the model: rewrites the program of the category with the fewest model steps, then
+    /// the largest missing reciprocal rank. Skips modules, programs that cannot gain enough
+    /// ([`Run::may_gain`]), and categories without steps left.
     fn model_step(
         &mut self,
         step: usize,
@@ -271,31 +268,32 @@ impl Run<'_> {
         let assigned = assign(category_programs, self.train.queries.len());
         let lacking = lacking(category_programs, &assigned);
         let order = |&a: &usize, &b: &usize| {
-            let fewest = state.asked[a].cmp(&state.asked[b]);
+            let fewest = state.model_steps[a].cmp(&state.model_steps[b]);
             fewest.then(lacking[b].total_cmp(&lacking[a])).then(a.cmp(&b))
         };
-        let worth_asking = (0..category_programs.len()).filter(|&at| {
-            let category_program = &category_programs[at];
-            state.asked[at] < self.options.llm_steps
+        let worth_asking = (0..category_programs.len()).filter(|&category| {
+            let category_program = &category_programs[category];
+            state.model_steps[category] < self.options.llm_steps
                 && !category_program.program.is_module()
-                && self.may_gain(category_program, &assigned[at])
+                && self.may_gain(category_program, &assigned[category])
         });
-        let Some(at) = worth_asking.min_by(order) else { return Ok(()) };
-        state.asked[at] += 1;
-        let queries = assigned[at].as_slice();
+        let Some(category) = worth_asking.min_by(order) else { return Ok(()) };
+        state.model_steps[category] += 1;
+        let queries = assigned[category].as_slice();
         let open = unanswered(category_programs, queries);
-        let place = Place { step, at, category_program: &mut category_programs[at], queries };
+        let category_program = &mut category_programs[category];
+        let target = StepTarget { step, category, category_program, queries };
         let mut rng = self.rng_of(step);
-        let done = self.rewrite(actor, place, &open, &mut state.archive, &mut rng);
+        let done = self.rewrite(actor, target, &open, &mut state.archive, &mut rng);
         actor.unless_stopped(done).map(drop)
     }
 
-    /// Whether a program lacks as much on training queries as a change of it must gain, on more than
-    /// one: a program that mends a single query alone is made for that query.
+    /// Whether enough reciprocal rank is missing for a change to be accepted, on more than one query:
+    /// a program that fixes a single query is made for that query.
     pub(super) fn may_gain(&self, category_program: &CategoryProgram, queries: &[usize]) -> bool {
         let lacks = |&query: &usize| {
             let lack = f64::from(1.0 - category_program.train[query]);
-            (Wording::of(&self.train.queries[query].text), lack)
+            (Wording::detect(&self.train.queries[query].text), lack)
         };
         let lacking: Vec<(Wording, f64)> = queries.iter().map(lacks).collect();
         let open = lacking.iter().filter(|pair| pair.1 > 0.0).count();
@@ -308,117 +306,115 @@ impl Run<'_> {
         rng
     }
 
-    /// Measures one of the plans that an operator makes of a category's program, drawn from those
-    /// that were not measured for the category; none if there is no such plan. Under `header`, if
-    /// the category has its own.
+    /// Draws one of the operator's new plans for a category and measures it; `None` if all of them
+    /// were measured before. The program gets `header` if the category has one.
     fn operate(
         &mut self,
         (operator, header): (Operator, Option<&str>),
         plans: &[Plan],
-        place: &mut Place<'_>,
+        target: &mut StepTarget<'_>,
         state: &mut State,
         rng: &mut ChaCha8Rng,
-    ) -> Result<Option<Measured>, OptimizeError> {
-        let parent = place.category_program.clone();
+    ) -> Result<Option<Measurement>, OptimizeError> {
+        let parent = target.category_program.clone();
         let Some(plan) = &parent.plan else { return Ok(None) };
         let mates: Vec<Option<&Plan>> = match operator {
             Operator::Merge => {
-                let beyond = state.archive.beyond(&parent, place.queries).into_iter();
-                beyond.map(|mate| mate.category_program.plan.as_ref()).collect()
+                let mates = state.archive.better_on(&parent, target.queries).into_iter();
+                mates.map(|mate| mate.category_program.plan.as_ref()).collect()
             }
             _ => vec![None],
         };
         let untried = mates.into_iter().find_map(|mate| {
-            let (metapaths, queries) = (state.metapaths.as_slice(), place.queries);
+            let (metapaths, queries) = (state.metapaths.as_slice(), target.queries);
             let material = Material { metapaths, others: plans, mate, queries };
             let mut made = children(operator, plan, &material);
-            made.retain(|(plan, _)| !state.knows(place.at, plan));
+            made.retain(|(plan, _)| !state.is_known(target.category, plan));
             (!made.is_empty()).then_some(made)
         });
         let Some((plan, change)) = untried.and_then(|made| made.choose(rng).cloned()) else {
             return Ok(None);
         };
-        state.tried.insert((place.at, in_order(&plan)));
+        state.tried.insert((target.category, in_order(&plan)));
         let mut program = self.rendered(&plan);
         if let Some(header) = header {
             program = Program::new(&headed(program.source(), header));
         }
-        let proposed_by = format!("{SEARCH}:{}", operator.word());
-        let of = Some(parent.program.id().to_owned());
-        let origin = Origin { proposed_by, change, parent: of };
+        let proposed_by = format!("{SEARCH}:{}", operator.name());
+        let origin = Origin { proposed_by, change, parent: Some(parent.program.id().to_owned()) };
         let child = Child { plan: Some(plan), program, params: parent.params, origin };
-        self.measure(child, place, &mut state.archive).map(Some)
+        self.measure(child, target, &mut state.archive).map(Some)
     }
 
-    /// Measures a child of a category's program: on the gate, if it is better there (a model's also if
-    /// it is as good) on all of the category's queries, and if it then becomes the category's program
-    /// on all training queries, unless it asks a model.
+    /// Measures a child on the gate; if it is better there (or as good, from a model), on all of the
+    /// category's queries; and if it is accepted, on all training queries, unless it asks a model.
     pub(super) fn measure(
         &mut self,
         child: Child,
-        place: &mut Place<'_>,
+        target: &mut StepTarget<'_>,
         archive: &mut Archive,
-    ) -> Result<Measured, OptimizeError> {
+    ) -> Result<Measurement, OptimizeError> {
         let Child { plan, program, params, origin } = child;
         let choice = Choice {
-            category: place.at,
-            queries: place.queries.to_vec(),
-            parent: place.category_program.program.id().to_owned(),
+            category: target.category,
+            queries: target.queries.to_vec(),
+            parent: target.category_program.program.id().to_owned(),
             child: program.id().to_owned(),
         };
-        // A run that goes on under a higher ceiling takes steps of the model that it had left out, and
-        // may change another program in a step that is kept.
-        let key = format!("{} {}", place.step, key_of(&choice));
+        // A run resumed under a higher ceiling takes model steps that it had skipped, so that a stored
+        // step may change another program.
+        let key = format!("{} {}", target.step, key_of(&choice));
         self.trials.journal.commit(PARENT, &key, &choice, &[])?;
-        let gate = gate(place.queries, &self.train.queries, self.options.seed);
-        let mut measured = Measured::default();
+        let gate = gate(target.queries, &self.train.queries, self.options.seed);
+        let mut measured = Measurement::default();
         let mut ranks = Vec::new();
-        for queries in [gate.as_slice(), place.queries] {
+        for queries in [gate.as_slice(), target.queries] {
             if queries.len() == ranks.len() {
                 break;
             }
             ranks = self.trial(&program, &params, false, queries, &origin)?;
-            let before = place.category_program.train_on(queries);
+            let before = target.category_program.train_on(queries);
             let sum = |ranks: &[f32]| ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>();
             (measured.queries, measured.ranks) = (queries.to_vec(), ranks.clone());
             (measured.mrr, measured.before) = (mean(&ranks), mean(&before));
             measured.gain = sum(&ranks) - sum(&before);
             measured.calls += queries.len();
-            // On a gate that the category's program answers no child is better; a model's is too dear
-            // to be given up for that.
-            let is_gate = queries.len() < place.queries.len();
+            // No child is better on a gate that its parent answers fully; a model's child cost too much
+            // to be dropped for that.
+            let is_gate = queries.len() < target.queries.len();
             let goes_on =
                 measured.gain > 0.0 || measured.gain == 0.0 && is_gate && origin.proposed_by == LLM;
             if !goes_on {
                 return Ok(measured);
             }
         }
-        let part = asks(&program).then(|| place.queries.to_vec());
-        let whole = part.is_none();
+        let part = asks(&program).then(|| target.queries.to_vec());
+        let is_complete = part.is_none();
         let mut train = vec![0.0; self.train.queries.len()];
-        place.queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
+        target.queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
         let proposed_by = origin.proposed_by.clone();
         let (name, queries) = (None, None);
         let changed =
             CategoryProgram { plan, program, params, proposed_by, name, queries, train, part };
-        measured.accepted = self.accept(place.category_program, changed, place.queries, &origin)?;
+        measured.accepted =
+            self.accept(target.category_program, changed, target.queries, &origin)?;
         if measured.accepted {
-            if whole {
+            if is_complete {
                 let all: Vec<usize> = (0..self.train.queries.len()).collect();
-                let CategoryProgram { program, params, .. } = &*place.category_program;
+                let CategoryProgram { program, params, .. } = &*target.category_program;
                 let (program, params) = (program.clone(), params.clone());
-                place.category_program.train =
+                target.category_program.train =
                     self.trial(&program, &params, false, &all, &origin)?;
                 measured.calls += all.len();
             }
-            let (category_program, change) = (place.category_program.clone(), origin.change);
-            archive.add(Archived { category_program, change, whole: true });
+            let (category_program, change) = (target.category_program.clone(), origin.change);
+            archive.add(ArchivedProgram { category_program, change, is_complete: true });
         }
         Ok(measured)
     }
 
-    /// Gives every category the archived program with the best sum on its training queries, where
-    /// that gains enough and is no other category's.
+    /// Gives each category the archived program with the best sum on its training queries, if it
+    /// gains enough and no other category uses it.
     fn take_archived(
         &mut self,
         category_programs: &mut [CategoryProgram],
@@ -426,26 +422,23 @@ impl Run<'_> {
     ) -> Result<(), OptimizeError> {
         let assigned = assign(category_programs, self.train.queries.len());
         for (at, queries) in assigned.iter().enumerate() {
-            let sum = |of: &CategoryProgram| of.sum_on(queries);
-            let fits = |of: &CategoryProgram| {
-                let named = category_programs[at].queries.is_none()
-                    || of.name() == category_programs[at].name();
-                named
-                    && !category_programs
-                        .iter()
-                        .any(|category_program| category_program.answers_as(of))
+            let sum = |program: &CategoryProgram| program.sum_on(queries);
+            let fits = |program: &CategoryProgram| {
+                let same_name = category_programs[at].queries.is_none()
+                    || program.name() == category_programs[at].name();
+                same_name && !category_programs.iter().any(|other| other.answers_as(program))
             };
             let least = sum(&category_programs[at]) + MIN_GAIN;
             let best = archive
                 .programs()
                 .iter()
                 .enumerate()
-                .filter(|(_, one)| fits(&one.category_program))
-                .map(|(at, one)| (sum(&one.category_program), at))
+                .filter(|(_, archived)| fits(&archived.category_program))
+                .map(|(place, archived)| (sum(&archived.category_program), place))
                 .filter(|&(sum, _)| sum >= least)
                 .reduce(|best, next| if next.0 > best.0 { next } else { best });
             if let Some((_, best)) = best {
-                let taken = self.whole(archive, best)?;
+                let taken = self.completed(archive, best)?;
                 let origin = Origin {
                     proposed_by: taken.category_program.proposed_by.clone(),
                     change: taken.change,
@@ -457,35 +450,40 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A program of the archive, run on every training query.
-    fn whole(&mut self, archive: &Archive, at: usize) -> Result<Archived, OptimizeError> {
-        let mut program = archive.programs()[at].clone();
-        if !program.whole {
+    /// A program of the archive, after it was run on every training query.
+    fn completed(
+        &mut self,
+        archive: &Archive,
+        index: usize,
+    ) -> Result<ArchivedProgram, OptimizeError> {
+        let mut program = archive.programs()[index].clone();
+        if !program.is_complete {
             let CategoryProgram { plan, program: source, params, proposed_by, part, .. } =
                 program.category_program;
             let change = program.change.clone();
             let origin = Origin { proposed_by, change, parent: None };
             program.category_program =
                 self.category_program(plan, source, params, part, &origin)?;
-            program.whole = true;
+            program.is_complete = true;
         }
         Ok(program)
     }
 }
 
 impl State {
-    /// Whether it is known how a plan answers a category's queries.
-    fn knows(&self, category: usize, plan: &Plan) -> bool {
+    /// Whether a plan was measured on a category's queries.
+    fn is_known(&self, category: usize, plan: &Plan) -> bool {
         let plan = in_order(plan);
-        let answers_alike = |one: &Archived| {
-            one.whole && one.category_program.plan.as_ref().is_some_and(|own| in_order(own) == plan)
+        let answers_alike = |one: &ArchivedProgram| {
+            one.is_complete
+                && one.category_program.plan.as_ref().is_some_and(|own| in_order(own) == plan)
         };
         self.archive.programs().iter().any(answers_alike) || self.tried.contains(&(category, plan))
     }
 }
 
-/// Those of some training queries that no category's program answers well: the others are for the
-/// router to send elsewhere, and no reason to change a program.
+/// Queries that no category's program answers well. The router can send the others elsewhere, so
+/// they are no reason to change a program.
 fn unanswered(category_programs: &[CategoryProgram], queries: &[usize]) -> Vec<usize> {
     let is_open = |&&query: &&usize| {
         category_programs.iter().all(|category_program| category_program.train[query] < GOOD)
@@ -498,7 +496,7 @@ mod tests {
     use super::*;
 
     fn category_program(ranks: &[f32]) -> CategoryProgram {
-        CategoryProgram::of_test("", ranks)
+        CategoryProgram::for_test("", ranks)
     }
 
     #[test]
@@ -516,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_answers_is_no_failure() {
+    fn queries_that_another_program_answers_are_not_open() {
         let category_programs =
             [category_program(&[0.1, 0.0, 1.0, 0.1]), category_program(&[0.0, 1.0, 0.0, 0.5])];
         assert_eq!(unanswered(&category_programs, &[0, 1, 2, 3]), [0, 3]);

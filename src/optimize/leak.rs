@@ -1,13 +1,10 @@
 //! Literal leaks: answers or rare words of known queries that are written into a program.
 //!
-//! A program that says `if query.contains("Frobnicator")` answers one training query and no other,
-//! and a node's name among its text literals is an answer learnt by heart. Such a program scores
-//! well on queries that were known when it was written and tells nothing about others.
+//! A program with `if query.contains("Frobnicator")` answers a single training query, and the name of
+//! an answer in a text literal is memorized. Such a program scores well on known queries only.
 //!
-//! Looked at are text literals alone: comments, names of variables and numbers are not. Words of
-//! the base's schema, that is of types, relations and fields, are never a leak.
-//!
-//! Must not know: who wrote the program, how it runs.
+//! Only text literals are checked, not comments, identifiers or numbers. Words of the schema (types,
+//! relations and fields) are never a leak.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,31 +13,30 @@ use std::{
 
 use agent_ground::words::{is_question_word, name_words};
 
-/// Letters of the shortest word that can be a leak.
+/// Minimum letters of a word that can be a leak.
 const MIN_LETTERS: usize = 4;
-/// Digits of the shortest id that can be a leak: a digit or two are numbers that any program may
-/// hold as text.
+/// Minimum digits of an id that can be a leak; shorter numbers are common in programs.
 const MIN_ID_DIGITS: usize = 3;
-/// Words of the longest name that is looked for.
+/// Maximum words of a name that is searched for.
 const MAX_NAME_WORDS: usize = 12;
-/// Queries below which no word counts as rare.
+/// Minimum queries for a word to count as rare.
 const MIN_QUERIES: usize = 20;
 
-/// What a program's text must not say.
+/// Words that a program's literals must not contain.
 #[derive(Clone, Debug, Default)]
 pub struct ForbiddenWords {
     /// Names and ids of answers, as words joined by one space.
     answers: BTreeSet<String>,
-    /// Words that one query alone says.
+    /// Words that occur in one query only.
     rare: BTreeSet<String>,
 }
 
-/// What of known queries a program says.
+/// A leak in a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leak {
     /// The name or id of an answer.
     Answer(String),
-    /// A word that only one known query says.
+    /// A word that occurs in one known query only.
     Word(String),
 }
 
@@ -56,8 +52,8 @@ impl fmt::Display for Leak {
 }
 
 impl ForbiddenWords {
-    /// What programs must not say of known queries. `answers` are the names and ids of all their answers, `schema`
-    /// the names of types, relations and fields.
+    /// The forbidden words of known queries. `answers` are the names and ids of all their answers,
+    /// `schema` the names of types, relations and fields.
     pub fn new<'a>(
         queries: impl Iterator<Item = &'a str>,
         answers: impl Iterator<Item = &'a str>,
@@ -68,8 +64,8 @@ impl ForbiddenWords {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for query in queries {
             n_queries += 1;
-            let said: BTreeSet<String> = words(query).into_iter().collect();
-            for word in said {
+            let found: BTreeSet<String> = words(query).into_iter().collect();
+            for word in found {
                 *counts.entry(word).or_default() += 1;
             }
         }
@@ -96,18 +92,18 @@ impl ForbiddenWords {
         Self { answers, rare }
     }
 
-    /// The first leak of a program; none when its text literals say nothing of known queries. An id
-    /// of three digits or more is a leak only as a whole literal, a name also within one.
+    /// The first leak in a program's text literals. A numeric id is a leak only as a whole literal, a
+    /// name also within one.
     pub fn leak(&self, source: &str) -> Option<Leak> {
         for literal in literals(source) {
-            let said = words(&literal);
-            if let Some(word) = said.iter().find(|word| self.rare.contains(*word)) {
+            let found = words(&literal);
+            if let Some(word) = found.iter().find(|word| self.rare.contains(*word)) {
                 return Some(Leak::Word(word.clone()));
             }
-            for from in 0..said.len() {
-                for to in from + 1..=said.len().min(from + MAX_NAME_WORDS) {
-                    let name = said.get(from..to).unwrap_or_default().join(" ");
-                    let whole = to - from == said.len();
+            for from in 0..found.len() {
+                for to in from + 1..=found.len().min(from + MAX_NAME_WORDS) {
+                    let name = found.get(from..to).unwrap_or_default().join(" ");
+                    let whole = to - from == found.len();
                     if self.answers.contains(&name) && (whole || !is_number(&name)) {
                         return Some(Leak::Answer(name));
                     }
@@ -126,9 +122,9 @@ fn words(text: &str) -> Vec<String> {
     name_words(text).map(|(_, word)| word.into_owned()).collect()
 }
 
-/// The text literals of a Rhai program, in order: between double quotes, backticks or single
-/// quotes, outside comments. What stands between `${` and `}` in backticks is taken for text, too;
-/// an escaped character stands for itself.
+/// The text literals of a Rhai program, in order: in double quotes, backticks or single quotes,
+/// outside comments. An interpolation in backticks counts as text; an escaped character stands for
+/// itself.
 pub fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut chars = source.chars().peekable();
@@ -153,7 +149,7 @@ pub fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// Skips to the end of a block comment, which may hold others.
+/// Skips to the end of a block comment, which may be nested.
 fn skip_comment(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     let mut depth = 1;
     chars.next();
@@ -200,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_program_says_is_no_leak() {
+    fn common_literals_are_not_leaks() {
         for source in [
             "search(query, \"product\", 50)",
             "hop(brands, \"has_brand\", \"in\", \"sum\")",

@@ -1,18 +1,18 @@
-//! The loop: finds programs for categories of queries, proves them on validation, freezes them.
+//! The optimizer: finds a program for each category of queries, tests the programs on validation
+//! queries, and freezes the result in a bundle.
 //!
 //! ```text
 //! search actor: mine metapaths -> shortlist plans -> trials on training queries -> categories
-//! llm actor:    find categories -> put queries into them -> write programs -> mend, try, tune
-//!    -> steps: change a category's best program by an operator or by a model's rewrite; keep what
-//!       training queries speak for
+//! llm actor:    find categories -> assign queries -> write programs -> repair, try, tune
+//!    -> steps: change a category's best program by an operator or by a model's rewrite; keep a
+//!       change that improves training queries
 //!    -> tune parameters -> sequential test of the changes on validation -> router -> bundle
 //! ```
 //!
-//! The search actor needs no language model. Everything is a function of the base, the two pools,
-//! the seed, the options and the model's replies; trials and replies are kept in a journal, so that
-//! an interrupted run goes on where it was and ends in the same bundle.
-//!
-//! Must not know: answers of the test split, how programs are run, how models are asked.
+//! The search actor needs no language model. A run is a function of the base, the two pools, the
+//! seed, the options and the model's replies. Trials and replies are stored in a journal, so that
+//! an interrupted run can be resumed and ends in the same bundle. Answers of the test split are
+//! never read.
 
 pub mod ablation;
 mod accept;
@@ -62,20 +62,20 @@ use tracing::info_span;
 pub use crate::{
     ablation::Ablation,
     accept::Decision,
-    actor::{ACTOR_ROLE, Attempt, Categories, CategoryFound, Estimate, Range, estimate},
-    first_better::{Better, What},
+    actor::{ACTOR_ROLE, Attempt, Categories, CategoryRecord, Estimate, Range, estimate},
+    first_better::{Milestone, Scope},
     improve::Choice,
     verdict::{Standing, Verdict},
 };
 use crate::{
     actor::{Actor, LLM},
-    archive::Archived,
+    archive::ArchivedProgram,
     asks::Allowance,
     category_programs::CategoryProgram,
     discover::Bound,
     first_better::FirstBetter,
-    freeze::{Finished, Routing},
-    improve::Begun,
+    freeze::{FinalPrograms, Routing},
+    improve::InitialPrograms,
     journal::{Journal, JournalError},
     leak::ForbiddenWords,
     plan::Plan,
@@ -94,51 +94,50 @@ use agent_retrieve::{RetrieveError, eval::statistics::StatisticsError};
 use agent_sandbox::{Failure, SandboxOptions, Workers, program::Program};
 use agent_tools::{Assistant, Told, ToolCache};
 
-/// Memory for answers of tool calls, bytes.
+/// Size of the tool cache, bytes.
 const CACHE_BYTES: usize = 2 << 30;
 /// File of the frozen bundle in the run's directory.
 pub const BUNDLE_FILE: &str = "bundle.json";
 
-/// What a run depends on, beside base and queries.
+/// Settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// Name of the dataset, for the bundle.
+    /// Name of the dataset, as stored in the bundle.
     pub dataset: String,
     /// Seed of every random choice.
     pub seed: u64,
-    /// Steps of improvement by the search actor.
+    /// Steps of the search actor.
     pub steps: usize,
-    /// Steps of improvement by a language model in every category.
+    /// Steps of the llm actor in each category.
     pub llm_steps: usize,
-    /// Steps of the longest metapath that is mined, 2 or [`mine::MAX_HOPS`].
+    /// Length of the longest mined metapath, 2 or [`mine::MAX_HOPS`].
     pub hops: usize,
-    /// Who proposes programs.
+    /// Actors that propose programs.
     pub actors: Actors,
-    /// Whether programs of the model may call tools that ask one, within [`asks::most_runs`]; a bundle
-    /// of such programs needs one too.
+    /// Whether programs of the llm actor may call tools that ask a model, within
+    /// [`asks::max_runs`]. A bundle of such programs needs a model as well.
     pub llm_tools: bool,
-    /// Whether models are told of the functions of the AvaTaR tool API; programs may always call
-    /// them.
+    /// Whether prompts list the functions of the AvaTaR tool API; programs may always call them.
     pub avatar_tools: bool,
-    /// Programs that the user brings, at most [`user::MAX_USER_PROGRAMS`].
+    /// Programs of the user, at most [`user::MAX_USER_PROGRAMS`].
     pub programs: Vec<UserProgram>,
-    /// Where programs run; the result does not depend on it.
+    /// Sandbox that runs programs; does not change the result.
     #[serde(skip)]
     pub sandbox: SandboxOptions,
-    /// Parts that are left out, ascending, each once.
+    /// Disabled parts, ascending, without duplicates.
     pub without: Vec<Ablation>,
-    /// Wall time after which no further step is begun; the best so far is frozen.
+    /// Wall time after which no further step starts; the best programs so far are frozen.
     pub budget: Option<Duration>,
 }
 
 impl Options {
-    /// The tools that models are told of; `query` says whether the base has a query language.
-    pub(crate) fn told(&self, query: bool) -> Told {
+    /// Tools that prompts list; `query` is true if the base has a query language.
+    pub(crate) fn listed_tools(&self, query: bool) -> Told {
         Told { avatar: self.avatar_tools, llm: self.llm_tools, query }
     }
 }
 
-/// Who proposes programs; at least one.
+/// Actors that propose programs; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actors {
     /// Mines, mutates and tunes; needs no language model.
@@ -148,13 +147,18 @@ pub struct Actors {
 }
 
 impl Actors {
-    /// Their names, such as `search,llm`.
+    /// Comma-separated names, such as `search,llm`.
     pub fn names(self) -> String {
-        let named = [(self.search, SEARCH), (self.llm, LLM)];
-        named.into_iter().filter(|one| one.0).map(|one| one.1).collect::<Vec<_>>().join(",")
+        let actors = [(self.search, SEARCH), (self.llm, LLM)];
+        actors
+            .into_iter()
+            .filter(|actor| actor.0)
+            .map(|actor| actor.1)
+            .collect::<Vec<_>>()
+            .join(",")
     }
 
-    /// The actors of [`Actors::names`]; none if a name is not known or there is none.
+    /// Parses [`Actors::names`]; `None` if a name is unknown.
     pub fn named(names: &str) -> Option<Actors> {
         let mut actors = Actors { search: false, llm: false };
         for name in names.split(',') {
@@ -168,21 +172,21 @@ impl Actors {
     }
 }
 
-/// Why a run ended without a bundle.
+/// Error that ends a run without a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum OptimizeError {
-    /// The caller asked to stop; everything done so far is kept.
-    #[error("stopped; everything done so far is kept: go on with --resume")]
+    /// The caller asked to stop; the journal keeps all completed steps.
+    #[error("stopped; all completed steps are saved: continue with --resume")]
     Stopped,
     /// A pool is empty.
     #[error("the dataset has no {0} queries; add them to qa.csv and split/{1}.index")]
     NoQueries(&'static str, &'static str),
-    /// The run was begun with other options, queries or another base.
+    /// The run was started with other options, other queries or another base.
     #[error(
-        "the run in {0} was begun with {1}; resume it with the same, or start another with --run DIR"
+        "the run in {0} was started with {1}; resume it with the same settings, or start another with --run DIR"
     )]
     OtherRun(String, String),
-    /// A program does not run.
+    /// A program does not compile or run.
     #[error("program {0} does not run: {1}")]
     Program(String, Box<Failure>),
     /// The worker threads could not be started.
@@ -194,7 +198,7 @@ pub enum OptimizeError {
     /// An index failed.
     #[error(transparent)]
     Index(IndexError),
-    /// A query cannot be searched.
+    /// A search failed.
     #[error(transparent)]
     Retrieve(RetrieveError),
     /// A statistic cannot be computed.
@@ -203,26 +207,25 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The run was continued and tested too often.
-    #[error("the run holds {0} sequential tests, the limit; start another with --run DIR")]
+    /// The run reached the limit of sequential tests.
+    #[error("the run has reached the limit of {0} sequential tests; start another with --run DIR")]
     SequentialTests(usize),
     /// A prompt cannot be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
-    /// A model gave no reply, and the run cannot go on without it.
+    /// A model gave no reply.
     #[error(transparent)]
     Llm(LlmError),
-    /// What is at the address of the service does not even answer one short question.
-    #[error("the model answers nothing: {0}")]
+    /// The service does not answer the first short request.
+    #[error("the language model does not answer: {0}")]
     NoService(LlmError),
-    /// The llm actor was asked for without a model.
-    #[error("no LLM configured, which the llm actor needs")]
+    /// The llm actor was requested without a model.
+    #[error("no LLM configured; the llm actor needs one")]
     NoLlm,
 }
 
 impl OptimizeError {
-    /// Whether a service gave no answer: nothing is frozen, and the run goes on where it was once
-    /// the service answers.
+    /// Whether a service was unavailable; the run can be resumed once it answers.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Llm(error) => error.is_outage(),
@@ -259,62 +262,62 @@ impl From<IndexError> for OptimizeError {
     }
 }
 
-/// What happens in a run, for those who watch.
+/// Progress and results of a run, as its caller observes them.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// Work goes on: done of total units.
+    /// Progress of a phase.
     Progress {
-        /// What is being done.
+        /// Name of the phase.
         phase: &'static str,
-        /// Units done.
+        /// Completed units.
         done: usize,
-        /// Units in all.
+        /// All units.
         total: usize,
     },
     /// A category was found.
     Category {
         /// Its name.
         name: &'a str,
-        /// Training queries that its program answers best.
+        /// Number of its training queries.
         n: usize,
         /// Mean reciprocal rank on them.
         mrr: f64,
-        /// What the metapaths of a composed program could bring there.
+        /// Upper bound of what the metapaths of a composed program reach.
         bound: Option<Bound>,
     },
-    /// The llm actor did something worth a line.
-    Told(String),
+    /// A message for the user.
+    Message(String),
     /// A change was tested on the training queries of its category.
     Tested {
         /// The category.
         name: &'a str,
-        /// What was changed.
+        /// Description of the change.
         change: &'a str,
         /// Difference of the mean reciprocal ranks.
         difference: f64,
         /// Two-sided p of the paired test.
         p: f64,
-        /// Whether it was kept.
+        /// Whether the change was accepted.
         accepted: bool,
     },
-    /// Something was better than every baseline for the first time, on training queries.
-    Better(&'a Better),
-    /// All changes together were tested on validation.
+    /// Programs beat every baseline on training queries for the first time.
+    Milestone(&'a Milestone),
+    /// The changes were tested on validation queries.
     SequentialTest(&'a Proof),
 }
 
-/// What a run ended with.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The frozen bundle.
     pub bundle: Bundle,
-    /// How it stands against the best baseline.
+    /// Comparison with the best baseline.
     pub verdict: Verdict,
-    /// Why it ended.
+    /// Why the run ended.
     pub stopped: Stop,
-    /// Tool calls answered from the cache, and not.
+    /// Cache hits and misses of tool calls.
     pub cache: (u64, u64),
-    /// Those of them that were made while parameters were tuned.
+    /// The part of [`Outcome::cache`] that tuning caused.
     pub tuning_cache: (u64, u64),
 }
 
@@ -323,17 +326,17 @@ pub struct Outcome {
 pub enum Stop {
     /// All steps were done.
     Done,
-    /// The time was used up.
+    /// The time budget was used up.
     Minutes,
-    /// The next request could have passed a ceiling; the message names it.
+    /// The next request could have exceeded a ceiling; the message names it.
     Budget(String),
-    /// The model gave nothing usable, however often it was asked; what was found so far is frozen.
+    /// Too many replies in a row were unusable; the best programs so far are frozen.
     Unusable(String),
 }
 
 impl Stop {
-    /// In one word, for scripts.
-    pub fn word(&self) -> &'static str {
+    /// Name for scripts.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Minutes => "minutes",
@@ -343,59 +346,58 @@ impl Stop {
     }
 }
 
-/// Everything a run works on.
+/// State of a run.
 struct Run<'a> {
     base: Arc<IndexedBase>,
     options: &'a Options,
     train: Pool,
     validation: Pool,
     trials: Trials<'a>,
-    /// What programs that were written after a look at training queries must not say.
+    /// Words that programs written by a model must not contain.
     forbidden: ForbiddenWords,
     /// Program runs that may still ask a model.
     allowance: Allowance,
-    /// Answers of tool calls.
     cache: Arc<ToolCache>,
-    /// Tool calls answered from the cache, and not, while parameters were tuned.
+    /// Cache hits and misses of tool calls during tuning.
     tuning_cache: (u64, u64),
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,
     first_better: FirstBetter,
 }
 
-/// What a run works on, and with.
+/// Inputs of [`run`].
 pub struct Inputs<'a> {
     /// The base.
     pub base: Arc<IndexedBase>,
-    /// The language model, where one is configured.
+    /// The language model, if one is configured.
     pub assistant: Option<Arc<Assistant>>,
-    /// Queries that programs are made and tuned with.
+    /// Queries to search and tune programs on.
     pub train: Vec<LabelledQuery>,
-    /// Queries that choose.
+    /// Queries for the sequential test and the choice of the bundle.
     pub validation: Vec<LabelledQuery>,
-    /// What was asked for.
+    /// Settings of the run.
     pub options: &'a Options,
-    /// Where the bundle is written.
+    /// Directory that receives the bundle.
     pub dir: &'a Path,
     /// The run's journal, new or resumed; a resumed run must have the same options and queries.
     pub journal: &'a mut Journal,
-    /// Programs that run side by side.
+    /// Number of programs that run in parallel.
     pub threads: usize,
-    /// Other processes that run programs too; the bundle does not depend on them.
+    /// Other processes that run programs; they do not change the bundle.
     pub evaluators: Option<&'a dyn Evaluators>,
-    /// Told what happens.
+    /// Receives every event.
     pub watch: &'a mut dyn FnMut(Event<'_>),
-    /// Set when the run is to end.
+    /// Set to end the run.
     pub stop: &'a Arc<AtomicBool>,
 }
 
 /// Optimizes programs on a base and freezes the best into `dir/bundle.json`.
 ///
-/// The bundle is the same for any number of `threads` and however often the run was interrupted,
-/// unless a time budget ends it.
+/// Unless a time budget ends the run, the bundle is the same for any number of `threads` and
+/// interruptions.
 ///
 /// # Errors
-/// [`OptimizeError`]; what was done is in the journal.
+/// [`OptimizeError`]; the journal keeps all completed steps.
 pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     let Inputs { base, assistant, train, validation, options, dir, journal, threads, .. } = inputs;
     let Inputs { evaluators, watch, stop, .. } = inputs;
@@ -441,36 +443,36 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     };
     run.check_same_run(dir, actor.as_ref())?;
     if let Some(actor) = &mut actor {
-        run.begins("asking the model");
+        run.report_phase("asking the model");
         actor.greet()?;
     }
-    run.begins("reading queries");
+    run.report_phase("reading queries");
     let features = freeze::PoolFeatures::new(&run)?;
-    let beginning = run.begin(actor.as_mut())?;
-    let (found, begun) = (beginning.found, beginning.category_programs.clone());
-    run.begins("training the router");
-    let routing = Routing::new(&features, &begun);
-    run.compare_together(&routing.train, &begun)?;
-    let (category_programs, stopped) = run.improve(beginning, actor.as_mut())?;
+    let start = run.initial_programs(actor.as_mut())?;
+    let (search_count, initial) = (start.search_count, start.category_programs.clone());
+    run.report_phase("training the router");
+    let routing = Routing::new(&features, &initial);
+    run.compare_together(&routing.train, &initial)?;
+    let (category_programs, stopped) = run.improve(start, actor.as_mut())?;
     run.compare_together(&routing.train, &category_programs)?;
-    run.begins("testing on validation");
-    let routed: Vec<Vec<usize>> = begun
+    run.report_phase("testing on validation");
+    let routed: Vec<Vec<usize>> = initial
         .iter()
         .zip(&routing.validation)
         .map(|(category_program, own)| category_program.routed(own))
         .collect();
-    let challenge = run.challenge(&begun, category_programs, &routed)?;
-    let finished = Finished { found, begun, challenge };
+    let test = run.run_sequential_test(&initial, category_programs, &routed)?;
+    let finished = FinalPrograms { search_count, initial, test };
     let (bundle, verdict) = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
-    // A run that goes on may freeze the same bundle and end for another reason.
-    let key = format!("{} {}", bundle.digest, stopped.word());
-    run.trials.journal.commit("bundle", &key, &stopped.word(), &[])?;
+    // A resumed run may freeze the same bundle and end for another reason.
+    let key = format!("{} {}", bundle.digest, stopped.name());
+    run.trials.journal.commit("bundle", &key, &stopped.name(), &[])?;
     let (cache, tuning_cache) = (run.cache.hits_and_misses(), run.tuning_cache);
     Ok(Outcome { bundle, verdict, stopped, cache, tuning_cache })
 }
 
-/// Fails if a pool is empty, so that no run is begun that cannot go on.
+/// Fails if a pool is empty.
 ///
 /// # Errors
 /// [`OptimizeError::NoQueries`].
@@ -485,7 +487,7 @@ pub fn check_queries(
     }
 }
 
-/// Names and ids of the answers of all queries, and the words that only one of them says.
+/// Names and ids of the answers of all queries, and words that occur in one query only.
 fn forbidden_words(
     kb: &Kb,
     train: &[LabelledQuery],
@@ -504,12 +506,12 @@ fn forbidden_words(
 }
 
 impl Run<'_> {
-    /// Tells that a part of the run begins whose extent is not known.
-    fn begins(&mut self, phase: &'static str) {
+    /// Reports the start of a phase of unknown length.
+    fn report_phase(&mut self, phase: &'static str) {
         (self.watch)(Event::Progress { phase, done: 0, total: 1 });
     }
 
-    /// A journal belongs to one base, one set of queries and one set of options.
+    /// Fails unless the journal belongs to this base, these queries and these options.
     fn check_same_run(&mut self, dir: &Path, actor: Option<&Actor>) -> Result<(), OptimizeError> {
         let mut identity = serde_json::json!({
             "index": self.base.fingerprint(),
@@ -532,9 +534,9 @@ impl Run<'_> {
         }
         match self.trials.journal.find::<serde_json::Value>("run", "identity")? {
             None => Ok(self.trials.journal.commit("run", "identity", &identity, &[])?),
-            Some(begun) if begun == identity => Ok(()),
-            Some(begun) => {
-                let value = |part: &str| format!("{part} {}", begun[part]);
+            Some(stored) if stored == identity => Ok(()),
+            Some(stored) => {
+                let value = |part: &str| format!("{part} {}", stored[part]);
                 let parts: Vec<String> = [
                     ("index", "another base or index".to_owned()),
                     ("train", "other training queries".to_owned()),
@@ -547,7 +549,7 @@ impl Run<'_> {
                     ("llm", "other actors, models, settings of models or prompts".to_owned()),
                 ]
                 .into_iter()
-                .filter(|(part, _)| begun.get(part) != identity.get(part))
+                .filter(|(part, _)| stored.get(part) != identity.get(part))
                 .map(|(_, text)| text)
                 .collect();
                 Err(OptimizeError::OtherRun(dir.display().to_string(), parts.join(", ")))
@@ -555,7 +557,7 @@ impl Run<'_> {
         }
     }
 
-    /// A trial of a program on queries of a pool: reciprocal ranks in their order.
+    /// Tries a program on queries of a pool; returns reciprocal ranks in their order.
     fn trial(
         &mut self,
         program: &Program,
@@ -567,12 +569,12 @@ impl Run<'_> {
         let pool = if on_validation { &self.validation } else { &self.train };
         let ranks = self.trials.run(program, params, pool, queries, origin)?.reciprocal_ranks;
         if !on_validation {
-            self.compare(What::Program, queries, &ranks)?;
+            self.compare(Scope::Program, queries, &ranks)?;
         }
         Ok(ranks)
     }
 
-    /// A program on all training queries, or on a part of them.
+    /// Tries a program on all training queries, or on `part` of them.
     fn category_program(
         &mut self,
         plan: Option<Plan>,
@@ -591,13 +593,18 @@ impl Run<'_> {
         Ok(CategoryProgram { plan, program, params, proposed_by, name, queries, train, part })
     }
 
-    /// The categories to begin with, what was measured on the way, and the metapaths that operators
-    /// draw from.
-    fn begin(&mut self, actor: Option<&mut Actor>) -> Result<Begun, OptimizeError> {
-        let Begun { found, mut category_programs, mut archive, metapaths, .. } =
+    /// Finds the categories and their first programs.
+    fn initial_programs(
+        &mut self,
+        actor: Option<&mut Actor>,
+    ) -> Result<InitialPrograms, OptimizeError> {
+        let InitialPrograms { search_count, mut category_programs, mut archive, metapaths, .. } =
             match self.options.actors.search {
                 true => self.discover()?,
-                false => Begun { category_programs: self.programs_of_user()?, ..Begun::default() },
+                false => InitialPrograms {
+                    category_programs: self.programs_of_user()?,
+                    ..InitialPrograms::default()
+                },
             };
         let challengers = match actor {
             Some(actor) => self.write_programs(actor, &mut category_programs)?,
@@ -605,12 +612,12 @@ impl Run<'_> {
         };
         for category_program in &category_programs {
             let change = "the category's first program".to_owned();
-            archive.add(Archived {
+            archive.add(ArchivedProgram {
                 category_program: category_program.clone(),
                 change,
-                whole: true,
+                is_complete: true,
             });
         }
-        Ok(Begun { found, category_programs, archive, metapaths, challengers })
+        Ok(InitialPrograms { search_count, category_programs, archive, metapaths, challengers })
     }
 }

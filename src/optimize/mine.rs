@@ -1,14 +1,12 @@
-//! Pattern mining: given queries with training answers, the typed metapaths that lead from what a
-//! query names or describes to its answers.
+//! Pattern mining: finds the typed metapaths that lead from the entities a training query names or
+//! describes to its answers.
 //!
-//! For every linked entity of a query and every answer, all metapaths of one and two steps between
-//! them are found by joining the neighbours of both; if asked for, also metapaths of three steps
-//! from nodes that the query surely names, past nodes that are no hubs. A pattern is such a
-//! metapath without its nodes: how the linked entity is found, its type, relations with directions,
-//! the type at the end. It is worth what it tells about the answers: the share of answers reached,
-//! times the information gained over guessing among all nodes of that type, summed over queries.
-//!
-//! Must not know: answers of validation or test, programs.
+//! For each linked entity of a query and each answer, all metapaths of one and two steps between them
+//! are found by joining the neighbours of both; optionally also metapaths of three steps from
+//! strongly linked entities, past nodes that are not hubs. A pattern is a metapath without nodes: the
+//! source and type of the linked entity, relations with directions, and the target type. Its gain is
+//! the share of answers reached times the information gained over guessing among all nodes of the
+//! target type, summed over queries.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -21,35 +19,35 @@ use agent_dataset::LabelledQuery;
 use agent_index::{IndexError, IndexedBase, TextPart};
 use agent_kb::{Direction, NodeId, RelationId, TypeId};
 
-/// Nodes linked of each type, strongest first, that are tried as linked entities.
+/// Number of named entities of each type, strongest first.
 const LINKED_ENTITIES: usize = 4;
-/// Weakest link that counts as a linked entity.
+/// Minimum strength of a named entity.
 const MIN_LINK: f32 = 0.12;
-/// Nodes found by search of each type that are tried as linked entities.
+/// Number of described entities of each type.
 const SEARCHED_ENTITIES: usize = 5;
-/// Answers of one query that are looked at.
+/// Maximum answers of a query that are mined.
 const MAX_ANSWERS: usize = 20;
-/// Neighbours of one node that are joined; a hub beyond that tells little.
+/// Maximum neighbours of a node that are joined; larger hubs are not informative.
 const MAX_JOINED: usize = 20_000;
-/// Queries for which the size of a pattern's reach is measured.
+/// Number of queries on which the reach of a pattern is measured.
 const REACH_SAMPLE: usize = 24;
-/// Steps of the longest metapath that is mined if nothing else is asked for: a third step brings
-/// nothing on the bases measured in `docs/optimizer.md`.
+/// Default length of the longest mined metapath: a third step gains nothing on the bases measured in
+/// `docs/optimizer.md`.
 pub const DEFAULT_HOPS: usize = 2;
-/// Steps of the longest metapath that can be mined.
+/// Maximum length of mined metapaths.
 pub const MAX_HOPS: usize = 3;
-/// Weakest link from which metapaths of three steps are mined.
+/// Minimum strength of an entity that metapaths of three steps start from.
 const MIN_LONG_LINK: f32 = 0.5;
-/// Neighbours by one step of a node that metapaths of three steps pass; those with more are hubs.
+/// Maximum neighbours by one step of a node that metapaths of three steps pass.
 const MAX_HUB: usize = 500;
-/// Edges followed from one linked entity for the first two of three steps.
+/// Maximum edges followed from an entity for the first two of three steps.
 const MAX_LONG_EDGES: usize = 20_000;
-/// Patterns of three steps of one query.
+/// Maximum patterns of three steps of a query.
 const MAX_LONG_PATTERNS: usize = 4_000;
-/// Patterns of three steps whose reach is measured, those that may be worth most.
+/// Number of patterns of three steps whose reach is measured, by largest possible gain.
 const MAX_LONG_MEASURED: usize = 400;
 
-/// How linked entities are found.
+/// Source of linked entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkSource {
     /// The query names them.
@@ -61,16 +59,16 @@ pub enum LinkSource {
 /// One step of a metapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Step {
-    /// The relation followed.
+    /// The relation.
     pub relation: RelationId,
-    /// Which way; [`Direction::Any`] only for relations between nodes of one type.
+    /// The direction; [`Direction::Any`] only for relations between nodes of one type.
     pub direction: Direction,
 }
 
 /// A typed metapath from linked entities to answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern {
-    /// How linked entities are found.
+    /// Source of the linked entities.
     pub source: LinkSource,
     /// Type of the linked entities.
     pub start: TypeId,
@@ -80,35 +78,35 @@ pub struct Pattern {
     pub target: TypeId,
 }
 
-/// A pattern with what it is worth on the queries it was mined from.
+/// A pattern with its measures on the queries it was mined from.
 #[derive(Clone, Debug)]
-pub struct Mined {
+pub struct MinedPattern {
     /// The pattern.
     pub pattern: Pattern,
-    /// Share of answers reached by query (position in the input), ascending, for queries where
-    /// it reaches any; weighted by the strength of the linked entity.
+    /// Share of answers reached by query position, ascending, where it is above 0; weighted by the
+    /// strength of the linked entity.
     pub coverage: Vec<(usize, f32)>,
-    /// Which answers are reached by query, as [`Reached`], ascending.
-    pub reached: Vec<(usize, Reached)>,
-    /// Information in being reached at all: log2 of nodes of the target type over nodes reached,
-    /// mean over queries.
+    /// Reached answers by query position, ascending.
+    pub reached: Vec<(usize, AnswerBits)>,
+    /// Information of being reached: log2 of nodes of the target type over nodes reached, mean over
+    /// queries.
     pub bits: f64,
-    /// Information gained about the answers, bits summed over queries.
+    /// Information gained about the answers, in bits, summed over queries.
     pub gain: f64,
 }
 
-/// The answers of a query that are reached, a bit for each of the first 20.
-pub type Reached = u32;
+/// A set of answers of a query, a bit for each of the first 20.
+pub type AnswerBits = u32;
 
-/// Answers of a query that mining looks at: the first 20.
-pub fn n_looked_at(query: &LabelledQuery) -> usize {
+/// Number of answers of a query that are mined: at most the first 20.
+pub fn mined_answer_count(query: &LabelledQuery) -> usize {
     query.answers.len().min(MAX_ANSWERS)
 }
 
-/// A node a query may be about, with how surely.
+/// A node that a query may refer to.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedEntity {
-    /// How it was found.
+    /// Its source.
     pub source: LinkSource,
     /// The node.
     pub node: NodeId,
@@ -116,7 +114,7 @@ pub struct LinkedEntity {
     pub strength: f32,
 }
 
-/// What the query names or describes, strongest first within each source and type.
+/// The entities that a query names or describes, strongest first within each source and type.
 pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
     let linked = base.entities.link(&base.kb, query, &[], LINKED_ENTITIES);
     let named = linked
@@ -138,8 +136,8 @@ pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
     linked
 }
 
-/// The steps that can be taken from nodes of each type: every relation in both directions, and
-/// without regard to direction where it joins nodes of one type.
+/// Possible steps from nodes of each type: every relation in its directions, and in
+/// [`Direction::Any`] if it joins nodes of one type.
 struct Steps(Vec<Vec<Step>>);
 
 impl Steps {
@@ -166,16 +164,16 @@ impl Steps {
         Self((0..base.kb.types().len()).map(of_type).collect())
     }
 
-    /// Those from a node.
-    fn of(&self, base: &IndexedBase, node: NodeId) -> &[Step] {
+    /// The possible steps from a node.
+    fn from_node(&self, base: &IndexedBase, node: NodeId) -> &[Step] {
         self.0.get(usize::from(base.kb.node_type(node).0)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Every neighbour of a node with the step that leads to it, at most [`MAX_JOINED`].
+/// The neighbours of a node with the step to each, at most [`MAX_JOINED`].
 fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, NodeId)> {
     let mut found = Vec::new();
-    for &step in steps.of(base, node) {
+    for &step in steps.from_node(base, node) {
         let neighbors = base.kb.neighbors(node, step.relation, step.direction);
         found.extend(
             neighbors.iter().take(MAX_JOINED - found.len()).map(|&neighbor| (step, neighbor)),
@@ -184,8 +182,8 @@ fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, Nod
     found
 }
 
-/// The nodes at two steps from a linked entity with those steps, past no hub; each ascending, each
-/// once. At most [`MAX_LONG_EDGES`] edges are followed, the first in order.
+/// The nodes two steps from an entity with these steps, without hubs; follows at most
+/// [`MAX_LONG_EDGES`] edges.
 fn two_steps_from(
     base: &IndexedBase,
     steps: &Steps,
@@ -193,13 +191,13 @@ fn two_steps_from(
 ) -> HashMap<NodeId, BTreeSet<[Step; 2]>> {
     let mut found: HashMap<NodeId, BTreeSet<[Step; 2]>> = HashMap::new();
     let mut left = MAX_LONG_EDGES;
-    for &first in steps.of(base, entity) {
+    for &first in steps.from_node(base, entity) {
         let middles = base.kb.neighbors(entity, first.relation, first.direction);
         if middles.len() > MAX_HUB {
             continue;
         }
         for &middle in middles.iter() {
-            for &second in steps.of(base, middle) {
+            for &second in steps.from_node(base, middle) {
                 let ends = base.kb.neighbors(middle, second.relation, second.direction);
                 if ends.len() > MAX_HUB.min(left) {
                     continue;
@@ -218,10 +216,10 @@ fn reversed(step: Step) -> Step {
     Step { direction: step.direction.reversed(), ..step }
 }
 
-/// What a pattern reaches of one query's answers: the weighted share, and which.
-type Share = (f32, Reached);
+/// Weighted share and set of the answers of a query that a pattern reaches.
+type Share = (f32, AnswerBits);
 
-/// Patterns that reach answers of one query.
+/// The patterns that reach answers of a query.
 fn mine_query(
     base: &IndexedBase,
     steps: &Steps,
@@ -229,7 +227,7 @@ fn mine_query(
     hops: usize,
 ) -> BTreeMap<Pattern, Share> {
     let linked = linked_entities(base, &query.text);
-    let answers = &query.answers[..n_looked_at(query)];
+    let answers = &query.answers[..mined_answer_count(query)];
     let outward: Vec<Vec<(Step, NodeId)>> =
         linked.iter().map(|entity| steps_from(base, steps, entity.node)).collect();
     let is_sure = |entity: &LinkedEntity| {
@@ -299,7 +297,7 @@ fn mine_query(
     shares
 }
 
-/// How many nodes of the target type a pattern reaches from the query's linked entities.
+/// Number of nodes of the target type that a pattern reaches from the linked entities.
 fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usize {
     let is_linked = |entity: &&LinkedEntity| {
         entity.source == pattern.source && base.kb.node_type(entity.node) == pattern.start
@@ -317,8 +315,8 @@ fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usiz
     nodes.iter().filter(|&&node| base.kb.node_type(node) == pattern.target).count()
 }
 
-/// All patterns of at most `hops` steps, 2 or [`MAX_HOPS`], that reach answers of at least `min_support` queries,
-/// most informative first; ties by pattern. Independent of the number of threads.
+/// All patterns of at most `hops` steps (2 or [`MAX_HOPS`]) that reach answers of at least
+/// `min_support` queries, largest gain first; ties by pattern. Independent of the number of threads.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set.
@@ -328,7 +326,7 @@ pub fn mine(
     min_support: usize,
     hops: usize,
     stop: &AtomicBool,
-) -> Result<Vec<Mined>, IndexError> {
+) -> Result<Vec<MinedPattern>, IndexError> {
     let steps = Steps::new(base);
     let per_query: Result<Vec<_>, _> = queries
         .par_iter()
@@ -347,7 +345,7 @@ pub fn mine(
     keep_best_long(base, &mut found);
     let all_linked: Vec<_> =
         queries.par_iter().map(|query| linked_entities(base, &query.text)).collect();
-    let mut mined: Vec<Mined> = found
+    let mut mined: Vec<MinedPattern> = found
         .into_par_iter()
         .map(|(pattern, shares)| {
             let all = base.kb.nodes_of_type(pattern.target).len() as f64;
@@ -359,7 +357,7 @@ pub fn mine(
             let gain = covered(&shares) * bits;
             let coverage = shares.iter().map(|&(at, (share, _))| (at, share)).collect();
             let reached = shares.iter().map(|&(at, (_, reached))| (at, reached)).collect();
-            Mined { pattern, coverage, reached, bits, gain }
+            MinedPattern { pattern, coverage, reached, bits, gain }
         })
         .collect();
     mined.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.pattern.cmp(&b.pattern)));
@@ -371,16 +369,16 @@ fn covered(shares: &[(usize, Share)]) -> f64 {
     shares.iter().map(|&(_, (share, _))| f64::from(share)).sum()
 }
 
-/// Drops all patterns of three steps but those that could be worth most if they reached answers
-/// alone; ties go to the smaller pattern.
+/// Keeps the [`MAX_LONG_MEASURED`] patterns of three steps with the largest gain they could have if
+/// they reached only answers; ties go to the smaller pattern.
 fn keep_best_long(base: &IndexedBase, found: &mut BTreeMap<Pattern, Vec<(usize, Share)>>) {
-    let most = |(pattern, shares): (&Pattern, &Vec<(usize, Share)>)| {
+    let max_gain = |(pattern, shares): (&Pattern, &Vec<(usize, Share)>)| {
         covered(shares) * (base.kb.nodes_of_type(pattern.target).len().max(1) as f64).log2()
     };
     let mut long: Vec<(f64, Pattern)> = found
         .iter()
         .filter(|(pattern, _)| pattern.steps.len() > 2)
-        .map(|pair| (most(pair), pair.0.clone()))
+        .map(|pair| (max_gain(pair), pair.0.clone()))
         .collect();
     long.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     for (_, pattern) in long.into_iter().skip(MAX_LONG_MEASURED) {

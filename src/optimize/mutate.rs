@@ -1,18 +1,16 @@
-//! Operators: the changes of plans by which the search actor improves a program.
+//! Mutation operators of the search actor.
 //!
-//! An operator lists every change it can make, so that none is tried twice and one that cannot
-//! apply is known to before anything is run.
-//!
-//! Must not know: how programs do, who chooses between operators.
+//! An operator lists all plans it can make, so that no plan is tried twice and an operator that does
+//! not apply costs no program run.
 
 use crate::{
     discover::Metapath,
     plan::{Branch, LinkedBy, Plan},
 };
 
-/// Branches of a plan at most.
+/// Maximum branches of a plan.
 const MAX_BRANCHES: usize = 3;
-/// Metapaths that may be added, those most informative about the category's queries.
+/// Number of candidates for [`Operator::Add`], most informative about the category's queries.
 const ADDED_METAPATHS: usize = 8;
 
 /// A way to change a plan.
@@ -22,23 +20,23 @@ pub enum Operator {
     Add,
     /// Takes a metapath from the plan of another category.
     Cross,
-    /// Unites the metapaths of two plans that answer different queries of a category.
+    /// Merges the metapaths of two plans that answer different queries of a category.
     Merge,
-    /// Finds the linked entities of a metapath otherwise.
+    /// Changes how the linked entities of a metapath are found.
     Linking,
-    /// Carries the sum of scores along a metapath instead of the largest, or the other way round.
+    /// Switches a metapath between the sum and the maximum of scores.
     Sums,
     /// Drops a metapath.
     Drop,
 }
 
 impl Operator {
-    /// All of them, in the order in which they are first tried.
+    /// All operators, in the order in which they are first tried.
     pub const ALL: [Self; 6] =
         [Self::Add, Self::Cross, Self::Merge, Self::Linking, Self::Sums, Self::Drop];
 
-    /// Its name.
-    pub fn word(self) -> &'static str {
+    /// Its name in `proposed_by`.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Add => "add",
             Self::Cross => "cross",
@@ -50,21 +48,21 @@ impl Operator {
     }
 }
 
-/// What operators take metapaths from.
+/// Sources of metapaths for operators.
 #[derive(Clone, Copy)]
 pub struct Material<'a> {
     /// Mined metapaths.
     pub metapaths: &'a [Metapath],
     /// Plans of all categories.
     pub others: &'a [Plan],
-    /// The plan that another is merged with.
+    /// The plan to merge with.
     pub mate: Option<&'a Plan>,
     /// Training queries of the category, by position.
     pub queries: &'a [usize],
 }
 
-/// Every plan that an operator makes of a plan, each with the change in words; all differ from the
-/// plan, and none has more than three metapaths. In an order that depends on the arguments alone.
+/// All plans that an operator makes of a plan, each with a description. They differ from the plan and
+/// have at most three metapaths; their order depends on the arguments alone.
 pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec<(Plan, String)> {
     match operator {
         Operator::Linking => linked_otherwise(plan),
@@ -82,14 +80,14 @@ pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec
     }
 }
 
-/// A plan whose branches stand in one order, so that plans that answer alike are equal.
+/// The plan with sorted branches, so that equivalent plans are equal.
 pub fn in_order(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     plan.branches.sort_unstable();
     plan
 }
 
-/// The plan with one of its branches changed.
+/// The plan with a changed branch.
 fn with_branch(plan: &Plan, at: usize, change: impl FnOnce(&mut Branch)) -> Plan {
     let mut changed = plan.clone();
     if let Some(branch) = changed.branches.get_mut(at) {
@@ -135,7 +133,7 @@ fn dropped(plan: &Plan) -> Vec<(Plan, String)> {
     (0..plan.branches.len()).map(without).collect()
 }
 
-/// The plan with each of some branches; where it has no room, in the place of each of its own.
+/// The plan with each of the branches added or, if it is full, in place of each of its own.
 fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> {
     let mut children = Vec::new();
     for branch in branches {
@@ -154,14 +152,14 @@ fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> 
     children
 }
 
-/// The mined metapaths to the plan's target that it lacks, those that tell most about the queries.
+/// The most informative mined metapaths to the plan's target that it lacks.
 fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
     let lacks = |metapath: &Metapath| {
-        let goes =
+        let is_same =
             |branch: &Branch| branch.start == metapath.start && branch.steps == metapath.steps;
-        plan.target == Some(metapath.target) && !plan.branches.iter().any(goes)
+        plan.target == Some(metapath.target) && !plan.branches.iter().any(is_same)
     };
-    let told = |metapath: &Metapath| {
+    let information = |metapath: &Metapath| {
         let share = |query| f64::from(metapath.shares.get(query).copied().unwrap_or(0.0));
         material.queries.iter().map(share).sum::<f64>() * metapath.bits
     };
@@ -169,14 +167,14 @@ fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
         .metapaths
         .iter()
         .filter(|metapath| lacks(metapath))
-        .map(|metapath| (told(metapath), metapath))
+        .map(|metapath| (information(metapath), metapath))
         .collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     ranked.truncate(ADDED_METAPATHS);
     ranked.into_iter().map(|(_, metapath)| metapath.branch()).collect()
 }
 
-/// The branches of other plans that lead to the same type and that this one lacks, each once.
+/// The distinct branches of other plans with the same target that this plan lacks.
 fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
     let mut branches: Vec<Branch> = Vec::new();
     let theirs = others
@@ -191,8 +189,8 @@ fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
     branches
 }
 
-/// Plans of metapaths of both, each with one at least that the other lacks; as many metapaths as
-/// there is room for. A metapath that both have keeps the linked entities of the first.
+/// Plans of metapaths of both parents, with at least one that only each of them has, and as many
+/// metapaths as possible. A shared metapath keeps the linked entities of the first parent.
 fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
     let same_way = |a: &Branch, b: &Branch| a.start == b.start && a.steps == b.steps;
     let has = |plan: &Plan, branch: &Branch| plan.branches.iter().any(|own| same_way(own, branch));
@@ -215,10 +213,10 @@ fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
             .map(|(_, branch)| (*branch).clone())
             .collect();
         let child = Plan { target: plan.target, branches };
-        let of = |parent: &Plan, other: &Plan| {
+        let has_own = |parent: &Plan, other: &Plan| {
             child.branches.iter().any(|branch| has(parent, branch) && !has(other, branch))
         };
-        if of(plan, mate) && of(mate, plan) {
+        if has_own(plan, mate) && has_own(mate, plan) {
             children.push((child, "unite the metapaths of two programs".to_owned()));
         }
     }

@@ -1,43 +1,40 @@
-//! What the search actor composes and mutates: a plan, rendered as a readable program.
+//! Plans that the search actor composes and mutates, and their rendering as programs.
 //!
-//! A plan is a small syntax tree: branches (linked entities and the metapath from them), how each
-//! metapath adds up, and which features rank what was reached. Rendering is a pure function of the
-//! plan and the base's names; the program it gives is ordinary source that people may edit.
-//!
-//! Must not know: queries, answers, scores of programs.
+//! A plan is a small syntax tree: branches (linked entities and a metapath from them), and how each
+//! branch combines scores. Rendering is a pure function of the plan and the base's names; the result
+//! is ordinary source that people may edit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
 };
 
-use crate::mine::{LinkSource, Pattern, Step};
+use crate::mine::Step;
 use agent_ground::words::fold;
 use agent_index::IndexedBase;
 use agent_kb::{Direction, TypeId};
 use agent_sandbox::program::Program;
 use agent_tools::source::{comment, literal, literals};
 
-/// Nodes that a program ranks by text.
+/// Number of nodes that a program ranks by text.
 const POOL: usize = 1_000;
-/// Nodes that a program returns.
+/// Number of nodes that a program returns.
 const RETURNED: usize = 200;
-/// Nodes found by words that join the pool.
+/// Number of nodes from text search in the pool.
 const SEARCHED: usize = 200;
 
-/// Prefix of linked entities that are found both ways.
+/// Prefix of variables for entities that are linked both ways.
 const LIKELY: &str = "likely_";
 
-/// Plurals that no variable can be named by: parameters that a program reads, and words of the
-/// language.
+/// Names that variables must not have: parameters of a program, and keywords.
 const NO_VARIABLES: [&str; 6] = ["query", "candidates", "params", "as", "is", "this"];
 
-/// How linked entities of a branch are found.
+/// Source of the linked entities of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkedBy {
     /// By name.
     Named,
-    /// By documents that match.
+    /// By matching documents.
     Described,
     /// Both ways.
     Either,
@@ -46,43 +43,28 @@ pub enum LinkedBy {
 /// Linked entities and the metapath that leads from them to the target type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Branch {
-    /// How linked entities are found.
+    /// Source of the linked entities.
     pub linked: LinkedBy,
     /// Type of the linked entities.
     pub start: TypeId,
     /// One to three steps.
     pub steps: Vec<Step>,
-    /// Whether a node reached from several linked entities gets the sum of their scores, or the
-    /// largest.
+    /// Whether a node reached from several linked entities gets the sum of their scores, not the
+    /// maximum.
     pub sums: bool,
 }
 
-/// A kind of program.
+/// The structure of a program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plan {
-    /// Type of the answers; none ranks all candidates.
+    /// Type of the answers; `None` for all candidates.
     pub target: Option<TypeId>,
-    /// At most three; none leaves search alone.
+    /// At most three; a plan without branches only searches.
     pub branches: Vec<Branch>,
 }
 
-impl Branch {
-    /// The branch of a mined pattern.
-    pub fn of(pattern: &Pattern) -> Self {
-        Self {
-            linked: match pattern.source {
-                LinkSource::Named => LinkedBy::Named,
-                LinkSource::Described => LinkedBy::Described,
-            },
-            start: pattern.start,
-            steps: pattern.steps.clone(),
-            sums: pattern.steps.len() == 1,
-        }
-    }
-}
-
-/// Lower-case letters, digits and underscores that can begin a variable's name; of a name in other
-/// letters nothing is left, and it is a thing.
+/// A name as an identifier of lower-case ASCII letters, digits and underscores; `thing` if no letter
+/// or digit is left.
 fn identifier(name: &str) -> String {
     let mut word: String =
         fold(name).chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -111,7 +93,7 @@ fn direction(direction: Direction) -> &'static str {
     }
 }
 
-/// Whether a step can end at other types than this one.
+/// Whether a step can end at nodes of another type than `target`.
 fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
     base.kb.tuples().iter().filter(|tuple| tuple.relation == step.relation).any(|tuple| match step
         .direction
@@ -122,8 +104,7 @@ fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
     })
 }
 
-/// A word for each type of linked entities, such that no two have one and its plural can name a
-/// variable.
+/// A distinct word for each type of linked entities, whose plural can name a variable.
 fn words_of_types(base: &IndexedBase, plan: &Plan) -> BTreeMap<TypeId, String> {
     let mut words: BTreeMap<TypeId, String> = BTreeMap::new();
     for branch in &plan.branches {
@@ -139,8 +120,8 @@ fn words_of_types(base: &IndexedBase, plan: &Plan) -> BTreeMap<TypeId, String> {
     words
 }
 
-/// A branch with the names its program gives to linked entities and to what they reach.
-struct Named<'a> {
+/// A branch with the names of its variables in the program.
+struct NamedBranch<'a> {
     branch: &'a Branch,
     kind: String,
     linked: String,
@@ -148,7 +129,7 @@ struct Named<'a> {
     weight: String,
 }
 
-fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
+fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<NamedBranch<'a>> {
     let words = words_of_types(base, plan);
     let mut taken = BTreeSet::new();
     plan.branches
@@ -170,7 +151,7 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
                     suffix.push('2');
                 }
             }
-            Named {
+            NamedBranch {
                 branch,
                 kind,
                 linked: format!("{prefix}{}", plural(&word)),
@@ -181,7 +162,7 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<Named<'a>> {
         .collect()
 }
 
-/// The metapath of a branch in words, such as `author -author_writes_paper-> paper`.
+/// The metapath of a branch as text, such as `author -author_writes_paper->`.
 fn metapath_in_words(base: &IndexedBase, branch: &Branch) -> String {
     let mut text = base.kb.type_name(branch.start).to_owned();
     for step in &branch.steps {
@@ -191,9 +172,8 @@ fn metapath_in_words(base: &IndexedBase, branch: &Branch) -> String {
     text
 }
 
-/// A short name for the queries that a plan answers, such as
-/// `paper by named author (author_writes_paper)`. Relations followed against their stored
-/// direction are marked with `<`, those followed either way with `~`.
+/// A short name for the category of a plan, such as `paper by named author (author_writes_paper)`.
+/// Relations against their stored direction are marked with `<`, those in both directions with `~`.
 pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
     let target = plan.target.map_or("any node", |target| base.kb.type_name(target));
     if plan.branches.is_empty() {
@@ -223,13 +203,13 @@ pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
     format!("{target} by {}", ways.join(" and "))
 }
 
-/// The program of a plan: what any of its metapaths reaches, or words find, is ranked, and what
-/// several metapaths reach counts more.
+/// The program of a plan: ranks nodes that any of its metapaths reaches or text search finds; nodes
+/// that several metapaths reach score higher.
 pub fn render(base: &IndexedBase, plan: &Plan) -> Program {
     render_as(base, plan, true)
 }
 
-/// The program of a plan without relaxation: only what all of its metapaths reach is ranked.
+/// The program of a plan without relaxation: ranks only nodes that all of its metapaths reach.
 pub fn render_strict(base: &IndexedBase, plan: &Plan) -> Program {
     render_as(base, plan, plan.branches.is_empty())
 }
@@ -262,7 +242,7 @@ fn render_as(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
     Program::new(&out)
 }
 
-fn render_params(out: &mut String, plan: &Plan, branches: &[Named<'_>], relaxed: bool) {
+fn render_params(out: &mut String, plan: &Plan, branches: &[NamedBranch<'_>], relaxed: bool) {
     out.push_str("fn params() {\n    #{\n");
     let mut line = |name: &str, bounds: &str, what: &str| {
         let _ = writeln!(out, "        {name}: #{{ {bounds} }}, // {what}");
@@ -290,12 +270,12 @@ fn render_params(out: &mut String, plan: &Plan, branches: &[Named<'_>], relaxed:
     out.push_str("    }\n}\n");
 }
 
-fn render_linked(out: &mut String, branches: &[Named<'_>]) {
+fn render_linked(out: &mut String, branches: &[NamedBranch<'_>]) {
     let mut done = BTreeSet::new();
     if !branches.is_empty() {
         out.push_str("    // Anchors: what the query is about.\n");
     }
-    for Named { branch, kind, linked, .. } in branches {
+    for NamedBranch { branch, kind, linked, .. } in branches {
         if !done.insert(linked) {
             continue;
         }
@@ -316,11 +296,16 @@ fn render_linked(out: &mut String, branches: &[Named<'_>]) {
     }
 }
 
-fn render_metapaths(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
+fn render_metapaths(
+    out: &mut String,
+    base: &IndexedBase,
+    plan: &Plan,
+    branches: &[NamedBranch<'_>],
+) {
     if !branches.is_empty() {
         out.push_str("\n    // Where walks from them lead.\n");
     }
-    for Named { branch, linked, reached, .. } in branches {
+    for NamedBranch { branch, linked, reached, .. } in branches {
         let how = if branch.sums { "sum" } else { "max" };
         let mut metapath = linked.clone();
         for step in &branch.steps {
@@ -339,13 +324,13 @@ fn render_metapaths(out: &mut String, base: &IndexedBase, plan: &Plan, branches:
     }
 }
 
-fn render_strict_pool(out: &mut String, branches: &[Named<'_>]) {
+fn render_strict_pool(out: &mut String, branches: &[NamedBranch<'_>]) {
     let reached: Vec<&str> = branches.iter().map(|named| named.reached.as_str()).collect();
     let _ = writeln!(out, "\n    // The pool: what every walk reached.");
     let _ = writeln!(out, "    let pool = top({}, {POOL});", reached.join(" * "));
 }
 
-fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Named<'_>]) {
+fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[NamedBranch<'_>]) {
     let types = match plan.target {
         Some(target) => literal(base.kb.type_name(target)),
         None if base.kb.candidate_types().len() == base.kb.types().len() => "[]".to_owned(),
@@ -367,7 +352,7 @@ fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Na
     let _ = writeln!(out, "    let pool = top({}, {POOL});", sum.join("\n        + "));
 }
 
-fn render_order(out: &mut String, plan: &Plan, branches: &[Named<'_>]) {
+fn render_order(out: &mut String, plan: &Plan, branches: &[NamedBranch<'_>]) {
     let _ = writeln!(out, "\n    // Its order: what the query says beside the names of anchors.");
     let named: BTreeSet<&str> = branches
         .iter()

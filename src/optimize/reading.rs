@@ -1,12 +1,9 @@
-//! How plain questions are worded, learnt from training questions that the graph alone answers.
+//! Learns phrasings of plain questions from training questions that the graph alone answers.
 //!
-//! A training question teaches if metapaths from the names it spells out reach its answers to the
-//! node, no more and no less; then the words beside the names are a way of saying these metapaths.
-//! Questions whose answers words had to choose teach nothing, but by chance: a phrasing counts from
-//! two questions. Where several readings reach the same nodes, the one that most questions have
+//! A training question teaches a phrasing if metapaths from the names in it reach exactly its
+//! answers: the words beside the names then express these metapaths. A phrasing needs two questions,
+//! since one may match by chance. If several readings are exact, the one that most questions share
 //! is taken, ties to fewer steps.
-//!
-//! Must not know: answers of validation or test, programs.
 
 use std::{
     collections::BTreeMap,
@@ -22,20 +19,20 @@ use agent_infer::bundle::reading::{
 };
 use agent_kb::NodeId;
 
-/// Questions that must have a reading for it to be learnt.
+/// Minimum questions of a phrasing.
 const MIN_QUESTIONS: u32 = 2;
-/// Metapaths from one name that reach all answers, of which readings are made; shorter ones first.
+/// Maximum metapaths from one name that readings are made of; shorter ones first.
 const MAX_METAPATHS: usize = 24;
 
-/// The readings that answer one training question exactly, as metapaths in words, and its other
-/// words.
+/// The exact readings of a training question.
 struct Lesson {
-    said: Vec<String>,
-    /// Metapaths of each reading, ascending, with the number of their steps.
+    /// Stems of the words beside the names.
+    other_stems: Vec<String>,
+    /// Metapaths of each reading in words, ascending, with the number of their steps.
     readings: Vec<(Vec<String>, usize)>,
 }
 
-/// How the questions are worded that metapaths answer exactly. Independent of the number of
+/// Learns the phrasings of the questions that metapaths answer exactly. Independent of the number of
 /// threads.
 ///
 /// # Errors
@@ -65,7 +62,7 @@ pub fn learn(
         let phrasing = phrasings.entry(metapaths).or_default();
         phrasing.metapaths.clone_from(metapaths);
         phrasing.n += 1;
-        for stem in &lesson.said {
+        for stem in &lesson.other_stems {
             *phrasing.words.entry(stem.clone()).or_default() += 1;
         }
     }
@@ -77,7 +74,7 @@ pub fn learn(
     Ok(Phrasings(phrasings))
 }
 
-/// What a training question teaches; none if no metapaths reach its answers exactly.
+/// The exact readings of a training question; `None` if there are none.
 fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
     let question = Question::new(base, &query.text);
     let target = base.kb.node_type(*query.answers.first()?);
@@ -114,12 +111,12 @@ fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
     }
     let exact = |(metapaths, set): (Vec<Metapath>, Option<Vec<NodeId>>)| {
         let set = answers(&[set?], &named);
-        let mut told: Vec<String> =
+        let mut words: Vec<String> =
             metapaths.iter().map(|metapath| metapath_in_words(base, metapath)).collect();
-        told.sort();
+        words.sort();
         (set == query.answers)
-            .then(|| (told, metapaths.iter().map(|metapath| metapath.steps.len()).sum::<usize>()))
+            .then(|| (words, metapaths.iter().map(|metapath| metapath.steps.len()).sum::<usize>()))
     };
     let readings: Vec<(Vec<String>, usize)> = combined.into_iter().filter_map(exact).collect();
-    (!readings.is_empty()).then_some(Lesson { said: question.said, readings })
+    (!readings.is_empty()).then_some(Lesson { other_stems: question.other_stems, readings })
 }

@@ -1,14 +1,12 @@
-//! A run as its journal tells it: what it is, how far it is, what it found and spent; read beside the
-//! process that writes it.
+//! Read-only view of a run from its journal: settings, progress, programs and costs. Can be read
+//! while another process writes the run.
 //!
-//! | file | question it answers |
+//! | module | content |
 //! | --- | --- |
-//! | `line` | what did one step do |
-//! | `programs` | which programs did it try, with which scores, from which others |
-//! | `timing` | where did its time go |
-//! | `pause` | why does it wait |
-//!
-//! Must not know how that is shown.
+//! | `line` | one step in one line |
+//! | `programs` | programs with their scores and origins |
+//! | `timing` | time of each phase |
+//! | `pause` | why a run is paused |
 
 pub mod line;
 pub mod pause;
@@ -29,7 +27,7 @@ use crate::{
     BUNDLE_FILE, Decision,
     journal::{self, DATABASE_FILE, Journal, JournalError, StepRecord},
     record::timing::{TIMES_FILE, Timing},
-    roles::place,
+    roles::position,
     trial::{TRIAL, Trial},
 };
 use agent_infer::bundle::Bundle;
@@ -38,16 +36,16 @@ use agent_llm::{
     ledger::{Ceilings, Ledger, Price, Spent},
 };
 
-/// The kind of steps that hold tests of changes.
+/// Kind of the steps that hold a [`Decision`].
 pub const DECISION: &str = "decision";
-/// The kind of the step that says that the bundle is frozen.
+/// Kind of the step that marks the bundle as frozen.
 const BUNDLE: &str = "bundle";
-/// The pool on which programs are measured.
+/// Name of the validation pool.
 const VALIDATION: &str = "validation";
-/// Who proposes programs, where a run does not say.
+/// Actor of runs whose configuration names none.
 const SEARCH: &str = "search";
 
-/// Whether a run goes on.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -55,14 +53,14 @@ pub enum State {
     Finished,
     /// It can be resumed.
     Interrupted,
-    /// Its service gave no answer; it can be resumed.
+    /// Its service was unavailable; it can be resumed.
     Paused,
-    /// A process writes it.
+    /// A process is writing it.
     Running,
 }
 
 impl State {
-    /// Its word.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             State::Finished => "finished",
@@ -73,14 +71,14 @@ impl State {
     }
 }
 
-/// The program that a category has so far.
+/// The current program of a category.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Standing {
     /// The category.
     pub category: String,
     /// Id of its program.
     pub program: String,
-    /// Validation queries: of a finished run those that are routed to the category, otherwise all.
+    /// Number of validation queries: those routed to the category if the run is finished, else all.
     pub n: usize,
     /// Mean reciprocal rank on them.
     pub mrr: f64,
@@ -89,63 +87,63 @@ pub struct Standing {
 /// Times of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
-    /// When it was begun, seconds since 1970; unknown on systems that do not tell.
+    /// Start of the run, seconds since 1970; `None` if the file system does not store it.
     pub begun: Option<u64>,
-    /// When the processes that worked at it last noted their times, seconds since 1970.
+    /// Last update of the times file, seconds since 1970.
     pub changed: Option<u64>,
-    /// How long they worked, pauses left out; unknown where none noted it.
+    /// Working time without pauses, seconds; `None` if it was not recorded.
     pub seconds: Option<u64>,
 }
 
-/// What was spent on one role.
+/// Cost of one role, or of all roles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RoleCost {
-    /// What the run paid for.
+    /// Cost of paid calls.
     #[serde(flatten)]
     pub spent: Spent,
-    /// Replies that cost the run nothing: they came from the shared cache.
+    /// Number of replies from the shared cache, which cost nothing.
     pub from_cache: u64,
-    /// Calls whose tokens the service did not count.
+    /// Number of calls whose tokens are estimated, since the service did not count them.
     pub estimated: u64,
 }
 
-/// What one role cost.
+/// Cost of a role, with its name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OfRole {
+pub struct RoleCostEntry {
     /// The role.
     pub role: Role,
-    /// What it cost.
+    /// Its cost.
     #[serde(flatten)]
     pub cost: RoleCost,
 }
 
-/// A run, read at one moment.
+/// Snapshot of a run.
 pub struct Record {
     /// Its directory.
     pub dir: PathBuf,
     /// Name of its dataset.
     pub dataset: String,
-    /// Who proposes programs.
+    /// Names of its actors.
     pub actor: String,
-    /// The language model, if one is asked.
+    /// The language model, if any.
     pub model: Option<String>,
-    /// Seed of its draws.
+    /// Its seed.
     pub seed: Option<u64>,
-    /// Steps of mutation that were asked for.
-    pub planned: Option<u64>,
-    /// Steps of the model in every category that were asked for.
-    pub planned_of_model: Option<u64>,
-    /// Whether it goes on.
+    /// Requested steps of the search actor.
+    pub planned_steps: Option<u64>,
+    /// Requested steps of the llm actor in each category.
+    pub planned_model_steps: Option<u64>,
+    /// Its state.
     pub state: State,
     /// The process that writes it.
     pub pid: Option<u32>,
-    /// Why its service gave no answer, if it waits for that.
+    /// Why it is paused.
     pub paused: Option<String>,
-    /// What was done, in order.
+    /// All steps, in order.
     pub steps: Vec<StepRecord>,
-    /// Category by program.
+    /// Category by id of a program.
     pub categories: HashMap<String, String>,
-    /// Exchanges with their keys, by role in the order of tables, then by key.
+    /// Exchanges with their keys, by role in the order of `ROLES`, then by key.
     pub exchanges: Vec<(String, Exchange)>,
     prices: BTreeMap<String, Price>,
 }
@@ -154,18 +152,18 @@ impl Record {
     /// Reads the run in a directory.
     ///
     /// # Errors
-    /// That there is none, or that it cannot be read.
+    /// If there is no run, or it cannot be read.
     pub fn read(dir: &Path) -> Result<Record, JournalError> {
         let journal = Journal::open_read_only(dir)?;
         let config = journal.config();
         let number = |name: &str| config.get(name).and_then(Value::as_u64);
         let text = |name: &str| config.get(name).and_then(Value::as_str).map(str::to_owned);
-        // Asked for before the steps are read, so that a run that ends meanwhile is finished.
-        let pid = journal::writer(dir);
+        // Before the steps, so that a run that ends meanwhile counts as finished.
+        let pid = journal::writer_pid(dir);
         let paused = pause::why(dir).filter(|_| pid.is_none());
         let steps = journal.steps()?;
         let mut exchanges = journal.replies()?.exchanges()?;
-        exchanges.sort_by_key(|(_, exchange)| place(&exchange.request.role));
+        exchanges.sort_by_key(|(_, exchange)| position(&exchange.request.role));
         let finished = steps.iter().any(|step| step.kind == BUNDLE);
         let category = |program: &agent_sandbox::program::Program| {
             (program.id().to_owned(), program.category().unwrap_or_default().to_owned())
@@ -176,8 +174,8 @@ impl Record {
             actor: text("actor").unwrap_or_else(|| SEARCH.to_owned()),
             model: text("model"),
             seed: number("seed"),
-            planned: number("steps"),
-            planned_of_model: number("llm_steps"),
+            planned_steps: number("steps"),
+            planned_model_steps: number("llm_steps"),
             state: match (finished, pid, &paused) {
                 (_, None, Some(_)) => State::Paused,
                 (true, _, _) => State::Finished,
@@ -198,14 +196,14 @@ impl Record {
         self.steps.iter().filter(|step| step.kind == DECISION).filter_map(body)
     }
 
-    /// How many changes were tested, and how many of them were kept.
+    /// Number of tested changes, and of accepted ones.
     pub fn tested_and_accepted(&self) -> (usize, usize) {
         self.decisions().fold((0, 0), |(tested, accepted), decision| {
             (tested + 1, accepted + usize::from(decision.accepted))
         })
     }
 
-    /// Steps by kind.
+    /// Number of steps by kind.
     pub fn kinds(&self) -> BTreeMap<&str, u64> {
         let mut kinds = BTreeMap::new();
         for step in &self.steps {
@@ -214,7 +212,7 @@ impl Record {
         kinds
     }
 
-    /// What was spent, by role in the order of tables.
+    /// Cost by role, in the order of `ROLES`.
     pub fn costs(&self) -> Vec<(Role, RoleCost)> {
         let ledger = Ledger::new(self.prices.clone(), Ceilings::default());
         let mut costs: BTreeMap<Role, RoleCost> = BTreeMap::new();
@@ -232,16 +230,16 @@ impl Record {
             costs.entry(role).or_default().spent = spent;
         }
         let mut costs: Vec<(Role, RoleCost)> = costs.into_iter().collect();
-        costs.sort_by_key(|(role, _)| place(role));
+        costs.sort_by_key(|(role, _)| position(role));
         costs
     }
 
-    /// The same, to be told.
-    pub fn of_roles(&self) -> Vec<OfRole> {
-        self.costs().into_iter().map(|(role, cost)| OfRole { role, cost }).collect()
+    /// [`Record::costs`] in serializable form.
+    pub fn role_costs(&self) -> Vec<RoleCostEntry> {
+        self.costs().into_iter().map(|(role, cost)| RoleCostEntry { role, cost }).collect()
     }
 
-    /// What was spent by all roles.
+    /// Total cost of all roles.
     pub fn cost(&self) -> RoleCost {
         self.costs().into_iter().fold(RoleCost::default(), |sum, (_, cost)| RoleCost {
             spent: sum.spent.and(cost.spent),
@@ -250,8 +248,8 @@ impl Record {
         })
     }
 
-    /// The program of every category: of a finished run the frozen one, otherwise the one accepted
-    /// last, or the first that was tried on validation.
+    /// The program of each category: the frozen one if the run is finished, else the one accepted
+    /// last, or the first that was tried on validation queries.
     pub fn standings(&self) -> Vec<Standing> {
         if self.state == State::Finished
             && let Ok(bundle) = Bundle::read(&self.dir.join(BUNDLE_FILE))
@@ -268,7 +266,7 @@ impl Record {
     }
 
     fn standings_so_far(&self) -> Vec<Standing> {
-        // Category, and its program with its parameters.
+        // Categories, each with its program and parameters.
         let mut chosen: Vec<(String, (String, String))> = Vec::new();
         let mut scores: HashMap<(String, String), (usize, f64)> = HashMap::new();
         for step in &self.steps {
@@ -303,31 +301,31 @@ impl Record {
         chosen.into_iter().map(standing).collect()
     }
 
-    /// The category of a program; empty when it says none.
+    /// The category of a program; empty if it names none.
     pub fn category(&self, program: &str) -> &str {
         self.categories.get(program).map_or("", String::as_str)
     }
 
-    /// When it was begun, and how long it took. The times of the database's files tell neither: who
-    /// only reads a run changes them.
+    /// Start, last update and working time. The database's modification times are not used, since
+    /// readers change them.
     pub fn times(&self) -> Times {
-        let of = |name: &str| fs::metadata(self.dir.join(name)).ok();
+        let metadata = |name: &str| fs::metadata(self.dir.join(name)).ok();
         let seconds = |time: SystemTime| {
             time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
         };
-        let begun = of(DATABASE_FILE).and_then(|file| seconds(file.created().ok()?));
-        let changed = of(TIMES_FILE).and_then(|file| seconds(file.modified().ok()?));
+        let begun = metadata(DATABASE_FILE).and_then(|file| seconds(file.created().ok()?));
+        let changed = metadata(TIMES_FILE).and_then(|file| seconds(file.modified().ok()?));
         let worked = changed.map(|_| Timing::read(&self.dir).seconds.round() as u64);
         Times { begun, changed, seconds: worked }
     }
 }
 
-/// The result of a step, typed; none when another version wrote it.
+/// The result of a step, typed; `None` if another version wrote it.
 pub fn body<T: for<'a> Deserialize<'a>>(step: &StepRecord) -> Option<T> {
     T::deserialize(&step.body).ok()
 }
 
-/// The prices that a run was begun with.
+/// The prices in the configuration of a run.
 fn prices(config: &Value) -> BTreeMap<String, Price> {
     let known = config.get("prices").and_then(|prices| BTreeMap::deserialize(prices).ok());
     known.unwrap_or_default()

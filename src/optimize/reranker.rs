@@ -1,13 +1,13 @@
-//! Trains the re-ranker of answers: listwise learning to rank.
+//! Trains the re-ranker of answers by listwise learning to rank.
 //!
-//! The nodes put forward for a training query are a list; the model gives each a probability by a
-//! softmax over its weighted features. The objective is the mean over queries of the logarithm of
-//! the probability of all answers together, less an L2 penalty (ListNet's top-one likelihood: Cao
-//! et al. 2007, with several right answers as in marginal likelihood). Full-batch Adam (Kingma & Ba
-//! 2015) from zero; queries are summed in their order: deterministic on any number of threads.
+//! The candidate nodes of a training query are a list; the model gives each a probability by a
+//! softmax over its weighted features. The objective is the mean over queries of the log probability
+//! of all answers together, less an L2 penalty (ListNet's top-one likelihood: Cao et al. 2007, with
+//! several right answers as in marginal likelihood). Full-batch Adam (Kingma & Ba 2015) from zero;
+//! queries are summed in their order: deterministic on any number of threads.
 //!
-//! Features on training queries must come from a router that did not see them, or the weights trust
-//! the router more than it deserves.
+//! Features of training queries must come from a router that was trained without them, or the weights
+//! rely on the router too much.
 
 use rayon::prelude::*;
 
@@ -25,7 +25,7 @@ const RIDGE: f64 = 1e-3;
 /// One number for each feature.
 type Row = [f64; FEATURES.len()];
 
-/// What the answers' features exceeds the expected features by; none without an answer.
+/// Expected features of the answers minus those of all nodes; `None` without an answer.
 fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Option<Row> {
     let sum = |row: &[f32; FEATURES.len()]| -> f64 {
         row.iter().zip(weights).map(|(value, weight)| f64::from(*value) * weight).sum()
@@ -50,9 +50,8 @@ fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Op
     Some(gradient)
 }
 
-/// The re-ranker learnt from features on training queries and their answers, sorted ascending.
-/// Queries none of whose answers was put forward teach nothing; without any other, all weights are
-/// 0.
+/// Trains a re-ranker on features of training queries and their answers, sorted ascending. Queries
+/// without an answer among the candidates are ignored; without any other, all weights are 0.
 pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
     let n = queries.len().max(1) as f64;
     let mut weights: Row = [0.0; FEATURES.len()];

@@ -1,5 +1,5 @@
-//! Which parts of the program ask a language model: the one table of what each declares beside its
-//! own code. A new one is added here, and nowhere else. Must not know how models are asked.
+//! The table of roles: all parts of the program that ask a language model. Each role is declared
+//! beside its own code; a new one must be added here.
 
 use crate::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE};
 use agent_ask::ASK_ROLE;
@@ -8,7 +8,7 @@ use agent_llm::{Role, RoleSpec};
 use agent_synth::SYNTHESIZE_ROLE;
 use agent_tools::TOOLS_ROLE;
 
-/// All roles, in the order of tables.
+/// All roles, in display order.
 pub const ROLES: [RoleSpec; 11] = [
     ACTOR_ROLE,
     COMPARATOR_ROLE,
@@ -23,9 +23,8 @@ pub const ROLES: [RoleSpec; 11] = [
     ANSWER_ROLE,
 ];
 
-/// The place of a role in the order of tables, from 0; a role that nobody asks by any more comes
-/// behind all.
-pub fn place(role: &Role) -> usize {
+/// The position of a role in [`ROLES`]; unknown roles, as in older runs, come last.
+pub fn position(role: &Role) -> usize {
     ROLES.iter().position(|spec| spec.name == role.name()).unwrap_or(ROLES.len())
 }
 
@@ -45,8 +44,8 @@ mod tests {
             let role = prompts.describe(name).unwrap().role;
             assert!(names.contains(role), "{name}: {role}");
         }
-        assert_eq!(place(&ROLES[3].role()), 3);
-        assert_eq!(place(&Role::new("nobody")), ROLES.len());
+        assert_eq!(position(&ROLES[3].role()), 3);
+        assert_eq!(position(&Role::new("nobody")), ROLES.len());
     }
 
     #[test]
@@ -58,8 +57,8 @@ mod tests {
             let temperature = spec.temperature.map_or("none".to_owned(), |t| t.to_string());
             let start = format!("| `{}` | {}", spec.name, spec.summary);
             let end = format!("| {temperature} | {} |", spec.max_tokens);
-            let told = rows.iter().any(|row| row.starts_with(&start) && row.ends_with(&end));
-            assert!(told, "{start} ... {end}");
+            let is_listed = rows.iter().any(|row| row.starts_with(&start) && row.ends_with(&end));
+            assert!(is_listed, "{start} ... {end}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Trains the router: gradient ascent on the expected worth of the routed answer.
+//! Trains the router by gradient ascent on the expected worth of the routed answer.
 //!
 //! With `p(c | q)` from the router and `worth[q][c]` the reciprocal rank that the program of
 //! category `c` reaches on training query `q`, the objective is the mean over queries of
@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 use agent_infer::bundle::router::{Features, Router};
 use agent_train::Adam;
 
-/// Added to every worth, so that a query no program answers does not rule.
+/// Added to every worth, so that queries without an answer do not dominate.
 const FLOOR: f64 = 0.02;
 /// Steps of ascent.
 const STEPS: usize = 300;
 /// Step size of Adam.
 const RATE: f64 = 0.05;
-/// Queries that must have a feature for it to be learnt.
+/// Minimum queries with a feature for it to get a weight.
 const MIN_QUERIES: usize = 2;
 
-/// A router for `n_categories` from features and worths of training queries, with L2 penalty
-/// `ridge` on every weight.
+/// Trains a router for `n_categories` on features and worths of training queries, with L2 penalty
+/// `ridge`.
 pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, ridge: f64) -> Router {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (name, _) in features.iter().flatten() {

@@ -1,12 +1,12 @@
-//! The search actor: composes programs from mined metapaths and tunes their parameters; operators
-//! change them. Needs no language model.
+//! The search actor: composes programs from mined metapaths and tunes their parameters, without a
+//! language model.
 
 use crate::{
     Ablation, Event, OptimizeError, Run,
-    archive::{Archive, Archived},
+    archive::{Archive, ArchivedProgram},
     category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, assign, needed},
     discover,
-    improve::Begun,
+    improve::InitialPrograms,
     mine,
     plan::{self, Plan},
     trial::{self, Origin},
@@ -16,13 +16,13 @@ use crate::{
 use agent_infer::{ParamValues, bundle::SEARCH};
 use agent_sandbox::program::Program;
 
-/// Plans that are run after mining.
+/// Number of plans that run after mining.
 const SHORTLISTED: usize = 60;
 
 impl Run<'_> {
-    /// Mines metapaths, runs the plans they suggest and the user's programs, and keeps those that
+    /// Mines metapaths, runs the shortlisted plans and the user's programs, and selects those that
     /// together answer best as categories; all plans are archived.
-    pub(super) fn discover(&mut self) -> Result<Begun, OptimizeError> {
+    pub(super) fn discover(&mut self) -> Result<InitialPrograms, OptimizeError> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
         (self.watch)(Event::Progress { phase: "mining metapaths", done: 0, total: 1 });
@@ -49,7 +49,7 @@ impl Run<'_> {
             let program = self.rendered(plan);
             let queries: Vec<usize> = supported.iter().map(|pair| pair.0).collect();
             let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
-            let whole = queries.len() == n;
+            let is_complete = queries.len() == n;
             let mut train = vec![0.0; n];
             queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
             let (plan, params) = (Some(plan.clone()), ParamValues::new());
@@ -65,13 +65,13 @@ impl Run<'_> {
                 part: None,
             };
             let change = origin.change.clone();
-            archive.add(Archived { category_program, change, whole });
+            archive.add(ArchivedProgram { category_program, change, is_complete });
             worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
         }
         let tried = self.try_user_programs()?;
-        let of_user = tried.iter().map(|one| one.worth.as_slice());
+        let user_worths = tried.iter().map(|tried| tried.worth.as_slice());
         let borrowed: Vec<&[(usize, f64)]> =
-            worths.iter().map(Vec::as_slice).chain(of_user).collect();
+            worths.iter().map(Vec::as_slice).chain(user_worths).collect();
         let mut chosen =
             discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
         if chosen.is_empty() {
@@ -93,10 +93,10 @@ impl Run<'_> {
             let category_program =
                 self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?;
             let change = origin.change.clone();
-            archive.add(Archived {
+            archive.add(ArchivedProgram {
                 category_program: category_program.clone(),
                 change,
-                whole: true,
+                is_complete: true,
             });
             category_programs.push(category_program);
         }
@@ -108,17 +108,18 @@ impl Run<'_> {
             let (name, mrr) =
                 (category_program.name(), trial::mean(&category_program.train_on(queries)));
             let n = queries.len();
-            let looked_at = |&at: &usize| (at, mine::n_looked_at(&self.train.queries[at]));
-            let looked_at: Vec<(usize, usize)> = queries.iter().map(looked_at).collect();
+            let answer_counts =
+                |&at: &usize| (at, mine::mined_answer_count(&self.train.queries[at]));
+            let answer_counts: Vec<(usize, usize)> = queries.iter().map(answer_counts).collect();
             let bound = category_program.plan.as_ref().filter(|plan| !plan.branches.is_empty());
-            let bound = bound.map(|plan| discover::bound(plan, &metapaths, &looked_at));
+            let bound = bound.map(|plan| discover::bound(plan, &metapaths, &answer_counts));
             (self.watch)(Event::Category { name, n, mrr, bound });
         }
-        let (found, challengers) = (category_programs.len(), Vec::new());
-        Ok(Begun { found, category_programs, archive, metapaths, challengers })
+        let (search_count, challengers) = (category_programs.len(), Vec::new());
+        Ok(InitialPrograms { search_count, category_programs, archive, metapaths, challengers })
     }
 
-    /// The program of a plan.
+    /// Renders the program of a plan.
     pub(super) fn rendered(&self, plan: &Plan) -> Program {
         match self.options.without.contains(&Ablation::Relaxation) {
             true => plan::render_strict(&self.base, plan),
@@ -126,7 +127,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tries other parameters for a program.
+    /// Tunes the parameters of a category's program and accepts them if they gain enough.
     pub(super) fn tune(
         &mut self,
         category_program: &mut CategoryProgram,

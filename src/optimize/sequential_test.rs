@@ -1,17 +1,14 @@
-//! The sequential test: whether changes that a run kept are proven to help, on validation queries.
+//! The sequential test: tests on validation queries whether the accepted changes help.
 //!
 //! ```text
-//! together  programs with all kept changes against those the run began with, on the validation
-//!           queries of changed categories, in an order drawn from the seed
-//! each      if that is not won: every category with queries enough by itself, which has to convince
-//!           beside the others
+//! together  all changed programs against the initial programs, on the validation queries of the
+//!           changed categories, in an order drawn from the seed
+//! each      if they do not pass together: each category with enough queries, by the closed test
 //! ```
 //!
-//! Nothing before the sequential test looks at answers of validation queries, so its error rate
-//! holds for the whole run. All changes together need far fewer queries than each by itself: with
-//! ten changes and ten validation queries each, only those that gain very much can be proven alone.
-//!
-//! Must not know: how changes were found.
+//! Nothing before the sequential test reads answers of validation queries, so its error rate holds
+//! for the whole run. All changes together need far fewer queries than each alone: with ten changes
+//! and ten validation queries each, only large gains can be proven alone.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +21,8 @@ use crate::{
 };
 use agent_infer::bundle::{CategoryProof, Proof};
 
-/// Queries of the first batch of a sequential test; each further batch doubles what was tested.
+/// Size of the first batch of a sequential test; each further batch doubles the number of tested
+/// queries.
 const FIRST_BATCH: usize = 4;
 /// Stream of random numbers for the order of a sequential test.
 const TEST_STREAM: u64 = 3 << 40;
@@ -36,37 +34,36 @@ const MAX_TESTS: usize = 1_000;
 struct Entry {
     query: usize,
     category: usize,
-    /// What the changed program gains there in reciprocal rank, once it was run.
+    /// Difference of the reciprocal ranks, changed minus initial; `None` until both ran.
     gain: Option<f64>,
 }
 
-/// Programs that were tested against those the run began with.
-pub(super) struct Challenge {
-    /// One per category the run began with, in their order.
+/// A completed sequential test of changed programs against the initial programs.
+pub(super) struct SequentialTest {
+    /// The changed programs, one per category.
     category_programs: Vec<CategoryProgram>,
-    /// How the sequential test ended.
+    /// Result of the test.
     pub(super) proof: Proof,
     levels: Levels,
-    /// Categories that were tested by themselves, where all together did not win.
+    /// Categories that were tested alone, if the changes did not pass together.
     alone: Vec<usize>,
-    /// In the order of the sequential test.
+    /// In test order.
     entries: Vec<Entry>,
 }
 
-impl Challenge {
-    /// By category, whether its change is proven.
+impl SequentialTest {
+    /// For each category, whether its change is proven.
     pub(super) fn kept(&self) -> Vec<bool> {
         self.kept_without(&[])
     }
 
-    /// The same without some queries, with an e-value as large for each query as it takes with all:
-    /// fewer queries are not to be a reason for another choice. What was not won with all queries
-    /// is not won without some.
+    /// [`SequentialTest::kept`] without some queries. The level is scaled so that each query needs the
+    /// same e-value as before; a change that failed with all queries fails without some.
     pub(super) fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
-        let of = |category: Option<usize>| {
-            let in_it = |entry: &&Entry| category.is_none_or(|at| entry.category == at);
+        let gains_and_share = |category: Option<usize>| {
+            let included = |entry: &&Entry| category.is_none_or(|at| entry.category == at);
             let known: Vec<&Entry> =
-                self.entries.iter().filter(in_it).filter(|entry| entry.gain.is_some()).collect();
+                self.entries.iter().filter(included).filter(|entry| entry.gain.is_some()).collect();
             let left = known.iter().filter(|entry| !queries.contains(&entry.query));
             let gains: Vec<f64> = left.filter_map(|entry| entry.gain).collect();
             let share = gains.len() as f64 / known.len().max(1) as f64;
@@ -74,7 +71,7 @@ impl Challenge {
         };
         let changed: Vec<usize> = self.changed();
         if self.proof.proven {
-            let (gains, share) = of(None);
+            let (gains, share) = gains_and_share(None);
             let level = self.levels.together.powf(share);
             let mut e_value = EValue::default();
             let wins = gains.into_iter().any(|gain| {
@@ -89,8 +86,8 @@ impl Challenge {
         let found: Vec<(f64, f64)> = tested
             .iter()
             .map(|&at| {
-                let (gains, share) = of(Some(at));
-                (EValue::of(&gains).e(), share)
+                let (gains, share) = gains_and_share(Some(at));
+                (EValue::from_differences(&gains).e(), share)
             })
             .collect();
         let capitals: Vec<f64> = found.iter().map(|pair| pair.0).collect();
@@ -104,13 +101,13 @@ impl Challenge {
         kept
     }
 
-    /// The program of every category: the changed one where its change is kept.
+    /// The program of each category, changed where `kept` is true.
     pub(super) fn category_programs(
         &self,
-        begun: &[CategoryProgram],
+        initial: &[CategoryProgram],
         kept: &[bool],
     ) -> Vec<CategoryProgram> {
-        let pairs = begun.iter().zip(&self.category_programs).zip(kept);
+        let pairs = initial.iter().zip(&self.category_programs).zip(kept);
         pairs.map(|((old, new), &kept)| if kept { new } else { old }.clone()).collect()
     }
 
@@ -124,17 +121,18 @@ impl Challenge {
 }
 
 impl Run<'_> {
-    /// Tests improved programs against those the run began with; none when nothing changed.
-    /// `routed` are the validation queries of each category. Improved programs must not depend on
-    /// answers of validation queries.
-    pub(super) fn challenge(
+    /// Tests changed programs against the initial ones; `None` if nothing changed. `routed` are the
+    /// validation queries of each category. Changed programs must not depend on answers of
+    /// validation queries.
+    pub(super) fn run_sequential_test(
         &mut self,
-        begun: &[CategoryProgram],
+        initial: &[CategoryProgram],
         category_programs: Vec<CategoryProgram>,
         routed: &[Vec<usize>],
-    ) -> Result<Option<Challenge>, OptimizeError> {
-        let changed: Vec<usize> =
-            (0..begun.len()).filter(|&at| !begun[at].answers_as(&category_programs[at])).collect();
+    ) -> Result<Option<SequentialTest>, OptimizeError> {
+        let changed: Vec<usize> = (0..initial.len())
+            .filter(|&at| !initial[at].answers_as(&category_programs[at]))
+            .collect();
         if changed.is_empty() {
             return Ok(None);
         }
@@ -150,15 +148,16 @@ impl Run<'_> {
         let mut entries: Vec<Entry> =
             order.iter().map(|&(query, category)| Entry { query, category, gain: None }).collect();
         let all: Vec<usize> = (0..entries.len()).collect();
-        let before = self.ranks_of(begun, &entries, &all)?;
-        let e_value = self.together(&category_programs, &mut entries, &before, levels.together)?;
+        let before = self.ranks_of(initial, &entries, &all)?;
+        let e_value =
+            self.test_together(&category_programs, &mut entries, &before, levels.together)?;
         let proven = e_value.proves(levels.together);
         let mut proof = Proof {
             error_rate: ERROR_RATE,
             level: levels.together,
             e: e_value.e(),
             n: e_value.n(),
-            of: entries.len(),
+            total: entries.len(),
             difference: e_value.difference(),
             needed: e_value.needed(levels.together),
             proven,
@@ -179,12 +178,11 @@ impl Run<'_> {
             proof.categories = proofs(&alone, &category_programs, &entries, levels.each);
         }
         (self.watch)(Event::SequentialTest(&proof));
-        Ok(Some(Challenge { category_programs, proof, levels, alone, entries }))
+        Ok(Some(SequentialTest { category_programs, proof, levels, alone, entries }))
     }
 
-    /// Sequential tests all changes together, in batches, until they are proven or cannot be any
-    /// more.
-    fn together(
+    /// Tests all changes together, in batches, until they are proven or can no longer be.
+    fn test_together(
         &mut self,
         category_programs: &[CategoryProgram],
         entries: &mut [Entry],
@@ -199,20 +197,20 @@ impl Run<'_> {
             if !e_value.could_prove(level, &to_come) {
                 break;
             }
-            let most = FIRST_BATCH.max(2 * tested).min(entries.len());
-            let batch: Vec<usize> = (tested..most).collect();
+            let end = FIRST_BATCH.max(2 * tested).min(entries.len());
+            let batch: Vec<usize> = (tested..end).collect();
             self.gain(category_programs, entries, before, &batch)?;
-            for entry in &entries[tested..most] {
+            for entry in &entries[tested..end] {
                 if !e_value.proves(level) {
                     e_value.add(entry.gain.unwrap_or_default());
                 }
             }
-            tested = most;
+            tested = end;
         }
         Ok(e_value)
     }
 
-    /// Notes what changed programs gain on some entries, where it is not known.
+    /// Measures the missing gains of the entries at `places`.
     fn gain(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -229,8 +227,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The levels of a sequential test: by how many other sequential tests the journal holds, so
-    /// that runs that were continued after they had ended spend no error twice.
+    /// The levels of this test, by its number among the tests in the journal: a run that is
+    /// continued after its end does not spend the same error twice.
     fn levels(&mut self, category_programs: &[CategoryProgram]) -> Result<Levels, OptimizeError> {
         let mut hasher = blake3::Hasher::new();
         for category_program in category_programs {
@@ -242,17 +240,17 @@ impl Run<'_> {
             let key = test.to_string();
             match self.trials.journal.find::<String>("race", &key)? {
                 Some(other) if other != digest => {}
-                Some(_) => return Ok(Levels::of(test)),
+                Some(_) => return Ok(Levels::for_test(test)),
                 None => {
                     self.trials.journal.commit("race", &key, &digest, &[])?;
-                    return Ok(Levels::of(test));
+                    return Ok(Levels::for_test(test));
                 }
             }
         }
         Err(OptimizeError::SequentialTests(MAX_TESTS))
     }
 
-    /// Reciprocal ranks on some entries, each by the program of its category.
+    /// Reciprocal ranks of the entries at `places`, each by the program of its category.
     fn ranks_of(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -274,14 +272,14 @@ impl Run<'_> {
                 change: "tested on validation".to_owned(),
                 parent: None,
             };
-            let of = self.trial(
+            let own_ranks = self.trial(
                 &category_program.program,
                 &category_program.params,
                 true,
                 &queries,
                 &origin,
             )?;
-            for (place, rank) in own.into_iter().zip(of) {
+            for (place, rank) in own.into_iter().zip(own_ranks) {
                 ranks[place] = rank;
             }
         }
@@ -289,13 +287,13 @@ impl Run<'_> {
     }
 }
 
-/// Whether so many queries could prove the change of a category by itself. How they are answered
-/// does not count: the closed test holds for categories that were not chosen by that.
+/// Whether this number of queries can prove the change of a single category. Their answers must not
+/// count: the closed test requires that categories are not chosen by results.
 fn are_enough(queries: usize, level: f64) -> bool {
     EValue::default().could_prove(level, &vec![1.0; queries])
 }
 
-/// How categories did that were tested by themselves.
+/// Results of the categories that were tested alone.
 fn proofs(
     alone: &[usize],
     category_programs: &[CategoryProgram],
@@ -306,7 +304,7 @@ fn proofs(
         .iter()
         .map(|&at| {
             let own = entries.iter().filter(|entry| entry.category == at);
-            EValue::of(&own.filter_map(|entry| entry.gain).collect::<Vec<_>>())
+            EValue::from_differences(&own.filter_map(|entry| entry.gain).collect::<Vec<_>>())
         })
         .collect();
     let capitals: Vec<f64> = e_value.iter().map(EValue::e).collect();
@@ -330,12 +328,12 @@ mod tests {
     use super::*;
 
     fn category_program(source: &str) -> CategoryProgram {
-        CategoryProgram::of_test(source, &[])
+        CategoryProgram::for_test(source, &[])
     }
 
     /// A sequential test that all changes together won or lost, of the gains of each category.
-    fn tested(gains: &[&[f64]]) -> Challenge {
-        let levels = Levels::of(1);
+    fn tested(gains: &[&[f64]]) -> SequentialTest {
+        let levels = Levels::for_test(1);
         let (mut entries, mut query) = (Vec::new(), 0);
         for (category, gains) in gains.iter().enumerate() {
             for &gain in *gains {
@@ -344,7 +342,7 @@ mod tests {
             }
         }
         let all: Vec<f64> = entries.iter().filter_map(|entry| entry.gain).collect();
-        let e_value = EValue::of(&all);
+        let e_value = EValue::from_differences(&all);
         let category_programs: Vec<CategoryProgram> =
             gains.iter().map(|_| category_program("")).collect();
         let alone: Vec<usize> = (0..gains.len()).collect();
@@ -353,17 +351,17 @@ mod tests {
             level: levels.together,
             e: e_value.e(),
             n: all.len(),
-            of: all.len(),
+            total: all.len(),
             difference: e_value.difference(),
             needed: e_value.needed(levels.together),
             proven: e_value.proves(levels.together),
             categories: proofs(&alone, &category_programs, &entries, levels.each),
         };
-        Challenge { category_programs, proof, levels, alone, entries }
+        SequentialTest { category_programs, proof, levels, alone, entries }
     }
 
     #[test]
-    fn a_test_is_won_without_a_fifth_of_queries_alike_and_lost_without_those_that_won_it() {
+    fn a_proof_survives_without_a_fifth_of_equal_queries_but_not_without_the_decisive_ones() {
         let even = tested(&[&[0.4; 20]]);
         assert!(even.proof.proven);
         assert_eq!(even.kept_without(&[0, 5, 10, 15]), [true]);
@@ -375,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn a_category_is_tested_by_itself_by_the_number_of_its_queries_alone() {
-        let level = Levels::of(1).each;
+    fn only_the_number_of_queries_decides_whether_a_category_is_tested_alone() {
+        let level = Levels::for_test(1).each;
         assert!(!are_enough(5, level) && are_enough(6, level));
         // Six that the program answers already can gain nothing, and stay in the closed test.
         assert!(!EValue::default().could_prove(level, &[0.0; 6]));
@@ -384,18 +382,18 @@ mod tests {
 
     #[test]
     fn a_category_that_gains_much_is_kept_where_another_loses_as_much() {
-        let challenge = tested(&[&[1.0; 8], &[-1.0; 8], &[0.0; 8]]);
-        assert!(!challenge.proof.proven);
-        assert_eq!(challenge.kept(), [true, false, false]);
+        let test = tested(&[&[1.0; 8], &[-1.0; 8], &[0.0; 8]]);
+        assert!(!test.proof.proven);
+        assert_eq!(test.kept(), [true, false, false]);
         let proven: Vec<bool> =
-            challenge.proof.categories.iter().map(|category| category.proven).collect();
+            test.proof.categories.iter().map(|category| category.proven).collect();
         assert_eq!(proven, [true, false, false]);
-        let begun = [category_program("a"), category_program("b"), category_program("c")];
-        let frozen = challenge.category_programs(&begun, &challenge.kept());
+        let initial = [category_program("a"), category_program("b"), category_program("c")];
+        let frozen = test.category_programs(&initial, &test.kept());
         let sources: Vec<&str> =
             frozen.iter().map(|category_program| category_program.program.source()).collect();
         assert_eq!(sources, ["", "b", "c"]);
         // What was lost with all queries is lost without those that lost it.
-        assert_eq!(challenge.kept_without(&(8..16).collect::<Vec<_>>()), [true, false, false]);
+        assert_eq!(test.kept_without(&(8..16).collect::<Vec<_>>()), [true, false, false]);
     }
 }

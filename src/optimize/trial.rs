@@ -1,8 +1,8 @@
-//! Trials: one program, with its parameters, on some queries of one pool.
+//! Trials: runs of a program with its parameters on queries of a pool.
 //!
-//! A trial is a step of the journal, keyed by everything its result depends on, so that no trial is
-//! run twice, in this run or after it was interrupted. Its result is a reciprocal rank per query.
-//! A query on which the program fails counts as answered by the default candidates.
+//! A trial is a step of the journal, keyed by everything its result depends on, so that no trial runs
+//! twice, even in a resumed run. Its result is a reciprocal rank per query. A query on which the
+//! program fails is answered by the default candidates.
 
 use std::sync::{
     Arc,
@@ -23,10 +23,10 @@ use agent_retrieve::{
 };
 use agent_sandbox::{Compiled, Failure, program::Program};
 
-/// The kind of the journal's steps.
+/// Kind of the journal's steps.
 pub const TRIAL: &str = "trial";
 
-/// Queries with answers that serve one purpose.
+/// Queries of a split.
 pub struct Pool {
     /// `train` or `validation`.
     pub name: &'static str,
@@ -53,18 +53,18 @@ impl Pool {
     }
 }
 
-/// Where a program comes from.
+/// Origin of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Who proposed it.
+    /// Its proposer.
     pub proposed_by: String,
-    /// What was done, in words.
+    /// Description of the change.
     pub change: String,
-    /// Id of the program it was made from.
+    /// Id of the program that was changed, if any.
     pub parent: Option<String>,
 }
 
-/// A trial as the journal keeps it.
+/// A trial, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Id of the program.
@@ -73,13 +73,13 @@ pub struct Trial {
     pub params: ParamValues,
     /// Name of the pool.
     pub pool: String,
-    /// Where the program comes from.
+    /// Origin of the program.
     pub origin: Origin,
     /// Queries by position in the pool.
     pub queries: Vec<usize>,
     /// Reciprocal rank of the first answer on each of them; 0 without one.
     pub reciprocal_ranks: Vec<f32>,
-    /// Queries on which the program failed.
+    /// Number of queries on which the program failed.
     pub failed: usize,
     /// The first failure.
     pub failure: Option<String>,
@@ -98,16 +98,16 @@ pub fn mean(ranks: &[f32]) -> f64 {
     (ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>() + 0.0) / ranks.len().max(1) as f64
 }
 
-/// A ranking, and why the program failed if it did.
-pub type Ranked = (Ranking, Option<String>);
+/// A ranking, and the failure of the program if it failed.
+pub type TrialRanking = (Ranking, Option<String>);
 
 /// Runs a program in this process, on queries by position.
-pub type Here<'a> = dyn Fn(&[usize]) -> Result<Vec<Ranked>, OptimizeError> + 'a;
+pub type LocalRun<'a> = dyn Fn(&[usize]) -> Result<Vec<TrialRanking>, OptimizeError> + 'a;
 
 /// Other processes that run programs.
 pub trait Evaluators: Sync {
-    /// What a program ranks for queries, in their order: what this process would get. `here` runs
-    /// it in this process, on the queries that nobody else answers.
+    /// The rankings of a program for queries, in their order, as this process would compute them.
+    /// `here` runs it in this process, on the queries that no other process answers.
     ///
     /// # Errors
     /// Those of `here`.
@@ -116,8 +116,8 @@ pub trait Evaluators: Sync {
         program: &Program,
         params: &ParamValues,
         queries: &[&str],
-        here: &Here<'_>,
-    ) -> Result<Vec<Ranked>, OptimizeError>;
+        here: &LocalRun<'_>,
+    ) -> Result<Vec<TrialRanking>, OptimizeError>;
 }
 
 /// Reciprocal rank of the first answer in a ranking.
@@ -126,23 +126,23 @@ pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId])
     AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
 }
 
-/// The key of a trial: all that its result depends on.
+/// The key of a trial, a digest of everything its result depends on.
 fn key(program: &Program, params: &ParamValues, pool: &Pool, queries: &[usize]) -> String {
     let depends_on = format!("{} {params:?} {} {queries:?}", program.id(), pool.digest);
     blake3::hash(depends_on.as_bytes()).to_hex().to_string()
 }
 
-/// A program that does not run, as an error.
+/// The error of a program that does not run.
 pub fn program_failed(program: &Program, failure: Failure) -> OptimizeError {
     OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
 }
 
-/// The rankings of a program on queries of a pool, in their order; a failed query has the default
-/// candidates and its failure, with the line where it is known.
+/// The rankings of a program on queries of a pool, in their order; a failed query gets the default
+/// candidates and the failure.
 ///
 /// # Errors
-/// [`OptimizeError::Stopped`], [`OptimizeError::Llm`] when a model that a tool needs gave no reply,
-/// or when an index fails: then nothing is to be scored.
+/// [`OptimizeError::Stopped`]; [`OptimizeError::Llm`] if a model that a tool asked gave no reply; or
+/// an error of an index.
 pub fn rankings(
     runtime: &Runtime,
     stop: &AtomicBool,
@@ -150,12 +150,12 @@ pub fn rankings(
     params: &ParamValues,
     pool: &Pool,
     queries: &[usize],
-) -> Result<Vec<Ranked>, OptimizeError> {
+) -> Result<Vec<TrialRanking>, OptimizeError> {
     let span = debug_span!("trial", pool = pool.name, queries = queries.len());
     queries
         .par_iter()
         .map(|&at| {
-            // Other threads know nothing of this one's spans.
+            // Worker threads do not inherit the span.
             let _span = span.enter();
             let text = &pool.queries[at].text;
             if stop.load(Ordering::Relaxed) {
@@ -168,7 +168,7 @@ pub fn rankings(
                     let n = candidates.len() as f32;
                     let ranking =
                         candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32));
-                    Ok((ranking.collect(), Some(told(&failure))))
+                    Ok((ranking.collect(), Some(failure_text(&failure))))
                 }
             }
         })
@@ -178,7 +178,7 @@ pub fn rankings(
 /// Reciprocal ranks of rankings, in their order.
 pub fn reciprocal_ranks(
     runtime: &Runtime,
-    rankings: &[Ranked],
+    rankings: &[TrialRanking],
     pool: &Pool,
     queries: &[usize],
 ) -> Vec<f32> {
@@ -187,25 +187,25 @@ pub fn reciprocal_ranks(
     pairs.map(|((ranking, _), answers)| reciprocal_rank(runtime, ranking, answers)).collect()
 }
 
-/// A failure with its line, for the author of the program.
-pub fn told(failure: &Failure) -> String {
+/// A failure with its line, if known.
+pub fn failure_text(failure: &Failure) -> String {
     match failure.position {
         Some(position) => format!("{failure} (line {})", position.line),
         None => failure.to_string(),
     }
 }
 
-/// Runs trials and keeps them.
+/// Runs trials and stores them in the journal.
 pub struct Trials<'a> {
-    /// What programs run on whose functions ask a language model, if that is allowed.
+    /// Runtime of programs that ask a language model.
     pub runtime: Arc<Runtime>,
-    /// What all others run on: without a model, though what a tool asked before is in its cache.
+    /// Runtime of all other programs, without a model; cached replies to tools remain available.
     pub offline: Arc<Runtime>,
-    /// Where trials are kept.
+    /// The journal of the run.
     pub journal: &'a mut Journal,
     /// Set to stop soon.
     pub stop: &'a AtomicBool,
-    /// Other processes that run programs which ask no model.
+    /// Other processes that run programs without a model.
     pub evaluators: Option<&'a dyn Evaluators>,
 }
 
@@ -226,7 +226,7 @@ impl Trials<'_> {
         self.runtime.compile(program).map_err(|failure| program_failed(program, failure))
     }
 
-    /// What a program runs on.
+    /// The runtime of a program.
     pub fn runtime_of(&self, program: &Program) -> &Arc<Runtime> {
         if asks(program) { &self.runtime } else { &self.offline }
     }
@@ -241,13 +241,13 @@ impl Trials<'_> {
         params: &ParamValues,
         pool: &Pool,
         queries: &[usize],
-    ) -> Result<Vec<Ranked>, OptimizeError> {
+    ) -> Result<Vec<TrialRanking>, OptimizeError> {
         let compiled = self.compile(program)?;
         let runtime = self.runtime_of(program);
         self.rankings_on(runtime, (program, &compiled), params, pool, queries)
     }
 
-    /// [`rankings`] on a runtime, or by other processes where the program asks no model.
+    /// [`rankings`] on a runtime, or by other processes if the program asks no model.
     ///
     /// # Errors
     /// As [`rankings`].
@@ -258,7 +258,7 @@ impl Trials<'_> {
         params: &ParamValues,
         pool: &Pool,
         queries: &[usize],
-    ) -> Result<Vec<Ranked>, OptimizeError> {
+    ) -> Result<Vec<TrialRanking>, OptimizeError> {
         let Some(evaluators) = self.evaluators.filter(|_| !asks(program)) else {
             return rankings(runtime, self.stop, compiled, params, pool, queries);
         };
@@ -300,7 +300,7 @@ impl Trials<'_> {
         pool: &Pool,
         queries: &[usize],
         origin: &Origin,
-        rankings: &[Ranked],
+        rankings: &[TrialRanking],
     ) -> Result<Trial, OptimizeError> {
         let key = key(program, params, pool, queries);
         if let Some(trial) = self.journal.find(TRIAL, &key)? {

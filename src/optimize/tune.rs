@@ -1,12 +1,11 @@
-//! The tuner: moves a program's declared parameters without any language model.
+//! The tuner: optimizes a program's declared parameters without a language model.
 //!
-//! Coordinate search: each number in turn is tried at a few values inside its bounds, the best is
-//! kept, twice over. A move must gain at least as much as getting half a query right, so that
-//! parameters stay where the author put them unless the training queries speak clearly.
-//! A program that asks a model is tuned without it: what it asked with its first parameters is
-//! known. O(parameters x values x queries) program calls. A move of one parameter leaves most tool
-//! calls as they were, so the cache answers them; searches that move all parameters at once were
-//! measured against this one and lost by it (`docs/optimizer.md`).
+//! Coordinate search in two passes: each parameter in turn is tried at a few values within its
+//! bounds, and the best is kept. A move must gain half a right answer, so that parameters keep their
+//! declared values unless the training queries clearly favour others. A program that asks a model is
+//! tuned with the cached replies of its first trial. O(parameters x values x queries) program calls.
+//! A move of one parameter leaves most tool calls unchanged, so the cache answers them; searches that
+//! move all parameters at once were measured to be worse (`docs/optimizer.md`).
 
 use crate::{
     OptimizeError,
@@ -17,13 +16,13 @@ use agent_sandbox::{Compiled, Param, program::Program};
 
 /// Passes over all parameters.
 const PASSES: usize = 2;
-/// Gain in the sum of reciprocal ranks below which a move is not made.
+/// Minimum gain of a move in summed reciprocal rank.
 const MIN_GAIN: f64 = 0.5;
-/// A count is tried at so much of its value, and at its value by this.
+/// Factor by which counts are raised and lowered.
 const COUNT_FACTOR: f64 = 3.0;
 
-/// Values to try for a number that stands at `value`, ascending: some of its range up and down, of
-/// a count only a third and three times it. Counts enter tool calls, which then are made anew.
+/// Values to try for a parameter at `value`, ascending: a part of its range up and down; for counts
+/// only a third and three times the value, since they enter tool calls, which then miss the cache.
 fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     let width = param.max - param.min;
     let values = match param.integer {
@@ -41,8 +40,8 @@ fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     values
 }
 
-/// What parameters are worth on queries: each set of parameters is run once.
-struct Worths<'a> {
+/// Worth of sets of parameters on queries; each set runs once.
+struct ParamWorths<'a> {
     trials: &'a Trials<'a>,
     program: &'a Program,
     compiled: &'a Compiled,
@@ -51,9 +50,9 @@ struct Worths<'a> {
     known: Vec<(ParamValues, f64)>,
 }
 
-impl Worths<'_> {
+impl ParamWorths<'_> {
     /// The sum of reciprocal ranks on the queries.
-    fn of(&mut self, params: &ParamValues) -> Result<f64, OptimizeError> {
+    fn worth(&mut self, params: &ParamValues) -> Result<f64, OptimizeError> {
         if let Some((_, worth)) = self.known.iter().find(|(known, _)| known == params) {
             return Ok(*worth);
         }
@@ -66,10 +65,10 @@ impl Worths<'_> {
     }
 }
 
-/// Parameters for a program that answer the queries of a pool best.
+/// Tunes the parameters of a program on queries of a pool.
 ///
 /// # Errors
-/// When the program does not run or the run is to stop.
+/// If the program does not run or the run is stopped.
 pub fn tune(
     trials: &Trials<'_>,
     program: &Program,
@@ -83,15 +82,15 @@ pub fn tune(
         .declared_params(&compiled)
         .map_err(|failure| program_failed(program, failure))?;
     let compiled = &compiled;
-    let mut worths = Worths { trials, program, compiled, pool, queries, known: Vec::new() };
-    let (mut best, mut best_worth) = (start.clone(), worths.of(start)?);
+    let mut worths = ParamWorths { trials, program, compiled, pool, queries, known: Vec::new() };
+    let (mut best, mut best_worth) = (start.clone(), worths.worth(start)?);
     for _ in 0..PASSES {
         let at_start = best.clone();
         for param in declared.iter().filter(|param| param.min < param.max) {
             let value = best.get(&param.name).copied().unwrap_or(param.value);
             for other in neighbors(param, value) {
-                let moved = with(&best, param, other);
-                let moved_worth = worths.of(&moved)?;
+                let moved = with_value(&best, param, other);
+                let moved_worth = worths.worth(&moved)?;
                 if moved_worth - best_worth >= MIN_GAIN {
                     (best, best_worth) = (moved, moved_worth);
                 }
@@ -104,8 +103,8 @@ pub fn tune(
     Ok(best)
 }
 
-/// Parameters with another value of one; a value that the program declares is not kept.
-fn with(params: &ParamValues, param: &Param, value: f64) -> ParamValues {
+/// `params` with another value for `param`; a declared value is removed.
+fn with_value(params: &ParamValues, param: &Param, value: f64) -> ParamValues {
     let mut moved = params.clone();
     match value == param.value {
         true => moved.remove(&param.name),

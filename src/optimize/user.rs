@@ -1,10 +1,8 @@
-//! Programs that the user brings: kept in the run's journal, tried on all training queries beside
-//! the composed plans, and taken as categories where they answer best.
+//! Programs of the user: stored in the run's journal, tried on all training queries beside the
+//! composed plans, and selected as categories where they answer best.
 //!
-//! They are part of what a run depends on. They are not changed, but their declared parameters are
-//! tuned, and a language model may rewrite those in Rhai.
-//!
-//! Must not know: where the files lie, how programs run.
+//! They are part of the run's identity. Their source stays, but their declared parameters are tuned,
+//! and a language model may rewrite those in Rhai.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,19 +17,19 @@ use crate::{
 use agent_infer::ParamValues;
 use agent_sandbox::program::Program;
 
-/// Programs that a user may bring to one run.
+/// Maximum programs of the user in a run.
 pub const MAX_USER_PROGRAMS: usize = 32;
-/// All of them together, bytes as they are stored; modules take four bytes for three.
+/// Maximum bytes of all of them as stored; modules take four bytes for three.
 pub const MAX_USER_BYTES: usize = 32 << 20;
-/// Name under which they are kept as proposals.
+/// `proposed_by` of these programs.
 pub(super) const USER: &str = "user";
-/// What is told of a run that was begun with other programs.
+/// Describes the difference of a run that was started with other programs.
 pub const OTHER_PROGRAMS: &str = "other programs of yours (--program)";
 /// Kind and key of the step that holds them.
 const KIND: &str = "run";
 const KEY: &str = "programs";
 
-/// A program that the user brings.
+/// A program of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserProgram {
     /// Name of its file, without the directory.
@@ -50,22 +48,22 @@ pub fn digest(programs: &[UserProgram]) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// Keeps programs in a run's journal, so that the run can go on without their files.
+/// Stores programs in a run's journal, so that the run can be resumed without their files.
 ///
 /// # Errors
 /// Those of the journal.
-pub fn keep(journal: &mut Journal, programs: &[UserProgram]) -> Result<(), JournalError> {
+pub fn store(journal: &mut Journal, programs: &[UserProgram]) -> Result<(), JournalError> {
     let names: Vec<(&str, &str)> =
         programs.iter().map(|one| (one.file.as_str(), one.program.id())).collect();
     let programs: Vec<Program> = programs.iter().map(|one| one.program.clone()).collect();
     journal.commit(KIND, KEY, &names, &programs)
 }
 
-/// The programs that a run's journal keeps, in their order; none when none were kept.
+/// The programs stored in a run's journal, in their order.
 ///
 /// # Errors
 /// Those of the journal.
-pub fn kept(journal: &Journal) -> Result<Vec<UserProgram>, JournalError> {
+pub fn load(journal: &Journal) -> Result<Vec<UserProgram>, JournalError> {
     let names: Vec<(String, String)> = journal.find(KIND, KEY)?.unwrap_or_default();
     let mut programs = Vec::new();
     for (file, id) in names {
@@ -76,8 +74,8 @@ pub fn kept(journal: &Journal) -> Result<Vec<UserProgram>, JournalError> {
     Ok(programs)
 }
 
-/// A program of the user after its trial.
-pub(super) struct Tried {
+/// Trial of a program of the user.
+pub(super) struct UserTrial {
     program: UserProgram,
     origin: Origin,
     /// Reciprocal rank on every training query, by position.
@@ -85,18 +83,18 @@ pub(super) struct Tried {
 }
 
 impl Run<'_> {
-    /// Tries the user's programs on all training queries. Those that fail on all of them would
-    /// only repeat the default candidates: they are told and left out.
-    pub(super) fn try_user_programs(&mut self) -> Result<Vec<Tried>, OptimizeError> {
+    /// Tries the user's programs on all training queries. Programs that fail on all of them would only
+    /// repeat the default candidates: they are reported and skipped.
+    pub(super) fn try_user_programs(&mut self) -> Result<Vec<UserTrial>, OptimizeError> {
         let all: Vec<usize> = (0..self.train.queries.len()).collect();
         let total = self.options.programs.len();
         let mut tried = Vec::new();
         for (done, one) in self.options.programs.iter().enumerate() {
             (self.watch)(Event::Progress { phase: "trying your programs", done, total });
             if asks(&one.program) {
-                (self.watch)(Event::Told(format!(
-                    "{}: left out, it calls functions that ask a language model, which only \
-                     programs of the llm actor may",
+                (self.watch)(Event::Message(format!(
+                    "{}: skipped, since it calls functions that ask a language model, which only \
+                     programs of the llm actor may do",
                     one.file
                 )));
                 continue;
@@ -105,23 +103,28 @@ impl Run<'_> {
             let origin = Origin { proposed_by: USER.to_owned(), change, parent: None };
             let none = ParamValues::new();
             let trial = self.trials.run(&one.program, &none, &self.train, &all, &origin)?;
-            (self.watch)(Event::Told(told(&one.file, trial.mrr(), all.len(), trial.failed)));
+            (self.watch)(Event::Message(trial_message(
+                &one.file,
+                trial.mrr(),
+                all.len(),
+                trial.failed,
+            )));
             if let Some(failure) = &trial.failure {
-                (self.watch)(Event::Told(format!("{}: {failure}", one.file)));
+                (self.watch)(Event::Message(format!("{}: {failure}", one.file)));
             }
             if trial.failed < all.len() {
                 let worth = trial.reciprocal_ranks.iter().map(|&rank| f64::from(rank));
                 let worth = worth.enumerate().collect();
-                tried.push(Tried { program: one.clone(), origin, worth });
+                tried.push(UserTrial { program: one.clone(), origin, worth });
             }
         }
         Ok(tried)
     }
 
-    /// A category of a tried program.
+    /// A category with a tried program.
     pub(super) fn program_of_user(
         &mut self,
-        tried: &Tried,
+        tried: &UserTrial,
     ) -> Result<CategoryProgram, OptimizeError> {
         let UserProgram { file, program } = &tried.program;
         let none = ParamValues::new();
@@ -132,11 +135,12 @@ impl Run<'_> {
         Ok(category_program)
     }
 
-    /// The user's programs that together answer best, where no actor composes any.
+    /// Categories from the user's programs alone, if the search actor is disabled.
     pub(super) fn programs_of_user(&mut self) -> Result<Vec<CategoryProgram>, OptimizeError> {
         let tried = self.try_user_programs()?;
         let n = self.train.queries.len();
-        let worths: Vec<&[(usize, f64)]> = tried.iter().map(|one| one.worth.as_slice()).collect();
+        let worths: Vec<&[(usize, f64)]> =
+            tried.iter().map(|tried| tried.worth.as_slice()).collect();
         let chosen = discover::cover(&worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
         let mut category_programs = Vec::new();
         for at in chosen {
@@ -151,20 +155,18 @@ impl Run<'_> {
     }
 }
 
-/// How a program did on the training queries, in words.
-fn told(file: &str, mrr: f64, n: usize, failed: usize) -> String {
+/// Message about a program's trial on the training queries.
+fn trial_message(file: &str, mrr: f64, n: usize, failed: usize) -> String {
     let mrr = 100.0 * mrr;
     match failed {
         0 => format!("{file}: mrr {mrr:.1} on {n} training queries"),
-        all if all == n => format!("{file}: left out, it failed on all {n} training queries"),
-        _ => {
-            format!("{file}: mrr {mrr:.1} on {n} training queries, of which it failed on {failed}")
-        }
+        all if all == n => format!("{file}: skipped, since it failed on all {n} training queries"),
+        _ => format!("{file}: mrr {mrr:.1} on {n} training queries, failed on {failed} of them"),
     }
 }
 
-/// Gives the user's programs names of their own: one whose name a category before it has, or any
-/// composed one, gets a number.
+/// Makes names of the user's programs unique: a name that an earlier or a composed category has gets
+/// a number.
 pub(super) fn make_names_differ(category_programs: &mut [CategoryProgram]) {
     for at in 0..category_programs.len() {
         let Some(name) = category_programs[at].name.clone() else { continue };
@@ -189,7 +191,7 @@ mod tests {
     use serde_json::json;
     use tempfile::TempDir;
 
-    use super::{UserProgram, digest, keep, kept, make_names_differ};
+    use super::{UserProgram, digest, load, make_names_differ, store};
     use crate::{category_programs::CategoryProgram, journal::Journal};
     use agent_infer::ParamValues;
     use agent_sandbox::program::Program;
@@ -202,13 +204,13 @@ mod tests {
     fn programs_are_kept_in_their_order_and_the_digest_tells_them_apart() {
         let dir = TempDir::new().expect("directory");
         let mut journal = Journal::create(dir.path(), &json!({})).expect("create");
-        assert_eq!(kept(&journal).expect("kept"), []);
+        assert_eq!(load(&journal).expect("kept"), []);
         let module = wat::parse_str("(module)").expect("a module");
         let module = UserProgram { file: "a.wasm".to_owned(), program: Program::module(&module) };
         let programs = [program("b.rhai", "fn b() {}"), module, program("c.rhai", "fn b() {}")];
-        keep(&mut journal, &programs).expect("keep");
-        keep(&mut journal, &programs).expect("keep again");
-        assert_eq!(kept(&journal).expect("kept"), programs);
+        store(&mut journal, &programs).expect("keep");
+        store(&mut journal, &programs).expect("keep again");
+        assert_eq!(load(&journal).expect("kept"), programs);
         let others = [&programs[..2], &programs[1..], &[]];
         assert!(others.iter().all(|&others| digest(others) != digest(&programs)));
         let renamed = [program("d.rhai", "fn b() {}")];

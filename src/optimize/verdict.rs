@@ -1,5 +1,4 @@
-//! Is the bundle better than what needs no program at all? Its answers against those of every
-//! baseline, on the same validation queries. Must not know how either came about.
+//! Compares a bundle with every baseline on the same validation queries.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +10,19 @@ use agent_retrieve::eval::{
     statistics::{StatisticsError, bootstrap_interval, holm, randomization_p},
 };
 
-/// The p below which a difference is no chance.
+/// Significance level.
 pub const LEVEL: f64 = 0.05;
-/// Standard errors that a mean must be above 0 by to be told from chance, two-sided at [`LEVEL`].
-const ERRORS: f64 = 1.96;
-/// More queries than this are not said to be needed.
-const MOST_NEEDED: f64 = 1e6;
+/// Standard errors between 0 and a significant mean, two-sided at [`LEVEL`].
+const STANDARD_ERRORS: f64 = 1.96;
+/// Upper limit of reported needed queries.
+const MAX_NEEDED: f64 = 1e6;
 
-/// The bundle against the baseline that is best on the validation queries.
+/// Comparison of the bundle with the best baseline on validation queries.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What follows from the numbers below.
+    /// Conclusion from the numbers below.
     pub standing: Standing,
-    /// Validation queries.
+    /// Number of validation queries.
     pub n: usize,
     /// Mean reciprocal rank of the bundle.
     pub mrr: f64,
@@ -33,34 +32,35 @@ pub struct Verdict {
     pub baseline: String,
     /// Its mean reciprocal rank.
     pub baseline_mrr: f64,
-    /// Bundle less baseline.
+    /// Difference, bundle minus baseline.
     pub difference: f64,
     /// 95 % interval of the difference, paired.
     pub difference_ci95: Interval,
-    /// Of the paired randomisation test, corrected for the number of baselines (Holm 1979).
+    /// p of the paired randomisation test, corrected for the number of baselines (Holm 1979).
     pub p: f64,
-    /// About how many more such queries would tell the difference from chance; none when the
-    /// bundle is not above the baseline, 0 when it is told already.
+    /// Approximate number of further such queries for a significant difference; 0 if it is
+    /// significant, `None` if the bundle is not above the baseline.
     pub needed: Option<usize>,
 }
 
-/// What the validation queries say of a bundle.
+/// Conclusion of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// Better than the best baseline, by more than chance.
+    /// Significantly better than the best baseline.
     Better,
-    /// Better on these queries, which may be chance.
+    /// Better on these queries, but not significantly.
     Unproven,
     /// Not better than the best baseline.
     NotBetter,
 }
 
 impl Verdict {
-    /// Compares reciprocal ranks of the bundle with those of every baseline, by query in one order.
+    /// Compares reciprocal ranks of the bundle with those of every baseline, in the same order of
+    /// queries.
     ///
     /// # Errors
-    /// That there are no queries or no baselines.
+    /// If there are no queries or no baselines.
     pub(super) fn new(
         ranks: &[f32],
         baselines: &BTreeMap<&'static str, Vec<f32>>,
@@ -70,12 +70,12 @@ impl Verdict {
             ranks.iter().zip(other).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect()
         };
         let differences: Vec<Vec<f64>> = baselines.values().map(less).collect();
-        let p_values = differences.iter().map(|of| randomization_p(of, seed));
+        let p_values = differences.iter().map(|differences| randomization_p(differences, seed));
         let p_values = holm(&p_values.collect::<Result<Vec<f64>, _>>()?)?;
         let best = baselines
             .iter()
             .zip(differences.iter().zip(p_values))
-            .map(|((&name, ranks), of)| (name, mean(ranks), of))
+            .map(|((&name, ranks), test)| (name, mean(ranks), test))
             .reduce(|best, next| if next.1 > best.1 { next } else { best });
         let (baseline, baseline_mrr, (differences, p)) = best.ok_or(StatisticsError::Empty)?;
         let values: Vec<f64> = ranks.iter().map(|&rank| f64::from(rank)).collect();
@@ -104,8 +104,8 @@ impl Verdict {
     }
 }
 
-/// How many more values like these would put their mean [`ERRORS`] standard errors above 0; none
-/// when it is not above 0, or when so many are enough already.
+/// Number of further such values that would put their mean [`STANDARD_ERRORS`] standard errors above
+/// 0; `None` if the mean is not above 0 or the values are enough.
 fn needed(values: &[f64]) -> Option<usize> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -114,8 +114,8 @@ fn needed(values: &[f64]) -> Option<usize> {
     }
     let variance =
         values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    let more = (ERRORS * ERRORS * variance / (mean * mean) - n).ceil();
-    (1.0..MOST_NEEDED).contains(&more).then_some(more as usize)
+    let more = (STANDARD_ERRORS * STANDARD_ERRORS * variance / (mean * mean) - n).ceil();
+    (1.0..MAX_NEEDED).contains(&more).then_some(more as usize)
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
-//! How training queries are worded: such that quote what they name, as templates do, and free ones.
-//! What gains on one kind may lose on the other, so prompts say which is which, and samples hold
-//! both and gains weigh both alike.
-//!
-//! Must not know: answers, programs.
+//! Wording of training queries: quoted, as templates produce, or free. A change may gain on one kind
+//! and lose on the other, so prompts name the wording, samples hold both kinds, and gains weigh both
+//! equally.
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -10,15 +8,15 @@ use rand_chacha::ChaCha8Rng;
 use crate::trial::mean;
 use agent_ground::words::quoted;
 
-/// Queries of a wording below which it has no voice of its own: one right answer would decide.
+/// Minimum queries of a wording to be weighed separately; with fewer, one right answer would decide.
 const MIN_STRATUM: usize = 8;
 
 /// The wording of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wording {
-    /// It puts what it names in quotation marks.
+    /// With names in quotation marks.
     Quoted,
-    /// It quotes nothing.
+    /// Without quotes.
     Free,
 }
 
@@ -27,7 +25,7 @@ impl Wording {
     pub const ALL: [Wording; 2] = [Self::Quoted, Self::Free];
 
     /// The wording of a query.
-    pub fn of(text: &str) -> Wording {
+    pub fn detect(text: &str) -> Wording {
         if quoted(text).is_empty() { Self::Free } else { Self::Quoted }
     }
 
@@ -40,8 +38,7 @@ impl Wording {
     }
 }
 
-/// At most `n` of the queries in an order drawn from `rng`: as many of each wording, or all of the
-/// rarer one; first one of each in turn.
+/// Draws at most `n` of the queries, alternating between the wordings while both last.
 pub fn sample(
     queries: &[usize],
     n: usize,
@@ -62,9 +59,8 @@ pub fn sample(
     chosen
 }
 
-/// The gain of a change in reciprocal ranks, summed over its queries as if half of them were of each
-/// wording: what most queries look like does not outvote the rest. The plain sum where a wording has
-/// fewer than 8 queries.
+/// The summed gain of a change in reciprocal rank, with both wordings weighed equally; the plain sum
+/// if a wording has fewer than 8 queries.
 pub fn gain(differences: &[(Wording, f64)]) -> f64 {
     let [quoted, free] = Wording::ALL.map(|wording| {
         let own = differences.iter().filter(|pair| pair.0 == wording);
@@ -77,16 +73,16 @@ pub fn gain(differences: &[(Wording, f64)]) -> f64 {
     half * (quoted.1 / quoted.0 as f64 + free.1 / free.0 as f64)
 }
 
-/// Mean reciprocal ranks by wording, such as `quotes 0.91 on 80 queries, free wording 0.42 on 20`;
-/// a wording without queries is left out.
-pub fn told(ranks: &[(Wording, f32)]) -> String {
-    let of = |wording: Wording| {
+/// Mean reciprocal ranks by wording, such as `quotes 0.9100 on 80 queries, free wording 0.4200 on 20
+/// queries`; a wording without queries is omitted.
+pub fn means_by_wording(ranks: &[(Wording, f32)]) -> String {
+    let mean_of = |wording: Wording| {
         let own: Vec<f32> =
             ranks.iter().filter(|pair| pair.0 == wording).map(|pair| pair.1).collect();
-        let told = format!("{} {:.4} on {} queries", wording.name(), mean(&own), own.len());
-        (!own.is_empty()).then_some(told)
+        let text = format!("{} {:.4} on {} queries", wording.name(), mean(&own), own.len());
+        (!own.is_empty()).then_some(text)
     };
-    Wording::ALL.into_iter().filter_map(of).collect::<Vec<_>>().join(", ")
+    Wording::ALL.into_iter().filter_map(mean_of).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -124,10 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_told_by_wording() {
+    fn mean_ranks_are_formatted_by_wording() {
         let ranks = [(Wording::Quoted, 1.0), (Wording::Free, 0.25), (Wording::Quoted, 0.5)];
-        assert_eq!(told(&ranks), "quotes 0.7500 on 2 queries, free wording 0.2500 on 1 queries");
-        assert_eq!(told(&ranks[1..2]), "free wording 0.2500 on 1 queries");
-        assert_eq!(Wording::of("like \"Dart\""), Wording::Quoted);
+        assert_eq!(
+            means_by_wording(&ranks),
+            "quotes 0.7500 on 2 queries, free wording 0.2500 on 1 queries"
+        );
+        assert_eq!(means_by_wording(&ranks[1..2]), "free wording 0.2500 on 1 queries");
+        assert_eq!(Wording::detect("like \"Dart\""), Wording::Quoted);
     }
 }

@@ -1,5 +1,11 @@
 //! A service for tests that answers on the loopback with what a script says, faults included.
 
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "compiled into several crates, each of which uses a part"
+)]
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},

@@ -322,7 +322,7 @@ impl Opened {
     fn helped(&self, bundle: &Bundle) -> Result<Option<Helped>, SystemError> {
         let asks = bundle.asks();
         let Some(helper) = &self.opening.helper else {
-            return if asks { Err(SystemError::Unhelped) } else { Ok(None) };
+            return if asks { Err(SystemError::NoServerModel) } else { Ok(None) };
         };
         if !asks && helper.effort == Effort::None {
             return Ok(None);

@@ -178,7 +178,7 @@ impl Follower {
             events.extend(self.state()?);
         }
         // Asked for before the steps are read, so that none of a run that ends meanwhile is missed.
-        let writer = journal::writer(&self.dir);
+        let writer = journal::writer_pid(&self.dir);
         let steps = self.journal.steps_after(self.after, MAX_STEPS)?;
         for step in &steps {
             for program in &step.programs {

@@ -34,7 +34,7 @@ use agent_optimize::{
     BUNDLE_FILE, Decision,
     journal::{DATABASE_FILE, JournalError},
     record::{
-        OfRole, Record, RoleCost, Standing, State as RunState, body,
+        Record, RoleCost, RoleCostEntry, Standing, State as RunState, body,
         programs::{Entry, Score, Sources, variant},
         timing::{Summary, Timing},
     },
@@ -150,7 +150,7 @@ pub(super) struct RunNow {
     cost: RoleCost,
     /// The same by role.
     #[schema(value_type = Vec<serde_json::Value>)]
-    roles: Vec<OfRole>,
+    roles: Vec<RoleCostEntry>,
     /// When it was begun, seconds since 1970.
     begun: Option<u64>,
     /// When its times were last noted, seconds since 1970.
@@ -413,7 +413,7 @@ pub(super) fn now(dir: &FilePath) -> Result<RunNow, ApiError> {
         categories,
         bundle: record.state == RunState::Finished && dir.join(BUNDLE_FILE).exists(),
         cost: record.cost(),
-        roles: record.of_roles(),
+        roles: record.role_costs(),
         begun: times.begun,
         changed: times.changed,
         seconds: times.seconds,
@@ -437,8 +437,8 @@ fn done(record: &Record) -> u64 {
 /// Steps of improvement that a run will take: those of the search, and so many of the model for each
 /// category.
 fn planned(record: &Record, categories: u64) -> Option<u64> {
-    let of_model = record.planned_of_model.map(|each| each.saturating_mul(categories));
-    record.planned.map(|planned| planned.saturating_add(of_model.unwrap_or(0)))
+    let of_model = record.planned_model_steps.map(|each| each.saturating_mul(categories));
+    record.planned_steps.map(|planned| planned.saturating_add(of_model.unwrap_or(0)))
 }
 
 /// Programs on all validation queries in their order, and those that answer some of them best.
@@ -510,7 +510,7 @@ pub(super) async fn programs(
     let cursor = part.cursor.unwrap_or(0);
     let shared = server.clone();
     let work = move || {
-        let sources = Sources::of_run(&directory(&shared, &id, DATABASE_FILE)?)?;
+        let sources = Sources::from_run(&directory(&shared, &id, DATABASE_FILE)?)?;
         let part = sources.entries.iter().skip(cursor).take(limit);
         let programs: Vec<TriedProgram> = part.map(|entry| tried(&sources, entry)).collect();
         let (end, total) = (cursor.saturating_add(programs.len()), sources.entries.len());

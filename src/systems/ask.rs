@@ -1,4 +1,4 @@
-//! `ask`: answers questions over many nodes with numbers, names, tables and tests.
+//! `ask`: answers questions over many nodes with numbers, names, tables and statistical tests.
 
 use crate::{SystemSpec, bundle::Effort};
 use agent_ask::{Analyst, AskError, Helps};
@@ -7,7 +7,7 @@ use agent_retrieve::{Answer, Detail, RetrieveError, Retriever};
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "ask",
     arguments: "",
-    summary: "tables, SQL and statistics, for questions over many nodes; ranks nothing",
+    summary: "tables, SQL and statistics for questions over many nodes; returns no ranking",
     needs: &[],
     open: |_, opener| {
         let analyst = Analyst::new(opener.base.clone());

@@ -1,47 +1,47 @@
-//! How often a system asks a language model for one query, before any is asked. Must not know what a
-//! request costs.
+//! Bounds of the requests that a system makes to a language model for one query.
 
 use crate::{
     SystemError, answer, ask,
     bundle::{self, Effort},
-    expand::{StandsOn, stands_on},
+    expand::{InnerUse, inner_use},
     find, prf, react, rerank,
 };
 use agent_ask::ASK_ASKS;
 use agent_infer::{
-    Asks, REACT_ASKS, READ_ASKS, RERANK_ASKS, expand_asks,
-    rag::{CHECK_ASKS, WRITE_ASKS},
+    REACT_REQUESTS, READ_REQUESTS, RERANK_REQUESTS, RequestBounds, expand_requests,
+    rag::{CHECK_REQUESTS, WRITE_REQUESTS},
 };
 use agent_retrieve::System;
 
-/// What the system of a name asks for one query. What programs ask by themselves is not counted.
+/// Bounds of the requests of a system for one query, without requests of programs.
 ///
 /// # Errors
-/// As [`find`].
-pub fn asks(name: &str, effort: Effort) -> Result<Vec<Asks>, SystemError> {
+/// Those of [`find`].
+pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, SystemError> {
     let (spec, arguments) = find(name)?;
-    if let Some(StandsOn { method, inner, times }) = stands_on(spec, arguments)? {
-        let own = method.map(expand_asks).unwrap_or_default();
-        let below = vec![asks(inner, effort)?; times].concat();
+    if let Some(InnerUse { method, inner, times }) = inner_use(spec, arguments)? {
+        let own = method.map(expand_requests).unwrap_or_default();
+        let below = vec![request_bounds(inner, effort)?; times].concat();
         return Ok([below, own].concat());
     }
     Ok(match spec.name {
         name if name == bundle::SPEC.name => match effort {
             Effort::None => Vec::new(),
-            Effort::Reads => vec![READ_ASKS],
-            Effort::Judges => vec![READ_ASKS, RERANK_ASKS],
+            Effort::Reads => vec![READ_REQUESTS],
+            Effort::Judges => vec![READ_REQUESTS, RERANK_REQUESTS],
         },
         name if name == rerank::SPEC.name => {
             let inner = arguments.strip_prefix(':').unwrap_or(System::Hybrid.name());
-            [asks(inner, effort)?, vec![RERANK_ASKS]].concat()
+            [request_bounds(inner, effort)?, vec![RERANK_REQUESTS]].concat()
         }
-        name if name == react::SPEC.name => vec![REACT_ASKS],
+        name if name == react::SPEC.name => vec![REACT_REQUESTS],
         name if name == ask::SPEC.name && effort > Effort::None => vec![ASK_ASKS],
-        name if name == prf::SPEC.name => asks(prf::first(arguments), effort)?,
+        name if name == prf::SPEC.name => request_bounds(prf::first(arguments), effort)?,
         name if name == answer::SPEC.name => {
             let (checked, inner) = answer::parts(arguments)?;
-            let check = checked.then_some(CHECK_ASKS);
-            [asks(inner, effort)?, vec![WRITE_ASKS], check.into_iter().collect()].concat()
+            let check = checked.then_some(CHECK_REQUESTS);
+            [request_bounds(inner, effort)?, vec![WRITE_REQUESTS], check.into_iter().collect()]
+                .concat()
         }
         _ => Vec::new(),
     })
@@ -53,25 +53,25 @@ mod tests {
 
     #[test]
     fn a_judged_bundle_is_read_and_judged_and_a_baseline_asks_nothing() {
-        let most = |name: &str, effort| -> usize {
-            asks(name, effort).unwrap().iter().map(|asks| asks.most).sum()
+        let max = |name: &str, effort| -> usize {
+            request_bounds(name, effort).unwrap().iter().map(|bounds| bounds.max).sum()
         };
-        assert_eq!(most("hybrid", Effort::Judges), 0);
-        assert_eq!(most("bundle:x", Effort::None), 0);
-        assert_eq!(most("bundle:x", Effort::Reads), READ_ASKS.most);
-        let judged = READ_ASKS.most + RERANK_ASKS.most;
-        assert_eq!(most("bundle:x", Effort::Judges), judged);
-        assert_eq!(most("rerank:bundle:x", Effort::Judges), judged + RERANK_ASKS.most);
-        assert_eq!(most("react:llm-tools", Effort::None), REACT_ASKS.most);
-        assert_eq!(most("ask", Effort::None), 0);
-        assert_eq!(most("ask", Effort::Reads), ASK_ASKS.most);
-        assert!(asks("nothing", Effort::None).is_err());
+        assert_eq!(max("hybrid", Effort::Judges), 0);
+        assert_eq!(max("bundle:x", Effort::None), 0);
+        assert_eq!(max("bundle:x", Effort::Reads), READ_REQUESTS.max);
+        let judged = READ_REQUESTS.max + RERANK_REQUESTS.max;
+        assert_eq!(max("bundle:x", Effort::Judges), judged);
+        assert_eq!(max("rerank:bundle:x", Effort::Judges), judged + RERANK_REQUESTS.max);
+        assert_eq!(max("react:llm-tools", Effort::None), REACT_REQUESTS.max);
+        assert_eq!(max("ask", Effort::None), 0);
+        assert_eq!(max("ask", Effort::Reads), ASK_ASKS.max);
+        assert!(request_bounds("nothing", Effort::None).is_err());
     }
 
     #[test]
     fn what_expands_counts_its_own_requests_and_those_of_the_system_below_it() {
-        let least = |name: &str| -> usize {
-            asks(name, Effort::None).unwrap().iter().map(|asks| asks.least).sum()
+        let min = |name: &str| -> usize {
+            request_bounds(name, Effort::None).unwrap().iter().map(|bounds| bounds.min).sum()
         };
         let counts = [
             ("kar:graph", 0),
@@ -86,12 +86,12 @@ mod tests {
             ("answer=check:expand:kar", 4),
         ];
         for (name, n) in counts {
-            assert_eq!(least(name), n, "{name}");
+            assert_eq!(min(name), n, "{name}");
         }
-        let judged = RERANK_ASKS.least;
-        assert_eq!(least("expand:hyde:rerank:bm25"), 1 + judged);
-        assert_eq!(least("expand:rar:rerank:bm25"), 1 + 2 * judged);
-        assert_eq!(least("prf:rerank:bm25"), judged);
-        assert!(asks("expand:hyde=9", Effort::None).is_err());
+        let judged = RERANK_REQUESTS.min;
+        assert_eq!(min("expand:hyde:rerank:bm25"), 1 + judged);
+        assert_eq!(min("expand:rar:rerank:bm25"), 1 + 2 * judged);
+        assert_eq!(min("prf:rerank:bm25"), judged);
+        assert!(request_bounds("expand:hyde=9", Effort::None).is_err());
     }
 }

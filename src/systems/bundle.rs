@@ -1,5 +1,4 @@
-//! `bundle:FILE`: frozen programs with their router. Opens bundles for everybody who answers with
-//! one.
+//! `bundle:FILE`: frozen programs with their router. Opens bundles for all commands.
 
 use std::sync::Arc;
 
@@ -20,42 +19,41 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// How far a bundle leans on a language model.
+/// How much a bundle uses a language model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// Not at all, but for programs that ask one.
+    /// Only for programs that ask one.
     #[default]
     None,
-    /// It reads the query: category, linked entities, wanted type, constraints.
+    /// It reads the query: category, linked entities, target type, constraints.
     Reads,
-    /// It also judges the first 20 answers, or the first 50 if none of them is good.
+    /// It also scores the first 20 answers, or the first 50 if none of them scores high.
     Judges,
 }
 
-/// A bundle on a base.
+/// A bundle opened on a base.
 pub struct OpenedBundle {
-    /// Its programs and its router.
+    /// Its programs and router.
     pub routed: Arc<BundleRetriever>,
-    /// What answers: the same, or what a language model makes of its answers.
+    /// The retriever that answers: `routed`, or a reranker over it.
     pub answers: Box<dyn Retriever>,
 }
 
-/// Whether a name is that of a bundle.
+/// Whether a name is `bundle:FILE`.
 pub fn is_named(name: &str) -> bool {
     SPEC.arguments_of(name).is_some()
 }
 
-/// Whether a name is that of a bundle, or of a system that stands on one, as `rerank:bundle:FILE`.
+/// Whether a name is `bundle:FILE` or contains it, as `rerank:bundle:FILE`.
 pub fn is_within(name: &str) -> bool {
     let stands_on = |name: &str| name.split_once(':').is_some_and(|(_, inner)| is_within(inner));
     is_named(name) || stands_on(name)
 }
 
-/// The bundle as a retriever; whether it was made for this base is the caller's to check.
+/// Opens a bundle. The caller must check that it fits the base.
 ///
 /// # Errors
-/// That one of its programs does not compile, or that the effort needs a language model and there
-/// is none.
+/// If one of its programs does not compile, or the effort needs a language model and there is none.
 pub fn open(bundle: &Bundle, opener: &Opener<'_>) -> Result<OpenedBundle, SystemError> {
     let runtime = opener.runtime(Origin::Bundle(&bundle.digest))?;
     let mut routed = BundleRetriever::new(runtime, bundle).map_err(|source| {

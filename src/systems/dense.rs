@@ -1,4 +1,4 @@
-//! `dense`, `dense:ann` and `dense:trained:FILE`: nodes whose embedding is near to that of the query.
+//! `dense`, `dense:ann` and `dense:trained:FILE`: search by embeddings.
 
 use crate::{Need, SystemSpec, file_of, lexical::baseline};
 use agent_index::Part;
@@ -24,7 +24,7 @@ pub(super) const TRAINED: SystemSpec = SystemSpec {
     name: "dense:trained",
     arguments: ":FILE",
     summary: "exact search over vectors of documents with the names of neighbours, by an encoder \
-              trained on labelled queries (DPR, ANCE); the directory of a model, or its name",
+              trained on labelled queries (DPR, ANCE); FILE is a model's directory or name",
     needs: &[Need::File],
     open: |arguments, opener| Ok(Box::new(Trained::open(opener.base, file_of(arguments))?)),
 };

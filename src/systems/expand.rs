@@ -1,5 +1,5 @@
-//! `expand:METHOD[=..][:SYSTEM]`: another system is asked the query with texts that would answer it;
-//! and `kar:graph`, which reads the graph without a language model.
+//! `expand:METHOD[=..][:SYSTEM]`: query expansion for another system; and `kar:graph`, which uses the
+//! graph without a language model.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::Expander;
@@ -11,13 +11,13 @@ use agent_retrieve::{
 pub(super) const PRF: SystemSpec = SystemSpec {
     name: "expand:prf",
     arguments: "[=DOCUMENTS][:SYSTEM]",
-    summary: "another system, asked the query with the first documents that it finds, 3 by default; \
-              of bm25+names by default, as all that expand",
+    summary: "another system, with a query expanded by its first documents [default: 3 documents and \
+              bm25+names]",
     needs: &[],
     open: |arguments, opener| {
-        let Written { numbers: [documents], inner, .. } =
-            Written::read(arguments, [(TEXTS, MAX_TEXTS)])
-                .ok_or_else(|| PRF.wrong(arguments, "has no number from 1 to 7"))?;
+        let ParsedArguments { numbers: [documents], inner, .. } =
+            ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)])
+                .ok_or_else(|| PRF.wrong(arguments, "needs a number from 1 to 7"))?;
         let inner = opener.inner(inner)?;
         Ok(Box::new(Expander::feedback(opener.base.clone(), inner, documents)))
     },
@@ -26,8 +26,8 @@ pub(super) const PRF: SystemSpec = SystemSpec {
 pub(super) const HYDE: SystemSpec = SystemSpec {
     name: "expand:hyde",
     arguments: "[=N][:SYSTEM]",
-    summary: "another system, asked the query with N texts, 3 by default, that a language model writes to \
-              answer it",
+    summary: "another system, with a query expanded by N texts that a language model writes to answer it \
+              [default: 3 texts and bm25+names]",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&HYDE, arguments, opener),
 };
@@ -35,7 +35,7 @@ pub(super) const HYDE: SystemSpec = SystemSpec {
 pub(super) const RAR: SystemSpec = SystemSpec {
     name: "expand:rar",
     arguments: "[=N][:SYSTEM]",
-    summary: "as expand:hyde, the model being shown the first 3 documents",
+    summary: "as expand:hyde; the model also gets the first 3 documents",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&RAR, arguments, opener),
 };
@@ -43,7 +43,7 @@ pub(super) const RAR: SystemSpec = SystemSpec {
 pub(super) const AGR: SystemSpec = SystemSpec {
     name: "expand:agr",
     arguments: "[=N][:SYSTEM]",
-    summary: "as expand:hyde with one text, which the model refines from N by an analysis and by \
+    summary: "as expand:hyde, with one text that the model refines from N texts by an analysis and by \
               documents found with them",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&AGR, arguments, opener),
@@ -52,9 +52,8 @@ pub(super) const AGR: SystemSpec = SystemSpec {
 pub(super) const KAR: SystemSpec = SystemSpec {
     name: "expand:kar",
     arguments: "[=K,N,FILTER][:SYSTEM]",
-    summary: "as expand:hyde, the model being shown the entities that the query names and of each K \
-              neighbours chosen by FILTER (documents, names, unfiltered, no-graph); 10,3,documents by \
-              default",
+    summary: "as expand:hyde; the model also gets the linked entities and K neighbours of each, chosen \
+              by FILTER (documents, names, unfiltered, no-graph) [default: 10,3,documents]",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&KAR, arguments, opener),
 };
@@ -62,13 +61,13 @@ pub(super) const KAR: SystemSpec = SystemSpec {
 pub(super) const GRAPH: SystemSpec = SystemSpec {
     name: "kar:graph",
     arguments: "[=K,WEIGHT,FILTER]",
-    summary: "bm25+names, raised by what lies within two edges of the entities that the query names: \
-              of each the K neighbours that FILTER prefers (documents, names), or all (unfiltered); \
-              10,0.5,documents by default",
+    summary: "bm25+names, with higher scores within two edges of linked entities: of each the K best \
+              neighbours by FILTER (documents, names), or all (unfiltered) [default: \
+              10,0.5,documents]",
     needs: &[],
     open: |arguments, opener| {
         let boost = boost_of(arguments).ok_or_else(|| {
-            GRAPH.wrong(arguments, "has not a number from 1 to 40, a weight from 0 to 1, a filter")
+            GRAPH.wrong(arguments, "needs a number from 1 to 40, a weight from 0 to 1, a filter")
         })?;
         Ok(Box::new(GraphBoost::new(opener.base.clone(), boost)))
     },
@@ -76,50 +75,50 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
 
 /// The methods that ask a model.
 const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
-/// The system that is asked unless the name says otherwise.
+/// The default inner system.
 const INNER: &str = "bm25+names";
-/// Texts of an expansion at most.
+/// Maximum texts of an expansion.
 const MAX_TEXTS: usize = 7;
-/// Neighbours of an entity.
+/// Default and maximum neighbours of an entity.
 const NEIGHBORS: usize = 10;
 const MAX_NEIGHBORS: usize = 40;
 
-/// What is written behind the name of a system that expands.
-struct Written<'a, const N: usize> {
-    /// The numbers, some of them by default.
+/// Parsed arguments of a system that expands.
+struct ParsedArguments<'a, const N: usize> {
+    /// The numbers, given or default.
     numbers: [usize; N],
-    /// What is written behind them.
+    /// The filter behind them.
     filter: Option<&'a str>,
-    /// The system that is asked.
+    /// The inner system.
     inner: &'a str,
 }
 
-impl<'a, const N: usize> Written<'a, N> {
-    /// Reads at most `N` numbers, each at least 1 and within its bound, by default as told, and at
-    /// most one word behind them.
+impl<'a, const N: usize> ParsedArguments<'a, N> {
+    /// Parses at most `N` numbers from 1 to their maximum, and at most one word behind them. `bounds`
+    /// are pairs of default and maximum.
     fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
         let (own, inner) = arguments.split_once(':').unwrap_or((arguments, INNER));
-        let mut written = Self { numbers: bounds.map(|bound| bound.0), filter: None, inner };
-        let Some(own) = own.strip_prefix('=') else { return Some(written) };
+        let mut parsed = Self { numbers: bounds.map(|bound| bound.0), filter: None, inner };
+        let Some(own) = own.strip_prefix('=') else { return Some(parsed) };
         for (at, part) in own.split(',').enumerate() {
-            match (written.numbers.get_mut(at), bounds.get(at)) {
-                (Some(number), Some(&(_, most))) => {
-                    *number = part.parse().ok().filter(|number| (1..=most).contains(number))?;
+            match (parsed.numbers.get_mut(at), bounds.get(at)) {
+                (Some(number), Some(&(_, max))) => {
+                    *number = part.parse().ok().filter(|number| (1..=max).contains(number))?;
                 }
-                _ if at == N => written.filter = Some(part),
+                _ if at == N => parsed.filter = Some(part),
                 _ => return None,
             }
         }
-        Some(written)
+        Some(parsed)
     }
 }
 
-/// The filter of a name.
+/// The filter with a name.
 fn filter_of(name: &str) -> Option<Filter> {
     Filter::ALL.into_iter().find(|filter| filter.name() == name)
 }
 
-/// How the graph raises a ranking, as it is written.
+/// Parses the arguments of [`GRAPH`].
 fn boost_of(arguments: &str) -> Option<Boost> {
     let mut boost = Boost::default();
     let Some(own) = arguments.strip_prefix('=') else { return Some(boost) };
@@ -134,25 +133,25 @@ fn boost_of(arguments: &str) -> Option<Boost> {
     parts.next().is_none().then_some(boost)
 }
 
-/// What a model is asked, for how many texts, and the system that is asked with them.
+/// Parses arguments into the method, the number of texts, and the inner system.
 fn method_of<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
 ) -> Result<(Method, usize, &'a str), SystemError> {
-    let wrong = || spec.wrong(arguments, "is none of its forms, or has a number out of bounds");
+    let wrong = || spec.wrong(arguments, "has invalid arguments, or a number out of bounds");
     if spec.name == KAR.name {
         let bounds = [(NEIGHBORS, MAX_NEIGHBORS), (TEXTS, MAX_TEXTS)];
-        let written = Written::read(arguments, bounds).ok_or_else(wrong)?;
-        let filter = match written.filter {
+        let parsed = ParsedArguments::read(arguments, bounds).ok_or_else(wrong)?;
+        let filter = match parsed.filter {
             None => Some(Filter::Documents),
             Some(NO_GRAPH) => None,
             Some(name) => Some(filter_of(name).ok_or_else(wrong)?),
         };
-        let [k, n] = written.numbers;
-        return Ok((Method::Kar { k, filter }, n, written.inner));
+        let [k, n] = parsed.numbers;
+        return Ok((Method::Kar { k, filter }, n, parsed.inner));
     }
-    let written = Written::read(arguments, [(TEXTS, MAX_TEXTS)]).ok_or_else(wrong)?;
-    if written.filter.is_some() {
+    let parsed = ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)]).ok_or_else(wrong)?;
+    if parsed.filter.is_some() {
         return Err(wrong());
     }
     let method = match spec.name {
@@ -160,8 +159,8 @@ fn method_of<'a>(
         name if name == AGR.name => Method::Agr,
         _ => Method::Hyde,
     };
-    let [n] = written.numbers;
-    Ok((method, n, written.inner))
+    let [n] = parsed.numbers;
+    Ok((method, n, parsed.inner))
 }
 
 fn by_model(
@@ -175,34 +174,34 @@ fn by_model(
     Ok(Box::new(Expander::new(opener.base.clone(), inner, assistant, method, n)))
 }
 
-/// What a system that expands stands on.
-pub(super) struct StandsOn<'a> {
-    /// The method by which it asks a model, if it does.
+/// The use of an inner system by a system that expands.
+pub(super) struct InnerUse<'a> {
+    /// The method by which it asks a model, if any.
     pub(super) method: Option<Method>,
-    /// The system that is asked with the texts.
+    /// The inner system.
     pub(super) inner: &'a str,
-    /// How often that is asked.
+    /// Number of calls of the inner system.
     pub(super) times: usize,
 }
 
-/// What a system stands on; none where it does not expand.
+/// The use of an inner system; `None` if the system does not expand.
 ///
 /// # Errors
-/// That its arguments are wrong.
-pub(super) fn stands_on<'a>(
+/// If its arguments are invalid.
+pub(super) fn inner_use<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
-) -> Result<Option<StandsOn<'a>>, SystemError> {
+) -> Result<Option<InnerUse<'a>>, SystemError> {
     if spec.name == PRF.name {
         let inner = arguments.split_once(':').map_or(INNER, |pair| pair.1);
-        return Ok(Some(StandsOn { method: None, inner, times: 2 }));
+        return Ok(Some(InnerUse { method: None, inner, times: 2 }));
     }
     if BY_MODEL.iter().all(|other| other.name != spec.name) {
         return Ok(None);
     }
     let (method, _, inner) = method_of(spec, arguments)?;
     let times = if method == Method::Hyde { 1 } else { 2 };
-    Ok(Some(StandsOn { method: Some(method), inner, times }))
+    Ok(Some(InnerUse { method: Some(method), inner, times }))
 }
 
 #[cfg(test)]

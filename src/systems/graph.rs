@@ -1,4 +1,4 @@
-//! `graph:FILE`: a network over the graph around the query, by a model that `agent train` made.
+//! `graph:FILE`: a network over the graph around the query, with a model of `agent train`.
 
 use crate::{Need, SystemSpec, file_of};
 use agent_retrieve::Graph;
@@ -6,9 +6,8 @@ use agent_retrieve::Graph;
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "graph",
     arguments: ":FILE",
-    summary: "the first nodes of bm25+names and neighbours of the entities that the query names, \
-              ordered by a trained network over the edges between them (QAGNN); the directory of a \
-              model, or its name",
+    summary: "the first nodes of bm25+names and neighbours of linked entities, ordered by a trained \
+              network over the edges between them (QAGNN); FILE is a model's directory or name",
     needs: &[Need::File],
     open: |arguments, opener| Ok(Box::new(Graph::open(opener.base, file_of(arguments))?)),
 };

@@ -1,12 +1,12 @@
-//! `hybrid`, `hybrid:weighted[=A]` and `hybrid:trained:FILE[:weight=A]`: words and embeddings in one
-//! ranking.
+//! `hybrid`, `hybrid:weighted[=A]` and `hybrid:trained:FILE[:weight=A]`: fusion of lexical and dense
+//! search.
 
 use crate::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline};
 use agent_index::EmbedderChoice;
 use agent_retrieve::{Retriever, System, Trained};
 
-/// Weight of `dense` unless the name says otherwise, in hundredths: with the built-in embedder, and with
-/// any other. Chosen on training and validation queries: docs/lab/2026-11-22-encoders.md.
+/// Default weight of `dense` in hundredths, with the built-in embedder and with any other. Chosen on
+/// training and validation queries: docs/lab/2026-11-22-encoders.md.
 const BUILTIN_WEIGHT: u8 = 10;
 const ENCODER_WEIGHT: u8 = 30;
 
@@ -21,8 +21,8 @@ pub(super) const BY_RANK: SystemSpec = SystemSpec {
 pub(super) const BY_SCORE: SystemSpec = SystemSpec {
     name: "hybrid:weighted",
     arguments: "[=A]",
-    summary: "bm25+names and dense, fused by score; A is the weight of dense, 0 to 1; by default 0.1 \
-              with the built-in embedder, else 0.3",
+    summary: "bm25+names and dense, fused by score; A is the weight of dense, 0 to 1 [default: 0.1 \
+              with the built-in embedder, else 0.3]",
     needs: &[],
     open: weighted,
 };
@@ -30,13 +30,13 @@ pub(super) const BY_SCORE: SystemSpec = SystemSpec {
 pub(super) const TRAINED: SystemSpec = SystemSpec {
     name: "hybrid:trained",
     arguments: ":FILE[:weight=A]",
-    summary: "bm25+names and dense:trained, fused by score; A is the weight of the latter, 0 to 1; by \
-              default the one that validation queries chose in training",
+    summary: "bm25+names and dense:trained, fused by score; A is the weight of dense:trained, 0 to 1 \
+              [default: chosen on validation queries in training]",
     needs: &[Need::File],
     open: trained,
 };
 
-/// Stands between a model and its weight.
+/// Separates a model from its weight.
 const WEIGHT: &str = ":weight=";
 
 fn trained(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
@@ -44,7 +44,7 @@ fn trained(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, S
         None => (arguments, None),
         Some((dir, weight)) => {
             let weight = hundredths(weight)
-                .ok_or_else(|| TRAINED.wrong(arguments, "has no weight from 0 to 1"))?;
+                .ok_or_else(|| TRAINED.wrong(arguments, "needs a weight from 0 to 1"))?;
             (dir, Some(f32::from(weight) / 100.0))
         }
     };
@@ -58,7 +58,7 @@ fn weighted(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, 
             _ => ENCODER_WEIGHT,
         },
         Some(weight) => hundredths(weight)
-            .ok_or_else(|| BY_SCORE.wrong(arguments, "has no weight from 0 to 1"))?,
+            .ok_or_else(|| BY_SCORE.wrong(arguments, "needs a weight from 0 to 1"))?,
     };
     baseline(System::Weighted(weight), opener)
 }

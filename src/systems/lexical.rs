@@ -1,4 +1,4 @@
-//! `bm25`, `bm25:stark` and `bm25+names`: nodes that have the words of the query.
+//! `bm25`, `bm25:stark` and `bm25+names`: lexical search.
 
 use crate::{Opener, SystemError, SystemSpec};
 use agent_retrieve::{Baseline, Retriever, Stark, System};
@@ -14,7 +14,7 @@ pub(super) const BM25: SystemSpec = SystemSpec {
 pub(super) const STARK: SystemSpec = SystemSpec {
     name: "bm25:stark",
     arguments: "",
-    summary: "BM25 over documents as the STaRK benchmark's own code has it: candidates are the collection",
+    summary: "BM25 over documents as in the STaRK benchmark's code: the candidates are the collection",
     needs: &[],
     open: |_, opener| Ok(Box::new(Stark::open(opener.base.clone()))),
 };
@@ -27,7 +27,7 @@ pub(super) const NAMES: SystemSpec = SystemSpec {
     open: |_, opener| baseline(System::Bm25Names, opener),
 };
 
-/// A baseline that needs nothing but the base.
+/// Opens a baseline that only needs the base.
 pub(super) fn baseline(
     system: System,
     opener: &Opener<'_>,

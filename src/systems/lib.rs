@@ -1,11 +1,9 @@
-//! The registry of systems: everything that ranks nodes for a query, by the name it has on the
-//! command line. Help, errors, `agent systems` and docs/systems.md are all made from [`SYSTEMS`].
+//! The registry of systems: everything that ranks nodes for a query, by its name on the command line.
+//! Help, errors, `agent systems` and docs/systems.md are generated from [`SYSTEMS`].
 //!
-//! A further system is a file here with a `SPEC` constant, and a line in [`SYSTEMS`]. The file says
-//! how the system is written, what it needs and how it is opened; the ranking itself may be made
-//! elsewhere, in [`retrieve`](agent_retrieve) or [`infer`](agent_infer).
-//!
-//! Must not know: command lines, which answers are right.
+//! To add a system, add a file with a `SPEC` constant and a line in [`SYSTEMS`]. The file defines the
+//! syntax of its name, its needs, and how it is opened; the ranking itself is implemented in
+//! [`retrieve`](agent_retrieve) or [`infer`](agent_infer).
 
 pub mod bundle;
 pub mod mfar;
@@ -35,8 +33,8 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-pub use self::{asks::asks, page::reference_page};
-use crate::{bundle::Effort, program::NoProgram};
+pub use self::{asks::request_bounds, page::reference_page};
+use crate::{bundle::Effort, program::ProgramFileError};
 use agent_ground::words;
 use agent_index::{IndexedBase, Part};
 use agent_infer::{Runtime, bundle::BundleError};
@@ -45,7 +43,7 @@ use agent_sandbox::{Failure, Origin, SandboxOptions, Workers};
 use agent_tools::{Assistant, ToolCache};
 use agent_train::TrainError;
 
-/// All systems, in the order of help and tables.
+/// All systems, in display order.
 pub static SYSTEMS: &[SystemSpec] = &[
     lexical::BM25,
     lexical::STARK,
@@ -78,28 +76,27 @@ pub static SYSTEMS: &[SystemSpec] = &[
     ask::SPEC,
 ];
 
-/// Memory for answers of tool calls, bytes.
+/// Size of the tool cache, bytes.
 const CACHE_BYTES: usize = 256 << 20;
-/// Systems that may stand within one another, as in `rerank:SYSTEM`.
+/// Maximum nesting of systems, as in `rerank:SYSTEM`.
 const MAX_LEVELS: usize = 4;
-/// Letters that a known name may differ in to be proposed.
+/// Maximum edit distance of a suggested name.
 const MAX_DISTANCE: usize = 2;
-/// What begins the arguments of a system.
+/// Characters that separate a name from its arguments.
 const SEPARATORS: [char; 2] = [':', '='];
 
-/// One system: how it is named, what it does, what it needs.
+/// Specification of a system.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemSpec {
-    /// What its name begins with; no two systems share it.
+    /// Its unique name, without arguments.
     pub name: &'static str,
-    /// What is written behind the name: `:FILE`, or `[:SYSTEM]` where it may be left out; empty for
-    /// a system without arguments.
+    /// Syntax of its arguments, such as `:FILE`, or `[:SYSTEM]` if optional; empty without arguments.
     pub arguments: &'static str,
-    /// What it does, in one line.
+    /// One-line description.
     pub summary: &'static str,
-    /// What must be there for it to be opened.
+    /// Its requirements.
     pub needs: &'static [Need],
-    /// Opens it with the arguments that were written, separator included; empty for none.
+    /// Opens it with its arguments, including the separator; empty without arguments.
     open: Open,
 }
 
@@ -107,12 +104,12 @@ pub struct SystemSpec {
 type Open = fn(&str, &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError>;
 
 impl SystemSpec {
-    /// The name with its arguments, as in `rerank[:SYSTEM]`.
+    /// The name with the syntax of its arguments, as in `rerank[:SYSTEM]`.
     pub fn written(&self) -> String {
         format!("{}{}", self.name, self.arguments)
     }
 
-    /// What follows the system's name in a name; none for the name of another system.
+    /// The arguments in `name`; `None` if it is the name of another system.
     fn arguments_of<'a>(&self, name: &'a str) -> Option<&'a str> {
         let arguments = name.strip_prefix(self.name)?;
         let first = arguments.chars().next();
@@ -120,23 +117,23 @@ impl SystemSpec {
         fits.then_some(arguments)
     }
 
-    /// That its arguments are wrong.
+    /// The error for wrong arguments.
     fn wrong(&self, arguments: &str, why: &str) -> SystemError {
         let (name, written) = (format!("{}{arguments}", self.name), self.written());
         SystemError::Arguments { name, written, why: why.to_owned() }
     }
 }
 
-/// What a system needs beside the indexes that every base has.
+/// A requirement of a system beside the indexes that every base has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// An optional part of the index.
     Part(Part),
     /// A language model.
     Model,
-    /// The file that its name gives.
+    /// The file in its name.
     File,
-    /// Queries with ids, known before the first is asked.
+    /// Labelled queries, known in advance.
     Queries,
 }
 
@@ -151,35 +148,34 @@ impl fmt::Display for Need {
     }
 }
 
-/// What systems are opened with.
+/// Context for opening systems.
 #[derive(Clone, Copy)]
 pub struct Opener<'a> {
-    /// The base that is searched.
+    /// The base to search.
     pub base: &'a Arc<IndexedBase>,
-    /// The language model, where one is configured: answers the tools of programs, reranks, calls
-    /// tools.
+    /// The language model, if one is configured.
     pub assistant: Option<&'a Arc<Assistant>>,
-    /// How far a bundle leans on it.
+    /// How much a bundle uses the model.
     pub effort: Effort,
-    /// Threads that programs run on.
+    /// Number of threads for programs.
     pub threads: usize,
-    /// Where programs of an origin run.
+    /// Sandbox options of programs by origin.
     pub sandbox: &'a dyn Fn(Origin<'_>) -> SandboxOptions,
-    /// The queries that will be asked, by id, where they are known beforehand.
+    /// Queries by id, if they are known in advance.
     pub queries: &'a [(i64, String)],
-    /// Tells the user something that is no fault.
+    /// Shows the user a notice.
     pub notice: &'a dyn Fn(&str),
-    /// Set when programs are to end.
+    /// Set to end programs.
     pub stop: &'a Arc<AtomicBool>,
-    /// How many systems this one stands within; 0 for one that nobody else opens.
+    /// Nesting level; 0 for the outermost system.
     pub level: usize,
 }
 
 impl Opener<'_> {
-    /// What programs of one origin run on, with a cache.
+    /// A runtime for programs of one origin, with a cache.
     ///
     /// # Errors
-    /// That the operating system refuses the threads.
+    /// If threads cannot be started.
     pub fn runtime(&self, origin: Origin<'_>) -> Result<Arc<Runtime>, SystemError> {
         let workers = Workers::new(self.threads).map_err(SystemError::Threads)?;
         let cache = Arc::new(ToolCache::new(CACHE_BYTES));
@@ -189,12 +185,12 @@ impl Opener<'_> {
         Ok(Arc::new(runtime.with_assistant(self.assistant.cloned()).stoppable(self.stop.clone())))
     }
 
-    /// The language model that what is so named cannot do without.
+    /// The language model that the system `name` requires.
     fn model(&self, name: &str) -> Result<Arc<Assistant>, SystemError> {
         self.assistant.cloned().ok_or_else(|| SystemError::NoModel(name.to_owned()))
     }
 
-    /// Opens a system that another one stands on.
+    /// Opens a nested system.
     fn inner(&self, name: &str) -> Result<Box<dyn Retriever>, SystemError> {
         let level = self.level + 1;
         if level >= MAX_LEVELS {
@@ -204,7 +200,7 @@ impl Opener<'_> {
     }
 }
 
-/// Opens the system of a name.
+/// Opens the system with a name.
 ///
 /// # Errors
 /// [`SystemError`].
@@ -213,16 +209,16 @@ pub fn open(name: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syste
     (spec.open)(arguments, opener)
 }
 
-/// The system of a name, and the arguments that are written behind it.
+/// The system with a name, and its arguments.
 ///
 /// # Errors
-/// [`SystemError::Unknown`], [`SystemError::Arguments`] where a system needs some.
+/// [`SystemError::Unknown`]; [`SystemError::Arguments`] if required arguments are missing.
 pub fn find(name: &str) -> Result<(&'static SystemSpec, &str), SystemError> {
     let fitting = |spec: &'static SystemSpec| Some((spec, spec.arguments_of(name)?));
     let Some((spec, arguments)) = SYSTEMS.iter().find_map(fitting) else {
         return Err(SystemError::Unknown { name: name.to_owned(), nearest: nearest(name) });
     };
-    // A separator alone names no file.
+    // A separator alone is not an argument.
     let optional = spec.arguments.is_empty() || spec.arguments.starts_with('[');
     if arguments.len() <= 1 && !optional {
         return Err(spec.wrong(arguments, "is not complete"));
@@ -230,74 +226,74 @@ pub fn find(name: &str) -> Result<(&'static SystemSpec, &str), SystemError> {
     Ok((spec, arguments))
 }
 
-/// Whether the system of a name answers with values alone, and ranks nothing.
-pub fn gives_values(name: &str) -> bool {
+/// Whether the system answers with values instead of a ranking.
+pub fn answers_with_values(name: &str) -> bool {
     name == ask::SPEC.name
 }
 
-/// Whether the system of a name asks a language model as far as the effort says.
-pub fn leans_on_model(name: &str) -> bool {
+/// Whether the system's use of a language model depends on the effort.
+pub fn uses_effort(name: &str) -> bool {
     name == ask::SPEC.name || bundle::is_within(name)
 }
 
-/// The file that arguments `:FILE` name.
+/// The file in arguments of the form `:FILE`.
 fn file_of(arguments: &str) -> &Path {
     Path::new(arguments.strip_prefix(':').unwrap_or_default())
 }
 
-/// All systems as they are written, in a line.
+/// All systems with the syntax of their arguments, separated by commas.
 pub fn names() -> String {
     SYSTEMS.iter().map(SystemSpec::written).collect::<Vec<_>>().join(", ")
 }
 
-/// The same for a sentence of help.
-pub fn one_of() -> String {
+/// [`names`] for a sentence of help.
+pub fn choices() -> String {
     format!("one of {} (`agent systems` says what each is)", names())
 }
 
-/// The known name that is nearest, with what follows it or without.
+/// The nearest known name, with or without arguments.
 fn nearest(name: &str) -> Option<&'static str> {
     let plain = name.split(SEPARATORS).next().unwrap_or_default();
     let near = |name| words::nearest(name, SYSTEMS.iter().map(|spec| spec.name), MAX_DISTANCE);
     near(plain).or_else(|| near(name))
 }
 
-/// Why a system cannot be opened.
+/// Error of opening a system.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemError {
-    /// There is none of that name.
+    /// The name is unknown.
     #[error("no system {name:?}; there are {}", names())]
     Unknown {
-        /// The name as given.
+        /// The given name.
         name: String,
-        /// One that is written nearly so.
+        /// The nearest known name, if it is similar.
         nearest: Option<&'static str>,
     },
-    /// What is written behind its name cannot be understood.
+    /// The arguments are invalid.
     #[error("{name:?} {why}; write {written}")]
     Arguments {
-        /// The name as given.
+        /// The given name.
         name: String,
-        /// How it is written.
+        /// The name with the syntax of its arguments.
         written: String,
         /// What is wrong with it.
         why: String,
     },
-    /// Too many systems stand on one another.
-    #[error("more than {MAX_LEVELS} systems stand within one another; name fewer")]
+    /// Systems are nested too deeply.
+    #[error("more than {MAX_LEVELS} nested systems; name fewer")]
     Nested,
-    /// It asks a language model.
+    /// The system needs a language model.
     #[error("{0} needs a language model, and none is configured")]
     NoModel(String),
-    /// A server has not what it needs.
-    #[error("{0} needs a file, a model or labelled queries, and a server gives it none")]
+    /// A server cannot provide what the system needs.
+    #[error("{0} needs a file, a model or labelled queries, which a server does not provide")]
     NotServed(String),
     /// Programs of a bundle ask a language model, and the server has none.
     #[error("programs of the bundle ask a language model, and the server was started without one")]
-    Unhelped,
-    /// It answers queries that are known beforehand.
-    #[error("{0} answers labelled queries only; measure it with `agent eval`")]
+    NoServerModel,
+    /// The system only answers queries that are known in advance.
+    #[error("{0} only answers labelled queries; measure it with `agent eval`")]
     NoQueries(String),
     /// A run file cannot be used.
     #[error("{file}: {why}")]
@@ -307,15 +303,15 @@ pub enum SystemError {
         /// What is wrong with it.
         why: String,
     },
-    /// The operating system refuses threads.
+    /// Threads cannot be started.
     #[error("cannot start threads for programs")]
     Threads(#[source] io::Error),
-    /// A bundle cannot be read, or not be used on this base.
+    /// A bundle cannot be read or used on this base.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// A file holds no program.
+    /// A file is not a program.
     #[error(transparent)]
-    NoProgram(#[from] NoProgram),
+    ProgramFileError(#[from] ProgramFileError),
     /// A program does not compile.
     #[error("{what} cannot be run")]
     Failed {
@@ -324,7 +320,7 @@ pub enum SystemError {
         /// What is wrong with the program.
         source: Box<Failure>,
     },
-    /// What it needs of the index cannot be used.
+    /// A part of the index cannot be used.
     #[error(transparent)]
     Retrieve(#[from] RetrieveError),
     /// A trained model cannot be used.
@@ -333,22 +329,22 @@ pub enum SystemError {
 }
 
 impl SystemError {
-    /// Whether the name is wrong, whatever there is.
+    /// Whether the name itself is wrong.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Arguments { .. } | Self::Nested)
     }
 
-    /// What to do about it, where the message does not say so.
+    /// A remedy, if the message has none.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Unknown { nearest, .. } => format!("did you mean {:?}?", (*nearest)?),
             Self::NoModel(_) => "name a model with --model, and a service if needed".to_owned(),
-            Self::Unhelped => "start the server with this bundle and --model".to_owned(),
+            Self::NoServerModel => "start the server with this bundle and --model".to_owned(),
             Self::Bundle(BundleError::Changed { .. }) => {
-                "take the file from the run's directory again, or optimize again".to_owned()
+                "copy the file from the run's directory again, or optimize again".to_owned()
             }
             Self::Bundle(BundleError::OtherBase { .. }) => {
-                "`agent query --force` answers with it all the same".to_owned()
+                "`agent query --force` uses it anyway".to_owned()
             }
             _ => return None,
         })

@@ -1,17 +1,17 @@
-//! `mfar:FILE[:mask=FIELDS]`: fields weighed as the query asks, by a model that `agent train` made.
+//! `mfar:FILE[:mask=FIELDS]`: fields weighted by the query, with a model of `agent train`.
 
 use crate::{Need, SystemSpec, file_of};
 use agent_index::Part;
 use agent_retrieve::Mfar;
 
-/// Stands between the model and the fields that get no weight.
+/// Separates the model from the masked fields.
 const MASK: &str = ":mask=";
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "mfar",
     arguments: ":FILE[:mask=FIELDS]",
-    summary: "the fields of nodes, weighed as the query asks by a trained model (mFAR); the directory \
-              of a model, or its name; masked fields, joined by commas, get no weight",
+    summary: "the fields of nodes, weighted by the query with a trained model (mFAR); FILE is a model's \
+              directory or name; masked fields, separated by commas, get no weight",
     needs: &[Need::File, Need::Part(Part::Fields)],
     open: |arguments, opener| {
         let (dir, mask) = arguments.split_once(MASK).unwrap_or((arguments, ""));
@@ -19,7 +19,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// The name of a system with these fields masked as well, if it is an mFAR.
+/// The name with further masked fields; `None` if the system is not mFAR.
 pub fn masked(name: &str, mask: &str) -> Option<String> {
     SPEC.arguments_of(name)?;
     Some(match name.contains(MASK) {

@@ -1,28 +1,28 @@
-//! The page of all systems for people: docs/systems.md, rendered from the registry.
+//! Renders docs/systems.md from the registry.
 
 use std::fmt::Write;
 
 use crate::{Need, SYSTEMS};
 
-/// What stands above the table.
+/// Text above the table.
 const HEAD: &str = "# Systems
 
-A system ranks nodes for a query. `agent search` and `agent eval` take its name behind `--system`; \
-`agent systems` prints this table. What stands in brackets may be left out. Capitals stand for what \
-you fill in: a file, a number, or the name of another system, up to four of them within one another.
+A system ranks nodes for a query. `agent search` and `agent eval` take its name with `--system`; \
+`agent systems` prints this table. Parts of a name in brackets are optional. Capitals are \
+placeholders for a file, a number, or the name of another system; up to four systems can be nested.
 
-This page is rendered from the registry in [src/systems](../src/systems/lib.rs). A further system is \
-one file there and one line in its table.
+This page is rendered from the registry in [src/systems](../src/systems/lib.rs). To add a system, add \
+a file there and a line in its table.
 
 | system | what it does | needs |
 | --- | --- | --- |
 ";
 
-/// What stands below the table.
+/// Text below the table.
 const TAIL: &str = "
-An index part is built with `agent index N --with PART`. A language model is named as \
-[llm.md](llm.md) says. All systems rank at most as many nodes as are asked for, best first; equal \
-scores are ordered by ascending node id.
+Build an index part with `agent index N --with PART`. [llm.md](llm.md) explains how to name a language \
+model. All systems rank at most the requested number of nodes, best first; equal scores are ordered \
+by ascending node id.
 ";
 
 /// The page, in Markdown.

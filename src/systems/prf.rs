@@ -1,15 +1,13 @@
 //! `prf[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]`: pseudo-relevance feedback. The first documents of another
-//! system are taken for right, and the words that they share and few others have are searched too.
+//! system are assumed to be relevant, and their characteristic words are searched too.
 //!
 //! Sources: Rocchio (1971), as the mean of the documents' vectors of tf x idf, without negative
-//! documents; Lavrenko & Croft (2001) and their successors, who give the query a weight of its own.
+//! documents; Lavrenko & Croft (2001) and their successors, who weigh the query separately.
 //!
-//! 1. Each document gives each of its words `tf / length x idf`; the words of the query, which keep
-//!    their own weight, are left out. The best of the sums are searched, each once; ties by word.
+//! 1. Each document gives each of its words `tf / length x idf`, except words of the query. The words
+//!    with the largest sums are searched; ties by word.
 //! 2. BM25 over documents ranks by the query, and by these words; both lists are divided by their
-//!    best score and summed, the second with the weight. A node that one list lacks has 0 there.
-//!
-//! Must not know: which answers are right.
+//!    best score and summed with their weights. A missing node counts 0.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -27,68 +25,68 @@ use agent_retrieve::{
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "prf",
     arguments: "[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]",
-    summary: "BM25 with words of the first documents of another system (pseudo-relevance feedback); \
-              3,10,0.3 and bm25+names by default",
+    summary: "BM25 with words of the first documents of another system (pseudo-relevance feedback) \
+              [default: 3,10,0.3 and bm25+names]",
     needs: &[],
     open,
 };
 
-/// Most documents that are read, and most words that are taken from them.
-const MOST: usize = 100;
-/// Longest word that is taken, bytes, so that all of them are a query.
+/// Maximum documents, and maximum words.
+const MAX_COUNT: usize = 100;
+/// Maximum bytes of a word, so that all words fit into a query.
 const MAX_WORD_BYTES: usize = 64;
-/// Nodes of each list that are summed, at least.
-const SUMMED: usize = 1_000;
+/// Minimum length of the summed lists.
+const MIN_SUMMED: usize = 1_000;
 
-/// How much is taken from the first documents.
+/// Parameters of the feedback.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Taken {
-    /// Documents that are read.
+struct FeedbackSettings {
+    /// Number of documents.
     documents: usize,
-    /// Words that are taken.
+    /// Number of words.
     terms: usize,
-    /// What they weigh, in `0..=1`; the query weighs the rest.
+    /// Weight of the words, in `0..=1`; the query has the rest.
     weight: f32,
 }
 
-impl Default for Taken {
+impl Default for FeedbackSettings {
     fn default() -> Self {
         Self { documents: 3, terms: 10, weight: 0.3 }
     }
 }
 
-impl Taken {
-    /// The numbers as they are written; `None` for others, or other many.
+impl FeedbackSettings {
+    /// Parses the numbers; `None` if they are invalid.
     fn read(text: &str) -> Option<Self> {
         let mut numbers = text.split(',');
-        let few = |text: &str| text.parse().ok().filter(|n| (1..=MOST).contains(n));
-        let (documents, terms) = (few(numbers.next()?)?, few(numbers.next()?)?);
+        let count = |text: &str| text.parse().ok().filter(|n| (1..=MAX_COUNT).contains(n));
+        let (documents, terms) = (count(numbers.next()?)?, count(numbers.next()?)?);
         let weight = numbers.next()?.parse().ok().filter(|weight| (0.0..=1.0).contains(weight))?;
         numbers.next().is_none().then_some(Self { documents, terms, weight })
     }
 }
 
-/// The numbers that are written, and the system whose documents are read.
+/// Splits arguments into the numbers and the inner system.
 fn parts(arguments: &str) -> (&str, &str) {
     arguments.split_once(':').unwrap_or((arguments, "bm25+names"))
 }
 
-/// The system whose documents are read.
+/// The inner system in `arguments`.
 pub(super) fn first(arguments: &str) -> &str {
     parts(arguments).1
 }
 
 fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
     let (numbers, first) = parts(arguments);
-    let taken = match numbers.strip_prefix('=') {
-        None => Taken::default(),
-        Some(numbers) => Taken::read(numbers).ok_or_else(|| {
-            SPEC.wrong(arguments, "has not two numbers from 1 to 100 and a weight from 0 to 1")
+    let settings = match numbers.strip_prefix('=') {
+        None => FeedbackSettings::default(),
+        Some(numbers) => FeedbackSettings::read(numbers).ok_or_else(|| {
+            SPEC.wrong(arguments, "needs two numbers from 1 to 100 and a weight from 0 to 1")
         })?,
     };
     let base = opener.base.clone();
     let lexical = Baseline::new(base.clone(), System::Bm25);
-    Ok(Box::new(Feedback { base, first: opener.inner(first)?, lexical, taken }))
+    Ok(Box::new(Feedback { base, first: opener.inner(first)?, lexical, settings }))
 }
 
 /// Feedback from the first documents of a ranking.
@@ -96,18 +94,18 @@ struct Feedback {
     base: Arc<IndexedBase>,
     first: Box<dyn Retriever>,
     lexical: Baseline,
-    taken: Taken,
+    settings: FeedbackSettings,
 }
 
 impl Feedback {
-    /// The words that are searched beside the query, best first; none if nothing is found.
+    /// The words that are searched in addition to the query, best first.
     fn words(&self, query: &str) -> Result<Vec<String>, RetrieveError> {
         let mut own = HashSet::new();
         for_each_reference_word(query, |word| {
             own.insert(word.to_owned());
         });
         let mut weights = BTreeMap::<String, f32>::new();
-        for (node, _) in self.first.retrieve(query, self.taken.documents)? {
+        for (node, _) in self.first.retrieve(query, self.settings.documents)? {
             let mut counts = BTreeMap::<String, u32>::new();
             for_each_reference_word(self.base.kb.text(node), |word| {
                 *counts.entry(word.to_owned()).or_default() += 1;
@@ -121,30 +119,30 @@ impl Feedback {
             }
         }
         let mut words: Vec<(String, f32)> = weights.into_iter().filter(|w| w.1 > 0.0).collect();
-        // Stable, of words in order.
+        // Stable: ties stay ordered by word.
         words.sort_by(|a, b| b.1.total_cmp(&a.1));
-        words.truncate(self.taken.terms);
+        words.truncate(self.settings.terms);
         Ok(words.into_iter().map(|word| word.0).collect())
     }
 
-    /// How rare a word is, told by its stem; 0 for a word that is not indexed as one.
+    /// The idf of a word's stem; 0 if it is not indexed.
     fn idf(&self, word: &str) -> f32 {
         let stem = Analysis::Stems.form(&self.base.stems, word);
         self.base.terms.stem_id(&stem).map_or(0.0, |stem| self.base.terms.idf(stem))
     }
 
-    /// The nodes with these words, the best with the score 1; none without words.
+    /// Searches a text, with scores divided by the best one; empty without words.
     fn search(&self, text: &str, k: usize) -> Result<Scores, RetrieveError> {
         if text.is_empty() {
             return Ok(Scores::default());
         }
-        Ok(Scores::new(self.lexical.retrieve(text, k.max(SUMMED))?).normalized())
+        Ok(Scores::new(self.lexical.retrieve(text, k.max(MIN_SUMMED))?).normalized())
     }
 }
 
 impl Retriever for Feedback {
     fn name(&self) -> String {
-        let Taken { documents, terms, weight } = self.taken;
+        let FeedbackSettings { documents, terms, weight } = self.settings;
         format!("{}={documents},{terms},{weight}:{}", SPEC.name, self.first.name())
     }
 
@@ -153,7 +151,7 @@ impl Retriever for Feedback {
         let words = self.words(query)?.join(" ");
         let asked = self.search(query, k)?;
         let added = self.search(&words, k)?;
-        let [by_query, by_words] = [1.0 - self.taken.weight, self.taken.weight];
+        let [by_query, by_words] = [1.0 - self.settings.weight, self.settings.weight];
         let sum = asked.scale(by_query).combine(&added.scale(by_words), Combine::Sum);
         let mut ranking = sum.ranking();
         ranking.truncate(k);
@@ -180,11 +178,11 @@ mod tests {
 
     #[test]
     fn numbers_are_read_within_their_bounds() {
-        let read = Taken { documents: 5, terms: 20, weight: 0.5 };
-        assert_eq!(Taken::read("5,20,0.5"), Some(read));
+        let read = FeedbackSettings { documents: 5, terms: 20, weight: 0.5 };
+        assert_eq!(FeedbackSettings::read("5,20,0.5"), Some(read));
         for wrong in ["", "5", "5,20", "0,20,0.5", "5,101,0.5", "5,20,1.1", "5,20,nan", "5,2,0.5,1"]
         {
-            assert_eq!(Taken::read(wrong), None, "{wrong}");
+            assert_eq!(FeedbackSettings::read(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `program:FILE`: one program. Reads programs for everybody who is given a file.
+//! `program:FILE`: one program. Reads program files for all commands.
 
 use std::{io, path::Path};
 
@@ -8,7 +8,7 @@ use agent_infer::{ParamValues, ProgramRetriever};
 use agent_retrieve::Retriever;
 use agent_sandbox::{Limits, Origin, program::Program};
 
-/// Ends the name of a file that holds a module.
+/// Extension of files with a module.
 const WASM_SUFFIX: &str = "wasm";
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
@@ -30,42 +30,42 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     Ok(Box::new(opened))
 }
 
-/// Why a file is no program.
+/// Error of reading a program file.
 #[derive(Debug, thiserror::Error)]
-pub enum NoProgram {
+pub enum ProgramFileError {
     /// It cannot be read.
     #[error("cannot read {0}: {1}")]
     Unreadable(String, io::Error),
-    /// It is longer than the sandbox takes, bytes.
+    /// It is longer than the sandbox accepts; the limit in bytes.
     #[error("{0} has more than {1} bytes; shorten the program")]
     TooLong(String, usize),
-    /// It is no text.
+    /// It is not UTF-8.
     #[error("{0} is not UTF-8 text; save it as UTF-8")]
     NotUtf8(String),
-    /// It holds nothing.
+    /// It is empty.
     #[error("{0} is empty; define fn retrieve in it")]
     Empty(String),
 }
 
-/// Reads a program; never more than the sandbox takes.
+/// Reads a program, at most as many bytes as the sandbox accepts.
 ///
 /// # Errors
-/// [`NoProgram`].
-pub fn read(file: &Path) -> Result<Program, NoProgram> {
+/// [`ProgramFileError`].
+pub fn read(file: &Path) -> Result<Program, ProgramFileError> {
     let name = || file.display().to_string();
     let limits = Limits::default();
     let is_module = file.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case(WASM_SUFFIX));
-    let most = if is_module { limits.module_bytes } else { limits.source_bytes };
-    let bytes = files::read(file, most as u64).map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => NoProgram::TooLong(name(), most),
-        _ => NoProgram::Unreadable(name(), error),
+    let max_bytes = if is_module { limits.module_bytes } else { limits.source_bytes };
+    let bytes = files::read(file, max_bytes as u64).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => ProgramFileError::TooLong(name(), max_bytes),
+        _ => ProgramFileError::Unreadable(name(), error),
     })?;
     if is_module {
         return Ok(Program::module(&bytes));
     }
-    let source = String::from_utf8(bytes).map_err(|_| NoProgram::NotUtf8(name()))?;
+    let source = String::from_utf8(bytes).map_err(|_| ProgramFileError::NotUtf8(name()))?;
     if source.trim().is_empty() {
-        return Err(NoProgram::Empty(name()));
+        return Err(ProgramFileError::Empty(name()));
     }
     Ok(Program::new(&source))
 }

@@ -9,13 +9,14 @@ use agent_tools::ToolCache;
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "react",
     arguments: "[:llm-tools]",
-    summary: "a language model calls tools step by step and names the answers; with llm-tools also those tools that ask a model",
+    summary: "a language model calls tools step by step and names the answers; llm-tools allows tools \
+              that ask a model",
     needs: &[Need::Model],
     open: |arguments, opener| {
         let llm_tools = match arguments {
             "" | ":" => false,
             LLM_TOOLS => true,
-            _ => return Err(SPEC.wrong(arguments, "is none of its forms")),
+            _ => return Err(SPEC.wrong(arguments, "has invalid arguments")),
         };
         let cache = Arc::new(ToolCache::new(CACHE_BYTES));
         let (base, model) = (opener.base.clone(), opener.model("react")?);

@@ -7,7 +7,8 @@ use agent_retrieve::{Retriever, System};
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "rerank",
     arguments: "[:SYSTEM]",
-    summary: "a language model scores the first 20 of another system, or 50 if none of them scores high; of hybrid by default",
+    summary: "a language model scores the first 20 nodes of another system, or 50 if none of them scores \
+              high [default: hybrid]",
     needs: &[Need::Model],
     open,
 };

@@ -1,11 +1,8 @@
-//! `run:FILE.trec`: the rankings of a TREC run file, so that any program of the world is measured and
-//! compared like a system of this one.
+//! `run:FILE.trec`: the rankings of a TREC run file, to compare external systems.
 //!
-//! A run file knows queries by their ids and a system sees only their words, so it is opened with the
-//! queries that will be asked. Scores of a file that `agent eval` wrote fall strictly, so nDCG, which
-//! averages over equal scores, can differ from that of a system which gave such; nothing else does.
-//!
-//! Must not know: which answers are right.
+//! A run file has query ids, and a system gets only query texts, so it is opened with the queries.
+//! Scores in a file of `agent eval` are strictly decreasing, so that nDCG, which averages over equal
+//! scores, can differ from that of the original system; other metrics cannot.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,15 +20,15 @@ use agent_retrieve::{
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "run",
     arguments: ":FILE",
-    summary: "the rankings of a TREC run file, whoever wrote it, by the ids of the queries of agent eval and of the nodes",
+    summary: "the rankings of a TREC run file, with the query and node ids of agent eval",
     needs: &[Need::File, Need::Queries],
     open,
 };
 
-/// The rankings of the queries that are asked.
+/// The rankings of a run file.
 struct Run {
     name: String,
-    /// By the words of the query, as searched.
+    /// By trimmed text of the query.
     rankings: HashMap<String, Ranking>,
 }
 
@@ -59,10 +56,10 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     Ok(Box::new(Run { name, rankings }))
 }
 
-/// The rankings by the words of their queries.
+/// The rankings by text of their queries.
 ///
 /// # Errors
-/// That two queries have the same words and other rankings.
+/// If two queries have the same text and different rankings.
 fn by_words(
     queries: &[(i64, String)],
     mut read: HashMap<i64, Ranking>,
@@ -73,8 +70,8 @@ fn by_words(
         match rankings.get(text.trim()) {
             Some((other, same)) if *same != ranking => {
                 return Err(format!(
-                    "it ranks queries {other} and {id} differently, whose words are the same; \
-                     evaluate them apart"
+                    "queries {other} and {id} have the same text and different rankings; evaluate \
+                     them separately"
                 ));
             }
             Some(_) => {}

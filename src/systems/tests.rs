@@ -1,5 +1,5 @@
-//! The registry holds together: names are distinct and understood, and every system opens or says
-//! what it needs.
+//! Tests of the registry: names are distinct and parsed, and every system opens or reports what it
+//! needs.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Map, json};
 
-use crate::{Effort, Need, Opener, SYSTEMS, SystemError, asks, find, open};
+use crate::{Effort, Need, Opener, SYSTEMS, SystemError, find, open, request_bounds};
 use agent_index::IndexedBase;
 use agent_infer::{EXPAND_ROLE, rag::ANSWER_ROLE};
 use agent_llm::{
@@ -48,7 +48,7 @@ fn opened_with(
     )
 }
 
-/// What a name is refused with.
+/// The error of opening a name.
 #[track_caller]
 fn refused(name: &str) -> SystemError {
     match opened(name) {
@@ -83,13 +83,13 @@ fn every_system_opens_or_says_what_it_needs() {
             }
             Err(error) => {
                 let [need, ..] = spec.needs else { panic!("{name}: {error}") };
-                let told = match need {
+                let expected = match need {
                     Need::Part(part) => part.name(),
                     Need::Model => "language model",
                     Need::File => "no/such/file",
                     Need::Queries => "labelled queries",
                 };
-                assert!(error.to_string().contains(told), "{name}: {error}");
+                assert!(error.to_string().contains(expected), "{name}: {error}");
                 assert!(!error.is_usage(), "{name}: {error}");
             }
         }
@@ -97,7 +97,7 @@ fn every_system_opens_or_says_what_it_needs() {
 }
 
 #[test]
-fn wrong_names_are_told_with_what_is_near() {
+fn unknown_names_get_a_suggestion() {
     for (wrong, near) in
         [("bm52", "bm25"), ("rerankr:bm25", "rerank"), ("bundel:x.json", "bundle"), ("lat", "late")]
     {
@@ -134,7 +134,7 @@ const ASKING: [(&str, usize); 13] = [
 ];
 
 #[test]
-fn every_system_asks_as_often_as_it_is_said_to() {
+fn every_system_makes_the_stated_number_of_requests() {
     let base = planted();
     for (name, n) in ASKING {
         let (model, heard) = llm(echo);
@@ -142,8 +142,8 @@ fn every_system_asks_as_often_as_it_is_said_to() {
         let answer = system.answer(QUERY, 10, Detail::default()).unwrap();
         assert!(!answer.ranking().is_empty(), "{name}");
         assert_eq!((heard.count(), answer.unassisted), (n, None), "{name}");
-        let said = asks(name, Effort::None).unwrap();
-        assert_eq!(said.iter().map(|asks| asks.least).sum::<usize>(), n, "{name}");
+        let bounds = request_bounds(name, Effort::None).unwrap();
+        assert_eq!(bounds.iter().map(|bounds| bounds.min).sum::<usize>(), n, "{name}");
     }
 }
 
@@ -153,7 +153,7 @@ const CASSETTE: &str = "tests/data/cassettes/expand.jsonl";
 #[test]
 fn what_was_recorded_gives_the_same_bytes_again() {
     let base = planted();
-    let told = |assistant: &Arc<Assistant>| -> String {
+    let replies = |assistant: &Arc<Assistant>| -> String {
         let answer = |(name, _): &(&str, usize)| {
             let system = opened_with(name, &base, Some(assistant)).unwrap();
             let detail = Detail { explained: 3, paths: true };
@@ -167,7 +167,7 @@ fn what_was_recorded_gives_the_same_bytes_again() {
     let recorded = dir.path().join("recorded.jsonl");
     let recorder = Arc::new(Recorder::open(&recorded).unwrap());
     let (model, _) = llm_within(echo, Ceilings::default(), vec![recorder.clone()]);
-    let live = told(&assistant(model));
+    let live = replies(&assistant(model));
     recorder.finish().unwrap();
     if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
         std::fs::copy(&recorded, &path).unwrap();
@@ -189,7 +189,7 @@ fn what_was_recorded_gives_the_same_bytes_again() {
         let model: Box<dyn Model> = Box::new(cassette.clone());
         let (ledger, stop) = (Ledger::new([].into(), Ceilings::default()), Arc::default());
         let llm = Llm::new(model, HashMap::from(roles), Vec::new(), ledger, stop);
-        assert_eq!(told(&assistant(Arc::new(llm))), live);
+        assert_eq!(replies(&assistant(Arc::new(llm))), live);
         assert_eq!(cassette.unused(), Vec::<&agent_llm::cassette::Recorded>::new());
     }
 }

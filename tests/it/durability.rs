@@ -414,7 +414,7 @@ fn o6_a_journal_of_another_run_or_of_nothing_is_refused() {
     let args = run.args.iter().map(String::as_str);
     let path = dir.display().to_string();
     let other = run.world.command(args.chain(["--run", &path, "--resume", "--seed", "77"]));
-    finished(start(other)).fails(1, &["was begun with seed", "--run DIR"]);
+    finished(start(other)).fails(1, &["was started with seed", "--run DIR"]);
     for (content, word) in
         [(&b""[..], "empty"), (b"not a database", "damaged"), (&[0; 4_096], "damaged")]
     {
@@ -460,7 +460,7 @@ fn o7_of_many_that_begin_at_once_one_writes() {
         if ran.status == 0 {
             done += 1;
         } else {
-            let refused = ["in use", "holds a run already", "is not empty"];
+            let refused = ["in use", "already holds a run", "is not empty"];
             assert_eq!(ran.status, 1, "{}", ran.stderr);
             assert!(refused.iter().any(|word| ran.stderr.contains(word)), "{}", ran.stderr);
         }

@@ -239,7 +239,7 @@ fn a_model_takes_part_where_one_is_configured() {
     let mut command = world.command(dry.into_iter().chain(["--no-llm-tools"]));
     command.env("AGENT_MODEL", "scripted");
     let without = Ran::of(command.output().unwrap()).json_lines().remove(0);
-    let of_tools = 2 * asks::REQUESTS_PER_RUN * asks::most_runs(25) as u64;
+    let of_tools = 2 * asks::REQUESTS_PER_RUN * asks::max_runs(25) as u64;
     assert_eq!(most(&both) - most(&without), of_tools);
 
     let server = ModelServer::start(Mood::Works);
@@ -298,7 +298,7 @@ fn programs_that_ask_a_model_are_run_on_their_own_queries_alone() {
         assert!(trial.queries.len() < n_train, "{trial:?}");
         kept += usize::from(trial.queries.len() > GATE);
     }
-    let most = asks::most_runs(25) as u64 * asks::REQUESTS_PER_RUN;
+    let most = asks::max_runs(25) as u64 * asks::REQUESTS_PER_RUN;
     let n = of_tools();
     assert!(n > 0 && n as u64 <= most, "{n} requests, {kept} long trials");
     // Without them the same program is refused before it asks anything.

@@ -22,7 +22,7 @@ use agent::{
     },
     index::{self, IndexedBase, entities},
     kb::{Kb, NodeId},
-    optimize::mine::{DEFAULT_HOPS, LinkSource, Mined, linked_entities, mine},
+    optimize::mine::{DEFAULT_HOPS, LinkSource, MinedPattern, linked_entities, mine},
 };
 
 use crate::support::real_bases;
@@ -202,13 +202,14 @@ const WAYS: [Way; 8] = [
 /// Whether a metapath of one of the patterns leads from a node to an answer.
 fn leads_to_answer(
     base: &IndexedBase,
-    metapaths: &[Mined],
+    metapaths: &[MinedPattern],
     node: NodeId,
     answers: &[NodeId],
 ) -> bool {
     let kind = base.kb.node_type(node);
-    let own =
-        |mined: &&Mined| mined.pattern.source == LinkSource::Named && mined.pattern.start == kind;
+    let own = |mined: &&MinedPattern| {
+        mined.pattern.source == LinkSource::Named && mined.pattern.start == kind
+    };
     metapaths.iter().filter(own).any(|mined| {
         let mut reached = vec![node];
         for step in &mined.pattern.steps {

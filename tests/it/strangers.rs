@@ -171,7 +171,7 @@ fn members_of_an_ensemble_have_categories_of_the_bundle_and_no_others() {
     assert!(checked.contains("all scores as stated"), "{checked}");
     for wrong in [vec![of_one(&[1])], vec![of_one(&[0, 0])], vec![of_one(&[])]] {
         let error = with(wrong).unwrap_err();
-        assert!(error.contains("routers and categories do not fit together"), "{error}");
+        assert!(error.contains("its routers do not match its categories"), "{error}");
     }
     assert!(with(vec![of_one(&[0]); 4]).is_err(), "five members");
     let mut huge = bundle.clone();

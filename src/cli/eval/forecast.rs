@@ -62,14 +62,14 @@ pub(super) fn print(
             tokens_out: 0,
             usd: Some(0.0),
         };
-        for asks in systems::asks(&one.system, one.effort)? {
+        for asks in systems::request_bounds(&one.system, one.effort)? {
             let role = assistant.llm().role(&asks.role.role());
             let received = u64::from(role.map_or(asks.role.max_tokens, |role| role.max_tokens));
             let longest =
                 |name: &str| assistant.prompts().describe(name).map_or(0, |p| p.budget_tokens);
             // What goes on from a reply sends that again, and all before it.
             let later = asks.later.map_or(0, |(name, n)| n as u64 * (longest(name) + received));
-            let most = (n * asks.most) as u64;
+            let most = (n * asks.max) as u64;
             let sent = most * (longest(asks.prompt) + received + later);
             let received = most * received;
             let price = role.and_then(|role| assistant.llm().ledger().price(&role.model));
@@ -77,8 +77,8 @@ pub(super) fn print(
                 (sent as f64 * price.input + received as f64 * price.output) / 1e6
             };
             printed.usd = printed.usd.zip(price.map(dollars)).map(|(sum, usd)| sum + usd);
-            printed.calls[0] += n * asks.least;
-            printed.calls[1] += n * asks.most;
+            printed.calls[0] += n * asks.min;
+            printed.calls[1] += n * asks.max;
             printed.tokens_in += sent;
             printed.tokens_out += received;
         }

@@ -12,7 +12,7 @@ use crate::{
 use agent_app::{error::Result, synthetic, text::MAX_SHOWN};
 use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_index::IndexedBase;
-use agent_infer::explain::{Cause, Explained, Explainer, Kind, Loss, causes};
+use agent_infer::explain::{Cause, ExplainedQuery, Explainer, Kind, Loss, causes};
 use agent_optimize::trial::mean;
 
 /// Characters of a call or a reason that are shown.
@@ -27,7 +27,7 @@ pub(super) struct Report<'a> {
     pub(super) explainer: &'a Explainer,
     pub(super) queries: &'a [LabelledQuery],
     /// By query.
-    pub(super) explained: &'a [Explained],
+    pub(super) explained: &'a [ExplainedQuery],
     pub(super) base: &'a IndexedBase,
     /// Whether the calls are told too: of one query.
     pub(super) with_calls: bool,
@@ -114,7 +114,7 @@ impl Report<'_> {
         kinds
     }
 
-    fn calls(&self, explained: &Explained) -> Vec<PrintedCall> {
+    fn calls(&self, explained: &ExplainedQuery) -> Vec<PrintedCall> {
         let kb = &self.base.kb;
         let call = |call: &agent_tools::ToolCall| PrintedCall {
             line: call.line,

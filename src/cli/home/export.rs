@@ -127,7 +127,7 @@ impl Packed {
             return Err(anyhow!("{} holds no run", dir.display()))
                 .hint("give the name of one that `agent run list` shows");
         }
-        if let Some(pid) = journal::writer(dir) {
+        if let Some(pid) = journal::writer_pid(dir) {
             return Err(anyhow!("process {pid} is writing the run in {}", dir.display()))
                 .hint("wait for it, or interrupt it");
         }

@@ -135,7 +135,7 @@ fn may_be_placed(things: &[Thing], replace: bool, home: &Home) -> Result<()> {
     }
     for thing in there.iter().filter(|thing| matches!(thing.kind, Kind::Run | Kind::Bundle)) {
         let dir = thing.place(home.path());
-        if let Some(pid) = journal::writer(&dir) {
+        if let Some(pid) = journal::writer_pid(&dir) {
             return Err(anyhow!("process {pid} is writing the run in {}", dir.display()))
                 .hint("wait for it, or interrupt it");
         }

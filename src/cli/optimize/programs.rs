@@ -40,9 +40,9 @@ pub(super) fn go_on_with(
         if !same(programs) {
             return Err(other().into());
         }
-        return Ok(user::keep(journal, programs)?);
+        return Ok(user::store(journal, programs)?);
     }
-    if begun.is_some() && !same(&user::kept(journal)?) {
+    if begun.is_some() && !same(&user::load(journal)?) {
         return Err(anyhow!("the run in {} ended before it kept your programs", dir.display()))
             .hint("give them again with --program");
     }

@@ -25,7 +25,7 @@ use agent_infer::{
     bundle::{Bundle, CategoryScore, Provenance},
 };
 use agent_llm::ledger::Spent;
-use agent_optimize::{BUNDLE_FILE, Outcome, Standing, Verdict, What, record::timing::Timing};
+use agent_optimize::{BUNDLE_FILE, Outcome, Scope, Standing, Verdict, record::timing::Timing};
 use agent_retrieve::{
     Baseline, Retriever, System,
     eval::{Calibration, Comparison, Evaluation, Interval, Metric, compare, statistics::holm},
@@ -272,7 +272,7 @@ impl Report<'_> {
             "test": self.test.as_ref().map(printed_test),
             "test_openings": self.test.as_ref().map(|test| test.openings),
             "router": self.router,
-            "seconds_to_first_better": self.timing.seconds_to(What::Program),
+            "seconds_to_first_better": self.timing.seconds_to(Scope::Program),
             "first_better": self.timing.first_better,
             "phases": self.timing.summaries(),
             "cost": {
@@ -282,7 +282,7 @@ impl Report<'_> {
                 "usd": self.spent.usd,
                 "seconds": self.seconds,
             },
-            "stopped": self.outcome.stopped.word(),
+            "stopped": self.outcome.stopped.name(),
         }))
     }
 }

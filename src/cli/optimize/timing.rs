@@ -8,7 +8,7 @@ use std::{
 
 use crate::eval::write;
 use agent_optimize::{
-    Better,
+    Milestone,
     journal::DATABASE_FILE,
     record::timing::{TIMES_FILE, Timing},
 };
@@ -55,14 +55,14 @@ impl Stopwatch {
 
     /// Programs were better than every baseline. Gives the moment as counted over all processes,
     /// if no earlier one is known.
-    pub(super) fn better(&mut self, better: &Better) -> Option<Better> {
-        if self.earlier.seconds_to(better.what).is_some() {
+    pub(super) fn better(&mut self, better: &Milestone) -> Option<Milestone> {
+        if self.earlier.seconds_to(better.scope).is_some() {
             return None;
         }
         self.now.first_better.push(better.clone());
         self.keep();
         let seconds = self.earlier.seconds + better.seconds;
-        Some(Better { seconds, ..better.clone() })
+        Some(Milestone { seconds, ..better.clone() })
     }
 
     /// The times of all processes, kept.
@@ -105,7 +105,7 @@ mod tests {
         let take = || {
             let mut stopwatch = Stopwatch::start(dir.path());
             stopwatch.at("trying", 0);
-            let better: Better = serde_json::from_value(serde_json::json!({
+            let better: Milestone = serde_json::from_value(serde_json::json!({
                 "what": "program", "seconds": 1.0, "n": 20, "of": 40, "mrr": 0.5,
                 "baseline": "bm25", "baseline_mrr": 0.2, "ci95": [0.1, 0.5]
             }))

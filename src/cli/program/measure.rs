@@ -22,9 +22,9 @@ use agent_app::{
 };
 use agent_dataset::{LabelledQuery, Split, load_split};
 use agent_infer::{
-    ParamValues, Runtime, asked,
+    ParamValues, Runtime,
     bundle::{Bundle, router::features},
-    routes,
+    merged_routes, routes,
 };
 use agent_optimize::trial::{mean, reciprocal_rank};
 use agent_retrieve::{
@@ -129,8 +129,8 @@ impl Ground {
         let base = self.runtime.base();
         let members = bundle.members();
         let sent = |query: &&LabelledQuery| {
-            let asked = asked(&routes(&members, &features(base, &query.text), None));
-            asked.first().is_some_and(|pair| pair.0 == category)
+            let merged = merged_routes(&routes(&members, &features(base, &query.text), None));
+            merged.first().is_some_and(|pair| pair.0 == category)
         };
         let kept: Vec<LabelledQuery> = self.queries.iter().filter(sent).cloned().collect();
         let (kept_n, n) = (kept.len(), self.queries.len());

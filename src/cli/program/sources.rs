@@ -45,8 +45,8 @@ impl Place {
     /// That the run or the bundle cannot be read.
     pub(crate) fn read(&self, ctx: &Context) -> Result<Sources> {
         match (&self.run, &self.bundle) {
-            (Some(dir), _) => Ok(Sources::of_run(&named::run_dir(dir, &ctx.home)?)?),
-            (_, Some(file)) => Ok(Sources::of_bundle(&read_bundle(file, ctx)?)),
+            (Some(dir), _) => Ok(Sources::from_run(&named::run_dir(dir, &ctx.home)?)?),
+            (_, Some(file)) => Ok(Sources::from_bundle(&read_bundle(file, ctx)?)),
             (None, None) => Err(anyhow!("give --run RUN or --bundle BUNDLE").into()),
         }
     }

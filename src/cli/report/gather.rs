@@ -34,7 +34,7 @@ use agent_dataset::{LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
 use agent_infer::{
     bundle::{Bundle, Category, SEARCH},
-    explain::{Cause, Explained, Explainer, Kind, causes},
+    explain::{Cause, ExplainedQuery, Explainer, Kind, causes},
 };
 use agent_optimize::{
     BUNDLE_FILE,
@@ -113,7 +113,7 @@ impl Record {
 /// What bundle and baselines do on the validation queries.
 pub(super) struct Measured {
     systems: Vec<System>,
-    explained: Vec<Explained>,
+    explained: Vec<ExplainedQuery>,
     /// Whether the router knows which program answers best.
     router: Option<Calibration>,
 }
@@ -147,7 +147,7 @@ impl Measured {
         let origin = Origin::Bundle(&bundle.digest);
         let runtime = open_runtime(base, all_threads(), resources, origin)?;
         let explainer =
-            Explainer::of_bundle(runtime, bundle).context("the bundle cannot be run")?;
+            Explainer::for_bundle(runtime, bundle).context("the bundle cannot be run")?;
         let explained = explain_all(&explainer, &queries, ctx)?;
         let router = routing::calibrated(bundle, base, &queries, &record.trials);
         Ok(Measured { systems, explained, router })
@@ -443,7 +443,7 @@ fn systems(measured: &Measured) -> Result<Vec<SystemRow>> {
 }
 
 /// The losses that one category's queries had in its own program.
-fn of_category(explained: &[Explained], at: usize) -> Vec<Cause> {
+fn of_category(explained: &[ExplainedQuery], at: usize) -> Vec<Cause> {
     let own = explained.iter().filter(|one| one.category == at);
     causes(own.filter_map(|one| one.within.as_ref().or(one.loss.as_ref())))
 }
@@ -452,7 +452,7 @@ fn block(
     record: &Record,
     category: &Category,
     at: usize,
-    explained: &[Explained],
+    explained: &[ExplainedQuery],
     sandbox: &SandboxOptions,
 ) -> CategoryBlock {
     let program = &category.program;
@@ -541,7 +541,7 @@ fn diff(from: &str, to: &str) -> Vec<DiffLine> {
     lines
 }
 
-fn kinds(explained: &[Explained]) -> Vec<KindRow> {
+fn kinds(explained: &[ExplainedQuery]) -> Vec<KindRow> {
     let of = |kind: Kind| {
         let losses = explained.iter().filter_map(|one| one.loss.as_ref());
         losses.filter(|loss| loss.kind == kind).count()
@@ -555,7 +555,7 @@ fn kinds(explained: &[Explained]) -> Vec<KindRow> {
 }
 
 /// All causes, most to gain first.
-fn cause_rows(categories: &[Category], explained: &[Explained]) -> Vec<CauseRow> {
+fn cause_rows(categories: &[Category], explained: &[ExplainedQuery]) -> Vec<CauseRow> {
     let mut all: Vec<(&Category, Cause)> = Vec::new();
     for (at, category) in categories.iter().enumerate() {
         let own = explained.iter().filter(|one| one.category == at);

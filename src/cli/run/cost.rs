@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{Context, Exit, printer::table, run::show::time};
 use agent_app::{error::Result, named, text::count};
 use agent_llm::ledger::Spent;
-use agent_optimize::record::{OfRole, Record, RoleCost, Times};
+use agent_optimize::record::{Record, RoleCost, RoleCostEntry, Times};
 
 /// Show what a run spent on language models, by role
 ///
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 /// A line for each role and one for all.
-pub(super) fn role_table(roles: &[OfRole], total: &RoleCost) -> Table {
+pub(super) fn role_table(roles: &[RoleCostEntry], total: &RoleCost) -> Table {
     let headings = ["role", "calls", "from cache", "tokens in", "tokens out", "USD"];
     let mut rows = table(headings, &[1, 2, 3, 4, 5]);
     for (role, cost) in roles.iter().map(|of| (of.role.name(), &of.cost)).chain([("all", total)]) {
@@ -44,14 +44,14 @@ pub(super) fn role_table(roles: &[OfRole], total: &RoleCost) -> Table {
 #[derive(Serialize)]
 struct Cost<'a> {
     run: &'a PathBuf,
-    roles: Vec<OfRole>,
+    roles: Vec<RoleCostEntry>,
     total: RoleCost,
     times: Times,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
-    let roles = record.of_roles();
+    let roles = record.role_costs();
     let cost = Cost { run: &record.dir, roles, total: record.cost(), times: record.times() };
     if args.json {
         ctx.printer.json(&cost)?;

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
-    let lines = Lines::of(&record);
+    let lines = Lines::from_record(&record);
     if args.json {
         for line in &lines {
             ctx.printer.json(line)?;

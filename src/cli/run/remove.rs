@@ -58,7 +58,7 @@ fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
             .hint("remove the directory yourself if nothing else is in it");
     }
     // Also one that is frozen already, or that cannot be read.
-    if let Some(pid) = journal::writer(&dir) {
+    if let Some(pid) = journal::writer_pid(&dir) {
         return Err(anyhow!("the run in {} is being written by process {pid}", dir.display()))
             .hint("interrupt it first");
     }

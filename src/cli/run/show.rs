@@ -17,9 +17,9 @@ use agent_app::{
     text::{MAX_SHOWN, count},
 };
 use agent_optimize::{
-    BUNDLE_FILE, Better,
+    BUNDLE_FILE, Milestone,
     record::{
-        OfRole, Record, RoleCost, Standing, State, Times,
+        Record, RoleCost, RoleCostEntry, Standing, State, Times,
         timing::{Summary, Timing},
     },
 };
@@ -58,10 +58,10 @@ struct Shown<'a> {
     categories: Vec<Standing>,
     bundle: Option<PathBuf>,
     spent: RoleCost,
-    roles: Vec<OfRole>,
+    roles: Vec<RoleCostEntry>,
     times: Times,
     phases: Vec<Summary>,
-    first_better: Vec<Better>,
+    first_better: Vec<Milestone>,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         actor: &record.actor,
         model: record.model.as_deref(),
         seed: record.seed,
-        planned: record.planned,
+        planned: record.planned_steps,
         state: record.state,
         pid: record.pid,
         paused: record.paused.as_deref(),
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         categories: record.standings(),
         bundle: (record.state == State::Finished && bundle.exists()).then_some(bundle),
         spent: record.cost(),
-        roles: record.of_roles(),
+        roles: record.role_costs(),
         times: record.times(),
         phases: timing.summaries(),
         first_better: timing.first_better,

@@ -42,7 +42,7 @@ use agent_index::IndexedBase;
 use agent_infer::ParamValues;
 use agent_optimize::{
     OptimizeError,
-    trial::{Evaluators, Here, Ranked},
+    trial::{Evaluators, LocalRun, TrialRanking},
 };
 use agent_sandbox::program::Program;
 
@@ -272,10 +272,10 @@ impl Pool {
         &self,
         units: &Units,
         n: usize,
-        here: &Here<'_>,
+        here: &LocalRun<'_>,
         own: &mut Vec<Claim>,
-    ) -> std::result::Result<Vec<Ranked>, OptimizeError> {
-        let mut ranked: Vec<Option<Ranked>> = vec![None; n];
+    ) -> std::result::Result<Vec<TrialRanking>, OptimizeError> {
+        let mut ranked: Vec<Option<TrialRanking>> = vec![None; n];
         let places = |unit| {
             let range = units.range(unit);
             range.start as usize..range.end as usize
@@ -333,8 +333,8 @@ impl Evaluators for Pool {
         program: &Program,
         params: &ParamValues,
         queries: &[&str],
-        here: &Here<'_>,
-    ) -> std::result::Result<Vec<Ranked>, OptimizeError> {
+        here: &LocalRun<'_>,
+    ) -> std::result::Result<Vec<TrialRanking>, OptimizeError> {
         let n = queries.len();
         self.all.fetch_add(n, Ordering::Relaxed);
         let alone = || here(&(0..n).collect::<Vec<_>>());

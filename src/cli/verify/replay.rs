@@ -24,9 +24,9 @@ use agent_app::{
 use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
 use agent_infer::{
-    Runtime, asked,
+    Runtime,
     bundle::{Bundle, CategoryScore, Member, router::features},
-    join, parts, routes,
+    join, merged_routes, parts, routes,
 };
 use agent_optimize::trial::{mean, reciprocal_rank};
 use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
@@ -180,7 +180,7 @@ fn answer(
     failures: &Mutex<Failures>,
 ) -> anyhow::Result<Answered> {
     let routes = routes(members, &features(runtime.base(), &query.text), None);
-    let chosen = asked(&routes);
+    let chosen = merged_routes(&routes);
     let mut rankings: BTreeMap<usize, Ranking> = BTreeMap::new();
     for &(at, _) in &chosen {
         let params = &bundle.categories[at].params;

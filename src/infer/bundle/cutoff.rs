@@ -1,16 +1,12 @@
-//! Where an answer ends: behind which rank of a ranking the nodes answer the query no more.
+//! The cut-off: the last rank of a ranking that still answers the query.
 //!
-//! A ranking may end at any of its first ranks, but never between nodes of equal score: those are
-//! answers together or not at all. Each such place is described by the scores before and behind it
-//! and by its rank; a linear model over these signs gives every place a probability by a softmax
-//! over all of them, and the most probable one is the end (ranked list truncation as a choice among
-//! places: Bahri et al., *Choppy: Cut Transformer for Ranked List Truncation*, SIGIR 2020, with six
-//! weights for a transformer). The signs look at scores alone, so they hold for any category.
+//! A ranking can be cut behind any of its first ranks, but not between nodes of equal score. Each cut
+//! point has features of its rank and of the scores around it; a linear model gives it a probability
+//! by a softmax over all points, and the most probable one is chosen (ranked list truncation: Bahri et
+//! al., *Choppy: Cut Transformer for Ranked List Truncation*, SIGIR 2020, with six weights in place of
+//! a transformer). Features depend on scores alone, so that the weights hold for any category.
 //!
-//! How good the nodes up to an end are is not computed but remembered: what precision and recall
-//! were on training queries whose end was about as probable.
-//!
-//! Must not know: how weights are found, what programs do.
+//! Expected precision and recall are those of training queries with a similar probability.
 
 use std::collections::BTreeMap;
 
@@ -19,85 +15,86 @@ use serde::{Deserialize, Serialize};
 use agent_kb::NodeId;
 use agent_retrieve::End;
 
-/// Ranks at which an answer may end; one that goes on behind them has no known end.
-pub const MOST: usize = 200;
-/// Logarithm below which a share is not told apart from zero.
-const LEAST_LOG: f32 = -8.0;
-/// Drop of the score, in logarithms, from which a larger one says no more.
-const MOST_DROP: f32 = 4.0;
+/// Maximum rank of a cut; longer answers have no known cut-off.
+pub const MAX_RANK: usize = 200;
+/// Lower limit of the logarithm of a share.
+const MIN_LOG: f32 = -8.0;
+/// Upper limit of a score drop, in logarithms.
+const MAX_DROP: f32 = 4.0;
 
-/// The signs of one place, in this order: logarithm of the score over the first one; of the score
+/// The features of a cut point, in this order: logarithm of the score over the first one; of the score
 /// over the next one; of the rank; its square; whether it is the first rank; logarithm of the share
-/// that the scores up to it have of all.
-pub const SIGNS: [&str; 6] = ["score", "drop", "rank", "rank squared", "first", "share"];
+/// of the scores up to it.
+pub const FEATURES: [&str; 6] = ["score", "drop", "rank", "rank squared", "first", "share"];
 
-/// Weights of [`SIGNS`], and how good answers were that ended by them.
+/// Weights of [`FEATURES`], and the expected quality of answers that are cut by them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cutoff {
-    /// Weight by name of the sign; what has none counts 0.
+    /// Weight by name of the feature; missing ones are 0.
     pub weights: BTreeMap<String, f32>,
-    /// By ascending probability of the end; the first holds from 0 on.
+    /// By ascending probability of the cut; the first holds from 0.
     pub expected: Vec<Expected>,
 }
 
-/// How good the answers to training queries were whose end was so probable, cut by weights that
-/// were learnt without them.
+/// Quality of the answers to training queries with such a probability, cut by weights that were
+/// trained without them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// Probability of the end from which this holds.
+    /// Minimum probability of the cut.
     pub from: f32,
-    /// Training queries.
+    /// Number of training queries.
     pub n: usize,
-    /// Their mean precision up to the end.
+    /// Their mean precision up to the cut.
     pub precision: f32,
-    /// Their mean recall up to the end.
+    /// Their mean recall up to the cut.
     pub recall: f32,
 }
 
-/// A place at which an answer may end.
+/// A possible cut of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
-    /// The last rank that would be an answer, from 1.
+pub struct CutPoint {
+    /// The last included rank, from 1.
     pub rank: usize,
-    /// One number for each of [`SIGNS`].
-    pub signs: [f32; SIGNS.len()],
+    /// Values of [`FEATURES`].
+    pub features: [f32; FEATURES.len()],
 }
 
-/// The places at which a ranking may end, by ascending rank, at most [`MOST`]. `O(n)`.
-pub fn places(ranking: &[(NodeId, f32)]) -> Vec<Place> {
+/// The cut points of a ranking, by ascending rank up to [`MAX_RANK`]. `O(n)`.
+pub fn cut_points(ranking: &[(NodeId, f32)]) -> Vec<CutPoint> {
     let scores: Vec<f32> = ranking.iter().map(|pair| pair.1.max(f32::MIN_POSITIVE)).collect();
     let largest = scores.first().copied().unwrap_or(1.0);
     let total: f32 = scores.iter().map(|score| score / largest).sum();
-    let (mut sum, mut places) = (0.0, Vec::new());
-    for (at, &score) in scores.iter().take(MOST).enumerate() {
+    let (mut sum, mut cut_points) = (0.0, Vec::new());
+    for (at, &score) in scores.iter().take(MAX_RANK).enumerate() {
         sum += score / largest;
         let drop = match scores.get(at + 1) {
             Some(&next) if next >= score => continue,
-            Some(&next) => (score / next).ln().min(MOST_DROP),
-            None => MOST_DROP,
+            Some(&next) => (score / next).ln().min(MAX_DROP),
+            None => MAX_DROP,
         };
         let rank = ((at + 1) as f32).ln();
-        let strength = (score / largest).ln().max(LEAST_LOG);
-        let share = (sum / total).ln().max(LEAST_LOG);
+        let strength = (score / largest).ln().max(MIN_LOG);
+        let share = (sum / total).ln().max(MIN_LOG);
         let first = if at == 0 { 1.0 } else { 0.0 };
-        places
-            .push(Place { rank: at + 1, signs: [strength, drop, rank, rank * rank, first, share] });
+        cut_points.push(CutPoint {
+            rank: at + 1,
+            features: [strength, drop, rank, rank * rank, first, share],
+        });
     }
-    places
+    cut_points
 }
 
 impl Cutoff {
-    /// The most probable of some places, the first of equals, with its probability; none without
-    /// places.
-    pub fn chosen(&self, places: &[Place]) -> Option<(usize, f32)> {
-        let weights = SIGNS.map(|name| self.weights.get(name).copied().unwrap_or(0.0));
-        let log = |place: &Place| -> f32 {
-            place.signs.iter().zip(weights).map(|(sign, weight)| sign * weight).sum()
+    /// Rank and probability of the most probable cut point, ties to the first; `None` without any.
+    pub fn chosen(&self, cut_points: &[CutPoint]) -> Option<(usize, f32)> {
+        let weights = FEATURES.map(|name| self.weights.get(name).copied().unwrap_or(0.0));
+        let log = |place: &CutPoint| -> f32 {
+            place.features.iter().zip(weights).map(|(feature, weight)| feature * weight).sum()
         };
-        let logs: Vec<f32> = places.iter().map(log).collect();
-        let best = places
+        let logs: Vec<f32> = cut_points.iter().map(log).collect();
+        let best = cut_points
             .iter()
             .zip(&logs)
             .reduce(|best, next| if next.1 > best.1 { next } else { best })?;
@@ -105,19 +102,19 @@ impl Cutoff {
         Some((best.0.rank, 1.0 / all))
     }
 
-    /// The same without weights: scores tell no end, plain questions do.
+    /// Drops the weights: only plain questions have a cut-off.
     pub fn for_plain_questions(self) -> Cutoff {
         Cutoff { weights: BTreeMap::new(), ..self }
     }
 
-    /// Where a whole ranking ends; none if it is empty or goes on behind the first [`MOST`] ranks,
-    /// or without weights.
+    /// The cut-off of a whole ranking; `None` if it is empty, continues behind [`MAX_RANK`], or there
+    /// are no weights.
     pub fn end(&self, ranking: &[(NodeId, f32)]) -> Option<End> {
         if self.weights.is_empty() {
             return None;
         }
-        let (rank, probability) = self.chosen(&places(ranking))?;
-        if rank == MOST && ranking.len() > MOST {
+        let (rank, probability) = self.chosen(&cut_points(ranking))?;
+        if rank == MAX_RANK && ranking.len() > MAX_RANK {
             return None;
         }
         let reached = self.expected.partition_point(|expected| expected.from <= probability);
@@ -125,8 +122,8 @@ impl Cutoff {
         Some(End { rank, precision: expected.precision, recall: expected.recall })
     }
 
-    /// An end that scores need not tell, as good as those that they tell most surely; none if
-    /// nothing is known of these.
+    /// A known cut-off, with the expected quality of the most probable cuts; `None` if that is
+    /// unknown.
     pub fn surest_at(&self, rank: usize) -> Option<End> {
         let expected = self.expected.last()?;
         Some(End { rank, precision: expected.precision, recall: expected.recall })
@@ -155,11 +152,11 @@ mod tests {
     #[test]
     fn a_clear_drop_ends_the_answer_and_says_how_sure_it_is() {
         let clear = ranking(&[1.0, 0.99, 0.98, 0.1, 0.099, 0.098, 0.0979]);
-        let places = places(&clear);
-        assert_eq!(places.last().map(|place| place.rank), Some(7));
-        assert_eq!(places[6].signs[1], MOST_DROP, "behind the last node nothing is left");
+        let cut_points = cut_points(&clear);
+        assert_eq!(cut_points.last().map(|place| place.rank), Some(7));
+        assert_eq!(cut_points[6].features[1], MAX_DROP, "behind the last node nothing is left");
         let steep = Cutoff { weights: BTreeMap::from([("drop".to_owned(), 40.0)]), ..at_drops() };
-        let without_last = &places[..6];
+        let without_last = &cut_points[..6];
         assert_eq!(steep.chosen(without_last).map(|chosen| chosen.0), Some(3));
         let longer = (0..300).map(|n| 0.5f32.powi(n / 150) * (1.0 - n as f32 * 1e-4));
         let end = at_drops().end(&ranking(&longer.collect::<Vec<_>>())).unwrap();
@@ -170,36 +167,42 @@ mod tests {
         );
         let end = at_drops().end(&ranking(&[0.5])).unwrap();
         assert_eq!((end.rank, end.precision, end.recall), (1, 1.0, 0.5));
-        let told = at_drops().surest_at(7).unwrap();
-        assert_eq!((told.rank, told.precision, told.recall), (7, 1.0, 0.5));
+        let end = at_drops().surest_at(7).unwrap();
+        assert_eq!((end.rank, end.precision, end.recall), (7, 1.0, 0.5));
         assert_eq!(Cutoff::default().surest_at(7), None);
     }
 
     #[test]
     fn nothing_has_no_end_and_equal_scores_are_not_parted() {
         assert_eq!(at_drops().end(&[]), None);
-        let ends: Vec<usize> =
-            places(&ranking(&[2.0, 2.0, 1.0, 0.0, 0.0])).iter().map(|place| place.rank).collect();
+        let ends: Vec<usize> = cut_points(&ranking(&[2.0, 2.0, 1.0, 0.0, 0.0]))
+            .iter()
+            .map(|place| place.rank)
+            .collect();
         assert_eq!(ends, [2, 3, 5]);
-        assert_eq!(at_drops().end(&ranking(&[1.0; MOST + 1])), None, "they go on behind the last");
-        assert_eq!(at_drops().end(&ranking(&[1.0; MOST])).map(|end| end.rank), Some(MOST));
+        assert_eq!(
+            at_drops().end(&ranking(&[1.0; MAX_RANK + 1])),
+            None,
+            "they go on behind the last"
+        );
+        assert_eq!(at_drops().end(&ranking(&[1.0; MAX_RANK])).map(|end| end.rank), Some(MAX_RANK));
     }
 
     proptest! {
         #[test]
         fn an_end_is_a_rank_of_the_ranking(
             mut scores in prop::collection::vec(prop_oneof![0.0f32..1.0, Just(0.0), Just(1e-38)], 1..300),
-            weights in prop::collection::vec(-5.0f32..5.0, SIGNS.len()),
+            weights in prop::collection::vec(-5.0f32..5.0, FEATURES.len()),
         ) {
             scores.sort_by(|a, b| b.total_cmp(a));
-            let named = SIGNS.iter().zip(weights).map(|(name, weight)| ((*name).to_owned(), weight));
+            let named = FEATURES.iter().zip(weights).map(|(name, weight)| ((*name).to_owned(), weight));
             let cutoff = Cutoff { weights: named.collect(), ..at_drops() };
             let ranking = ranking(&scores);
-            for place in places(&ranking) {
-                prop_assert!(place.signs.iter().all(|sign| sign.is_finite()), "{place:?}");
+            for place in cut_points(&ranking) {
+                prop_assert!(place.features.iter().all(|feature| feature.is_finite()), "{place:?}");
             }
             let end = cutoff.end(&ranking);
-            prop_assert!(end.is_none_or(|end| (1..=scores.len().min(MOST)).contains(&end.rank)));
+            prop_assert!(end.is_none_or(|end| (1..=scores.len().min(MAX_RANK)).contains(&end.rank)));
             prop_assert_eq!(end, cutoff.end(&ranking));
         }
     }

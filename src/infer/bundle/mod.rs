@@ -1,26 +1,25 @@
-//! Frozen bundles: programs with their parameters, a router, and everything needed to trust them.
+//! Frozen bundles: programs with their parameters, a router, and their validation and provenance.
 //!
 //! A bundle is one JSON object in one file:
 //!
 //! ```text
 //! format        version of this layout
 //! dataset       name, title, fingerprint of the knowledge base and of its indexes, embedder
-//! categories    name, program, parameters, where it came from, scores on validation
+//! categories    name, program, parameters, proposer, scores on validation queries
 //! router        weights by feature, one per category
-//! fusion        how many categories answer a query, and how their scores are joined
-//! order         weights of the features by which joined answers are re-ranked, if they are
+//! fusion        number of categories that answer a query, and how their scores are joined
+//! order         weights of the re-ranker of joined answers, if there is one
 //! ensemble      further routers over some of the categories, each with its fusion and order, since
 //!               format 5; all rankings are joined by reciprocal rank fusion
-//! cutoff        weights of the signs by which answers end, and how good they were, if it is known
-//! phrasings     how questions are worded that the graph alone answers, since format 3
+//! cutoff        weights of the cut-off and its expected quality, if it was trained
+//! phrasings     phrasings of questions that the graph alone answers, since format 3
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
 //! digest        BLAKE3 of all of the above but the program's version
 //! ```
 //!
-//! The same run gives the same bytes. A bundle refuses another base unless told otherwise.
-//!
-//! Must not know: how programs were found, how they run.
+//! The same run gives the same bytes. A bundle is only used on the base it was made for, unless the
+//! user forces it.
 
 pub mod cutoff;
 pub mod reading;
@@ -42,21 +41,21 @@ use agent_index::IndexedBase;
 use agent_retrieve::eval::Interval;
 use agent_sandbox::program::Program;
 
-/// Version of the layout that is written.
+/// Current version of the layout.
 pub const FORMAT: u32 = 5;
-/// Version of a bundle without an ensemble, which earlier versions of the program read too.
+/// Version of bundles without an ensemble, which older versions of the program can read.
 pub const FORMAT_OF_ONE: u32 = 4;
-/// Oldest version that can be read.
+/// Oldest readable version.
 pub const OLDEST_FORMAT: u32 = 1;
-/// Who proposed a program that was found by search; behind a colon, how.
+/// `proposed_by` of programs of the search actor, optionally followed by a colon and the operator.
 pub const SEARCH: &str = "search";
 /// First version of the program that froze bundles.
 const FIRST_VERSION: &str = "0.1.0";
-/// Categories of a bundle that is read; a run freezes a dozen or two.
+/// Maximum categories of a bundle; runs freeze one or two dozen.
 pub const MAX_CATEGORIES: usize = 64;
-/// Members of a bundle that is read.
+/// Maximum members of a bundle.
 const MAX_MEMBERS: usize = 4;
-/// Bytes of a bundle that is read.
+/// Maximum size of a bundle, bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Frozen programs, one per category, with a router and all fingerprints.
@@ -67,27 +66,27 @@ pub struct Bundle {
     pub format: u32,
     /// The base it was made for.
     pub dataset: Dataset,
-    /// At least one.
+    /// The categories, at least one.
     pub categories: Vec<Category>,
-    /// Query to categories.
+    /// Router from queries to categories.
     pub router: Router,
     /// How answers of several categories are joined.
     pub fusion: Fusion,
-    /// The learned re-ranker of joined answers; none leaves the order of their joined scores.
+    /// The learned re-ranker of joined answers; without it they are ordered by joined scores.
     #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
     pub reranker: Option<Reranker>,
-    /// Further members of an ensemble, each with a ranking of its own beside that of the above.
+    /// Further members of the ensemble.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ensemble: Vec<Member>,
-    /// Where answers end; none if that was not learnt.
+    /// The cut-off of answers, if it was trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutoff: Option<Cutoff>,
-    /// How questions are worded that the graph alone answers; without it none is read so.
+    /// Phrasings of questions that the graph alone answers; without them no question is read so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phrasings: Option<Phrasings>,
     /// Scores on the validation split.
     pub validation: Validation,
-    /// How it was made.
+    /// Its provenance.
     pub provenance: Provenance,
     /// BLAKE3 of the bundle without this field, hexadecimal.
     #[serde(default)]
@@ -106,7 +105,7 @@ pub struct Dataset {
     pub kb: String,
     /// Fingerprint of base, indexes and embedder.
     pub index: String,
-    /// The embedder, for people.
+    /// Description of the embedder.
     pub embedder: String,
 }
 
@@ -118,18 +117,18 @@ pub struct Category {
     pub name: String,
     /// The program.
     pub program: Program,
-    /// Values of its declared parameters that differ from the declared ones.
+    /// Parameters that differ from the declared values.
     pub params: BTreeMap<String, f64>,
-    /// Who proposed the program.
+    /// Proposer of the program.
     pub proposed_by: String,
-    /// Scores on the validation queries that the router sends here; none when there are none.
+    /// Scores on the validation queries that the router sends to it; `None` without such queries.
     pub validation: Option<CategoryScore>,
 }
 
 impl Category {
-    /// Whether its name has its metapaths, each in brackets, as search names what it finds: its
-    /// program says no more of itself.
-    pub fn is_told_by_name(&self) -> bool {
+    /// Whether its name contains its metapaths in brackets, as the search actor writes it: the
+    /// description of its program adds nothing.
+    pub fn is_described_by_name(&self) -> bool {
         self.proposed_by.starts_with(SEARCH) && self.name.contains('(')
     }
 }
@@ -138,15 +137,15 @@ impl Category {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CategoryScore {
-    /// Queries.
+    /// Number of queries.
     pub n: usize,
-    /// The baseline that is best on them.
+    /// The best baseline on them.
     pub baseline: String,
     /// Its mean reciprocal rank.
     pub baseline_mrr: f64,
     /// Mean reciprocal rank of the bundle.
     pub mrr: f64,
-    /// Bundle less baseline.
+    /// Difference, bundle minus baseline.
     pub difference: f64,
     /// 95 % interval of the difference.
     pub ci95: Interval,
@@ -156,27 +155,27 @@ pub struct CategoryScore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fusion {
-    /// Categories that answer a query, most probable first.
-    pub most: usize,
-    /// Whether each program's scores are divided by their largest first.
+    /// Maximum categories that answer a query, most probable first.
+    #[serde(rename = "most")]
+    pub max_categories: usize,
+    /// Whether each program's scores are divided by their maximum first.
     pub normalized: bool,
     /// Whether the learned re-ranker orders the joined nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ordered: bool,
 }
 
-/// Categories that rank together: which of them answers a query, and how one ranking is made of
-/// theirs.
+/// A member of an ensemble: categories with a router and a fusion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Its categories by their positions in the bundle, each once, in the order of its router.
+    /// Its distinct categories by position in the bundle, in the order of its router.
     pub categories: Vec<usize>,
-    /// Query to its categories.
+    /// Router from queries to its categories.
     pub router: Router,
     /// How their answers are joined.
     pub fusion: Fusion,
-    /// The learned re-ranker of joined answers; none leaves the order of their joined scores.
+    /// The learned re-ranker of joined answers; without it they are ordered by joined scores.
     #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
     pub reranker: Option<Reranker>,
 }
@@ -185,31 +184,30 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Validation {
-    /// Queries.
+    /// Number of queries.
     pub n: usize,
     /// Mean reciprocal rank of the bundle.
     pub mrr: f64,
     /// Mean reciprocal rank of every baseline, by name.
     pub baselines: BTreeMap<String, f64>,
-    /// The bundle estimated on queries that did not choose it; `mrr` above is on all of them, also
-    /// those that chose.
+    /// Cross-fitted estimate; `mrr` above includes the queries that the bundle was selected on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
-    /// Mean reciprocal rank if it were known for each query which answer is best, that of one of the
-    /// programs or the bundle's own, which joins them: never below `mrr`.
+    /// Mean reciprocal rank of an oracle that selects the best program or the joined answer for each
+    /// query; never below `mrr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_program: Option<f64>,
-    /// The sequential test of the improved programs; none when nothing was improved.
+    /// The sequential test of the changed programs; `None` if nothing changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
 }
 
-/// An estimate by cross-fitting: every fold of the queries is answered with what the other folds
-/// alone would have chosen.
+/// An estimate by cross-fitting: each fold of the queries is answered by the selection that the other
+/// folds make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeldOut {
-    /// Folds.
+    /// Number of folds.
     pub folds: usize,
     /// Mean reciprocal rank.
     pub mrr: f64,
@@ -217,59 +215,60 @@ pub struct HeldOut {
     pub ci95: Interval,
 }
 
-/// A sequential test of improved programs against those a run began with, on validation queries.
+/// A sequential test of changed programs against the initial ones, on validation queries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
-    /// The chance, over the whole run, that programs are taken for improved which are not.
+    /// Probability, over the whole run, that any change is wrongly proven.
     pub error_rate: f64,
-    /// The part of it that all changes together may spend: they win when `e * level` reaches 1.
+    /// The part of it for all changes together: they are proven if `e * level` reaches 1.
     pub level: f64,
-    /// E-value of an improvement: the capital of a bet against there being none.
+    /// E-value of an improvement: the capital of a bet against the null hypothesis.
     pub e: f64,
-    /// Queries that were bet on.
+    /// Number of tested queries.
     pub n: usize,
-    /// Queries whose category changed.
-    pub of: usize,
+    /// Number of queries of changed categories.
+    #[serde(rename = "of")]
+    pub total: usize,
     /// Mean difference of reciprocal ranks on the `n` queries.
     pub difference: f64,
-    /// How many more queries with such differences would pass the sequential test; none when the
-    /// difference is not above 0, 0 when it is won.
+    /// Number of further queries with such differences that would prove the changes; 0 if they are
+    /// proven, `None` if the difference is not above 0.
     pub needed: Option<usize>,
-    /// Whether it was won, so that the bundle holds all improved programs; otherwise it holds those
-    /// of the categories that are proven by themselves, and else what the run began with.
+    /// Whether all changes together are proven. If not, the bundle has the changes of the categories
+    /// that are proven alone.
     pub proven: bool,
-    /// Categories that were tested by themselves, as all together did not win.
+    /// Categories that were tested alone, if the changes did not pass together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<CategoryProof>,
 }
 
 impl Proof {
-    /// Whether any change was proven.
+    /// Whether any change is proven.
     pub fn any(&self) -> bool {
         self.proven || self.categories.iter().any(|category| category.proven)
     }
 }
 
-/// A sequential test of one category's improved program by itself.
+/// A sequential test of one category's change alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CategoryProof {
-    /// Name of the improved program's category.
+    /// Name of the category.
     pub name: String,
-    /// The part of the error rate that all categories by themselves may spend.
+    /// The part of the error rate for all single categories.
     pub level: f64,
-    /// E-value of an improvement, beside that of the others: proven when `e * level` reaches 1.
+    /// E-value by the closed procedure: the change is proven if `e * level` reaches 1.
     pub e: f64,
-    /// Queries that were bet on.
+    /// Number of tested queries.
     pub n: usize,
     /// Mean difference of reciprocal ranks on them.
     pub difference: f64,
-    /// Whether it was won.
+    /// Whether the change is proven.
     pub proven: bool,
 }
 
-/// How a bundle was made.
+/// Provenance of a bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
@@ -277,46 +276,46 @@ pub struct Provenance {
     pub version: String,
     /// Seed.
     pub seed: u64,
-    /// Steps taken.
+    /// Steps of the search actor.
     pub steps: usize,
-    /// Training queries.
+    /// Number of training queries.
     pub n_train: usize,
-    /// Validation queries.
+    /// Number of validation queries.
     pub n_validation: usize,
-    /// Which language models took part; none if none did.
+    /// Language models that took part, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llm: Option<LlmProvenance>,
-    /// Parts of the loop that were left out.
+    /// Disabled parts of the optimizer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
-    /// The versions of its base that it was carried over to since it was made, in order.
+    /// Later versions of its base that it was carried over to, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<Drift>,
-    /// Whether its questions were made for it instead of labelled by somebody.
+    /// Whether its questions are synthetic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
-    /// The baseline that it is, where nothing better was found.
+    /// The baseline that it ranks like, if nothing better was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
 }
 
-/// A bundle that was carried over to a later version of its base.
+/// The transfer of a bundle to a later version of its base.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drift {
-    /// Fingerprint of the knowledge base it was for.
+    /// Fingerprint of the earlier knowledge base.
     pub from: String,
-    /// Fingerprint of the one it is for since.
+    /// Fingerprint of the later knowledge base.
     pub to: String,
-    /// Its mean reciprocal rank on the validation queries of before.
+    /// Mean reciprocal rank on the earlier validation queries.
     pub mrr_before: f64,
-    /// The same on those of since.
+    /// Mean reciprocal rank on the later validation queries.
     pub mrr_after: f64,
-    /// Queries of since.
+    /// Number of the later validation queries.
     pub n: usize,
 }
 
-/// Which language models took part in making a bundle.
+/// Language models that took part in making a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LlmProvenance {
@@ -324,7 +323,7 @@ pub struct LlmProvenance {
     pub models: BTreeMap<String, String>,
     /// Fingerprint of the prompts.
     pub prompts: String,
-    /// Whether its programs may call tools that ask a model, so that answering may need one.
+    /// Whether its programs may call tools that ask a model; answering then needs one.
     pub tools: bool,
 }
 
@@ -336,11 +335,11 @@ pub enum BundleError {
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The file is no bundle.
-    #[error("{path} is no bundle: {what}")]
+    /// The file is not a bundle.
+    #[error("{path} is not a bundle: {what}")]
     Malformed {
         /// The file.
         path: String,
@@ -358,13 +357,15 @@ pub enum BundleError {
         format: u32,
     },
     /// The file has changed since it was frozen.
-    #[error("{path} has changed since it was frozen: its digest is {found}, it says {expected}")]
+    #[error(
+        "{path} has changed since it was frozen: its digest is {found}, but it states {expected}"
+    )]
     Changed {
         /// The file.
         path: String,
-        /// The digest it has.
+        /// The computed digest.
         found: String,
-        /// The digest it says it has.
+        /// The stated digest.
         expected: String,
     },
     /// The bundle was made for another base.
@@ -376,15 +377,15 @@ pub enum BundleError {
     OtherBase {
         /// Name of the base it was made for.
         made_for: String,
-        /// Fingerprint it was made for.
+        /// Fingerprint of the base it was made for.
         expected: String,
-        /// Fingerprint of the base at hand.
+        /// Fingerprint of the given base.
         found: String,
     },
 }
 
 impl Bundle {
-    /// Whether its programs may ask a language model, so that they answer with one alone.
+    /// Whether its programs may ask a language model, and need one to answer.
     pub fn asks(&self) -> bool {
         self.provenance.llm.as_ref().is_some_and(|llm| llm.tools)
     }
@@ -395,8 +396,8 @@ impl Bundle {
         self
     }
 
-    /// BLAKE3 of the bundle without its digest, and as if the first version of this program had frozen
-    /// it: what is frozen alike by two versions has one digest.
+    /// BLAKE3 of the bundle without its digest, with the version fixed to the first one, so that
+    /// different versions give equal bundles equal digests.
     pub fn compute_digest(&self) -> String {
         let mut unsealed = Self { digest: String::new(), ..self.clone() };
         unsealed.provenance.version = FIRST_VERSION.to_owned();
@@ -404,7 +405,7 @@ impl Bundle {
         blake3::hash(&bytes).to_hex().to_string()
     }
 
-    /// Writes the bundle so that the file is there whole or not at all.
+    /// Writes the bundle atomically.
     ///
     /// # Errors
     /// [`BundleError::Io`] names the path.
@@ -434,7 +435,7 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// [`BundleError`], but for [`BundleError::OtherBase`].
+    /// [`BundleError`] except [`BundleError::OtherBase`].
     pub fn read(path: &Path) -> Result<Self, BundleError> {
         #[derive(Deserialize)]
         struct Head {
@@ -467,13 +468,13 @@ impl Bundle {
         };
         let too_many = bundle.router.n_categories > n || bundle.ensemble.len() >= MAX_MEMBERS;
         if too_many || !bundle.members().iter().all(fits) {
-            return Err(malformed("routers and categories do not fit together".to_owned()));
+            return Err(malformed("its routers do not match its categories".to_owned()));
         }
         Ok(bundle)
     }
 
-    /// The members of the ensemble: the first has the router, fusion and order of the bundle itself,
-    /// and the categories from the first on.
+    /// The members of the ensemble. The first has the router, fusion and re-ranker of the bundle
+    /// itself, over its first categories.
     pub fn members(&self) -> Vec<Member> {
         let first = Member {
             categories: (0..self.router.n_categories).collect(),
@@ -484,7 +485,7 @@ impl Bundle {
         std::iter::once(first).chain(self.ensemble.iter().cloned()).collect()
     }
 
-    /// Whether the bundle was made for this base.
+    /// Checks that the bundle was made for this base.
     ///
     /// # Errors
     /// [`BundleError::OtherBase`].

@@ -1,17 +1,14 @@
-//! Plain questions: those that say nothing but names and relations, which the graph alone answers.
+//! Plain questions: questions of names and relations only, which the graph alone answers.
 //!
-//! "Other films by the director of The Silent Harbor" spells out a name and says how what it asks
-//! for is linked to it. Such a question is read as one metapath from each name to one type of
-//! answers, and its answers are the nodes that all metapaths reach: no word of a document makes
-//! another node answer it better. A question is plain if its reading explains every word that is
-//! neither of a name nor shapes the question only; all others have no reading here and are left to
-//! programs. Nothing but a name asks for what bears it, where that may be an answer.
+//! "Other films by the director of The Silent Harbor" contains a name and its relation to the answers.
+//! Such a question is read as one metapath from each name to one type of answers; its answers are the
+//! nodes that all metapaths reach. A question is plain if a reading explains every word that is
+//! neither part of a name nor a question word; all other questions are left to programs. A bare name
+//! asks for the node with that name, if it may be an answer.
 //!
-//! How likely words are under a reading comes from two sources, in one model (naive Bayes over the
-//! presence of words; Maron 1961): the names of types and relations say what may be said, as a
-//! prior, and the training questions that a reading answers to the node say what was said.
-//!
-//! Must not know: how phrasings are found, what programs do.
+//! The likelihood of words under a reading is a naive Bayes model over the presence of words (Maron
+//! 1961) with two sources: names of types and relations as a prior, and the training questions that
+//! the reading answers exactly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,90 +21,89 @@ use agent_kb::{
     paths_along,
 };
 
-/// Names that a plain question spells out at most.
+/// Maximum names of a plain question.
 const MAX_NAMES: usize = 3;
-/// Nodes of one name that are looked at, those with the smallest ids.
+/// Maximum nodes of one name, those with the smallest ids.
 const MAX_SAME: usize = 64;
-/// Words beside the names that a plain question has at most.
+/// Maximum words of a plain question beside its names.
 const MAX_WORDS: usize = 48;
-/// Steps of a metapath at most.
+/// Maximum steps of a metapath.
 const MAX_STEPS: usize = 2;
-/// Metapaths from one name to one type of answers that are combined with those from others.
+/// Maximum metapaths from one name to one type that are combined with those of other names.
 const KEPT_METAPATHS: usize = 12;
-/// Readings whose answers are looked up, most likely first.
+/// Maximum readings whose answers are computed, most likely first.
 const TRIED: usize = 24;
-/// Edges that one metapath follows at most; what reaches further is not answered.
+/// Maximum edges that a metapath follows; readings beyond it are not answered.
 const MAX_EDGES: usize = 100_000;
-/// Answers of a plain question at most; a larger set is none that words could not better.
+/// Maximum answers of a plain question; programs rank larger sets better by words.
 const MAX_ANSWERS: usize = 1_000;
 
-/// Chance that a question says a word of the type it asks for.
+/// Probability that a question contains a word of the target type.
 const SAYS_TARGET: f32 = 0.8;
-/// Chance that it says a word of a relation that it follows, or of the type of a name.
+/// Probability that it contains a word of a followed relation, or of the type of a name.
 const SAYS_METAPATH: f32 = 0.5;
-/// Chance that it says a word of the type in the middle of a metapath.
+/// Probability that it contains a word of the middle type of a metapath.
 const SAYS_MIDDLE: f32 = 0.3;
-/// Chance of a word that shapes questions.
+/// Probability of a question word.
 const SAYS_ASKING: f32 = 0.1;
-/// Chance of any other word.
+/// Probability of any other word.
 const SAYS_OTHER: f32 = 0.001;
-/// Chance from which a word is explained.
+/// Probability from which a word counts as explained.
 const EXPLAINED: f32 = 0.01;
-/// Questions that the prior counts for.
+/// Weight of the prior, in questions.
 const PRIOR_WEIGHT: f32 = 2.0;
-/// Training questions that must say a word for it to count.
+/// Minimum training questions with a word for it to count.
 const MIN_SAID: u32 = 2;
-/// Log chance of each step after the first of a metapath that no training question took.
+/// Log penalty of each step after the first of a metapath without training questions.
 const LONGER: f32 = -2.0;
-/// Log chance of asking for another type than the first that is said.
+/// Log penalty if the target type is not the first type in the question.
 const ASKS_LATER: f32 = -3.0;
-/// Log chance of each word of a metapath that is said, but not before the metapath's own name, and
-/// of two steps that are said in the order in which they are taken: the last one is said first.
+/// Log penalty of each word of a metapath that does not stand before the metapath's name, and of two
+/// steps in forward order: questions state the last step first.
 const SAID_ELSEWHERE: f32 = -0.5;
-/// Readings less likely than the best by more than this, in logarithms, are not believed where the
-/// better ones reach nothing.
+/// Maximum log distance to the most likely reading, for readings that are tried after better ones
+/// reached nothing.
 const MAX_BEHIND: f32 = 4.0;
-/// Readings as likely as the best but for this are not told apart: their answers are united.
-const SAME: f32 = 1e-3;
-/// Words that say how what is asked for stands to the names, whatever the base.
+/// Readings within this log distance are equally likely: their answers are united.
+const SAME_LOG: f32 = 1e-3;
+/// Words that relate the answers to the names, in any base.
 const COMPARING: [&str; 8] =
     ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
-/// Those of them that say that what is asked for and a name have something in common: the metapath
-/// goes there and back.
+/// Those that state a common property of the answers and a name: the metapath goes there and back.
 const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
-/// Log chance of saying that while no metapath goes there and back.
+/// Log penalty of such a word if no metapath goes there and back.
 const NOTHING_IN_COMMON: f32 = -2.0;
-/// Letters of a stem that begins another for both to be forms of one word, and letters more that
-/// the other may have.
+/// Minimum length of a common beginning of two stems for both to be forms of one word, and maximum
+/// further letters.
 const MIN_BEGINNING: usize = 4;
 const MAX_ENDING: usize = 4;
 
 /// One step of a metapath.
 pub type Step = (RelationId, Direction);
 
-/// A metapath from a name to what is asked for.
+/// A metapath from a name to the answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Metapath {
     /// Type of the named node.
     pub start: TypeId,
-    /// One or two.
+    /// One or two steps.
     pub steps: Vec<Step>,
-    /// Type of what is asked for.
+    /// Type of the answers.
     pub target: TypeId,
-    /// Type in the middle of two steps.
+    /// Type between two steps.
     pub middle: Option<TypeId>,
 }
 
 impl Metapath {
-    /// Its steps with the types that they lead to.
+    /// Its steps with their end types.
     fn typed_steps(&self) -> Vec<MetapathStep> {
         let ends = self.middle.into_iter().chain([self.target]);
         let step = |(&(relation, direction), to)| MetapathStep { relation, direction, to };
         self.steps.iter().zip(ends).map(step).collect()
     }
 
-    /// Whether it follows a relation within a type one way alone: which way, only training
-    /// questions tell.
+    /// Whether it follows a relation within a type in one direction, which only training questions
+    /// can determine.
     fn is_one_way_within_a_type(&self) -> bool {
         let ends = self.middle.into_iter().chain([self.target]);
         let begins = [self.start].into_iter().chain(self.middle);
@@ -115,7 +111,7 @@ impl Metapath {
         pairs.any(|(step, (from, to))| from == to && step.1 != Direction::Any)
     }
 
-    /// Whether it leads over something to all that are linked to it in the same way.
+    /// Whether its second step reverses the first, as in "same brand".
     fn goes_there_and_back(&self) -> bool {
         match self.steps.as_slice() {
             &[(there, out), (back, home)] => {
@@ -126,51 +122,48 @@ impl Metapath {
     }
 }
 
-/// How training questions of one reading were worded.
+/// Words of the training questions of one reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phrasing {
     /// The metapaths in words, ascending, one for each name; see [`metapath_in_words`].
     #[serde(rename = "walks")]
     pub metapaths: Vec<String>,
-    /// Questions.
+    /// Number of questions.
     pub n: u32,
-    /// Stems beside the names, with the questions that say them.
+    /// Stems beside the names, with the number of questions that contain them.
     pub words: BTreeMap<String, u32>,
 }
 
-/// All that was learnt about how plain questions are worded; what is empty leaves the names of
-/// types and relations alone.
+/// All learnt phrasings of plain questions. If empty, only names of types and relations are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Phrasings(pub Vec<Phrasing>);
 
-/// What a plain question asks for.
+/// The reading of a plain question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// One metapath for each name, in words, each once.
+    /// The distinct metapaths of its names, in words.
     pub metapaths: Vec<String>,
-    /// The nodes that the question names, ascending; they do not answer it. None where it is
-    /// nothing but a name.
+    /// The named nodes, ascending, which are not answers; empty for a bare name.
     pub named: Vec<NodeId>,
-    /// The nodes that answer it, ascending; at least one.
+    /// The answers, ascending; at least one.
     pub answers: Vec<NodeId>,
-    /// The ways in which it may be meant, likeliest first: for each name its nodes and the metapath
-    /// that leads from them.
+    /// Equally likely readings: for each name its nodes and the metapath from them.
     ways: Vec<Vec<(Vec<NodeId>, Metapath)>>,
 }
 
-/// A question's names, and the words beside them.
+/// A question's names and other words.
 pub struct Question {
     /// Nodes of each name.
     pub names: Vec<Vec<NodeId>>,
-    /// Stems of the other words, each once, in order.
-    pub said: Vec<String>,
-    /// Whether each only shapes the question.
+    /// Distinct stems of the other words, in order.
+    pub other_stems: Vec<String>,
+    /// Whether each of them is a question word.
     asks: Vec<bool>,
-    /// Whether it says that things have something in common.
+    /// Whether it has a word of [`IN_COMMON`].
     in_common: bool,
-    /// Stems between the name before and each name.
+    /// Stems between the previous name and each name.
     before: Vec<Vec<String>>,
 }
 
@@ -204,14 +197,14 @@ impl Schema {
         self.relations.get(usize::from(relation.0)).map_or(&[], Vec::as_slice)
     }
 
-    /// The types of which a question says a word first: all with that word, or those alone whose
-    /// whole name of several words stands there.
-    fn first_said(&self, said: &[String]) -> Option<Vec<TypeId>> {
+    /// The types that the question mentions first: those whose whole name of several words stands
+    /// there, or else all with the first word.
+    fn first_mentioned(&self, stems: &[String]) -> Option<Vec<TypeId>> {
         let kinds = || (0..self.types.len()).map(|kind| TypeId(kind as u16));
         let says = |kind: &TypeId, stem| self.of_type(*kind).iter().any(|own| is_form(stem, own));
         let (at, stem) =
-            said.iter().enumerate().find(|(_, stem)| kinds().any(|kind| says(&kind, stem)))?;
-        let begins = said.get(at..).unwrap_or_default();
+            stems.iter().enumerate().find(|(_, stem)| kinds().any(|kind| says(&kind, stem)))?;
+        let begins = stems.get(at..).unwrap_or_default();
         let is_whole = |kind: &TypeId| {
             let own = self.of_type(*kind);
             let mut pairs = own.iter().zip(begins);
@@ -222,7 +215,7 @@ impl Schema {
         Some(if whole.is_empty() { any() } else { whole })
     }
 
-    /// The types and the relations in whose name a stem is.
+    /// The types and relations whose names contain a stem.
     pub(super) fn meanings(&self, stem: &str) -> (Vec<TypeId>, Vec<RelationId>) {
         let has = |own: &[String]| own.iter().any(|own| is_form(stem, own));
         let places = |of: &[Vec<String>]| -> Vec<u16> {
@@ -238,7 +231,7 @@ impl Schema {
     }
 }
 
-/// Whether two stems are forms of one word: equal, or one begins the other.
+/// Whether two stems are forms of one word: equal, or one is a prefix of the other.
 fn is_form(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     short == long
@@ -248,8 +241,8 @@ fn is_form(one: &str, other: &str) -> bool {
 }
 
 impl Question {
-    /// The names that a text spells out, and the words beside them. Names of small letters made of
-    /// words of the base's own types and relations are no names.
+    /// Splits a text into names and other words. Lower-case names made of words of the base's types and
+    /// relations do not count as names.
     pub fn new(base: &IndexedBase, text: &str) -> Self {
         let schema = Schema::new(base);
         let words: Vec<_> = name_words(text).collect();
@@ -262,11 +255,11 @@ impl Question {
         };
         let names: Vec<Spelled> = base.entities.spelled(text).into_iter().filter(is_name).collect();
         let is_beside = |at: &usize| !names.iter().any(|name| name.words.contains(at));
-        let (mut said, mut asks): (Vec<String>, Vec<bool>) = Default::default();
+        let (mut other_stems, mut asks): (Vec<String>, Vec<bool>) = Default::default();
         for (at, (_, word)) in words.iter().enumerate() {
             let Some(stem) = stem(at) else { continue };
-            if is_beside(&at) && !said.contains(&stem) {
-                said.push(stem);
+            if is_beside(&at) && !other_stems.contains(&stem) {
+                other_stems.push(stem);
                 let shapes = is_question_word(word) || COMPARING.contains(&word.as_ref());
                 asks.push(shapes || word.chars().nth(1).is_none());
             }
@@ -281,12 +274,12 @@ impl Question {
         let before = names.iter().map(stems_before).collect();
         let first = |name: Spelled| name.nodes.into_iter().take(MAX_SAME).collect();
         let names = names.into_iter().map(first).collect();
-        Self { names, said, asks, in_common, before }
+        Self { names, other_stems, asks, in_common, before }
     }
 
-    /// Whether it has so many names and words as a plain question may have.
+    /// Whether its numbers of names and words are those of a plain question.
     pub fn may_be_plain(&self) -> bool {
-        (1..=MAX_NAMES).contains(&self.names.len()) && self.said.len() <= MAX_WORDS
+        (1..=MAX_NAMES).contains(&self.names.len()) && self.other_stems.len() <= MAX_WORDS
     }
 
     /// The types of the nodes of each name, ascending.
@@ -298,8 +291,8 @@ impl Question {
     }
 }
 
-/// All metapaths of one and two steps from a type to types of answers. Relations within a type are
-/// followed both ways at once, and each way too if `directed`.
+/// All metapaths of one and two steps from a type to candidate types. Relations within a type are
+/// followed in both directions at once, and in each direction too if `directed`.
 pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<Metapath> {
     let mut metapaths = Vec::new();
     for (step, end) in steps_from(base, start, directed) {
@@ -317,7 +310,7 @@ pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<
     metapaths
 }
 
-/// The steps from a type with the types at their ends.
+/// The steps from a type with their end types.
 fn steps_from(base: &IndexedBase, from: TypeId, directed: bool) -> Vec<(Step, TypeId)> {
     let mut steps = Vec::new();
     for tuple in base.kb.tuples() {
@@ -336,8 +329,8 @@ fn steps_from(base: &IndexedBase, from: TypeId, directed: bool) -> Vec<(Step, Ty
     steps
 }
 
-/// The nodes of the target type that a metapath reaches from those of a name, ascending; none if it
-/// would follow more than 100,000 edges.
+/// The nodes of the target type that a metapath reaches from the nodes of a name, ascending; `None`
+/// if it would follow more than 100,000 edges.
 pub fn reached(base: &IndexedBase, names: &[NodeId], metapath: &Metapath) -> Option<Vec<NodeId>> {
     let own = |&node: &NodeId| base.kb.node_type(node) == metapath.start;
     let mut nodes: Vec<NodeId> = names.iter().copied().filter(own).collect();
@@ -357,7 +350,7 @@ pub fn reached(base: &IndexedBase, names: &[NodeId], metapath: &Metapath) -> Opt
     Some(nodes)
 }
 
-/// The nodes that are in all sets but not among the named, ascending.
+/// The nodes that are in all sets and not named, ascending.
 pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
     let Some((first, others)) = sets.split_first() else { return Vec::new() };
     let in_all = |node: &&NodeId| others.iter().all(|set| set.binary_search(node).is_ok());
@@ -365,7 +358,7 @@ pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
     first.iter().filter(in_all).filter(not_named).copied().collect()
 }
 
-/// How likely words are under readings of one question.
+/// Likelihood of the words of one question under its readings.
 struct Model<'a> {
     base: &'a IndexedBase,
     schema: Schema,
@@ -374,30 +367,30 @@ struct Model<'a> {
     phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
     /// The metapaths of all phrasings.
     learnt: BTreeSet<&'a str>,
-    /// The types that these begin and end with.
+    /// Their start and target types.
     learnt_ends: BTreeSet<(TypeId, TypeId)>,
-    /// See [`Schema::first_said`].
+    /// See [`Schema::first_mentioned`].
     first: Option<Vec<TypeId>>,
-    /// The words that do not only shape the question, a bit each, as below.
+    /// The words that are not question words, as bits; so are the sets below.
     topical: u64,
-    /// The words that are forms of those of each type's name, and of each relation's.
+    /// The words that are forms of a word of each type's name, and of each relation's.
     of_types: Vec<u64>,
     of_relations: Vec<u64>,
     /// The stems of the schema, ascending, and the words that are forms of each.
     stems: Vec<String>,
     forms: Vec<u64>,
-    /// The places of the stems of each type's name, and of each relation's.
+    /// Indexes into `stems` of each type's name, and of each relation's.
     type_stems: Vec<Vec<usize>>,
     relation_stems: Vec<Vec<usize>>,
 }
 
-/// A metapath with itself in words, where a phrasing has them.
-struct Worded<'a> {
+/// A metapath, with its text if a phrasing has it.
+struct WordedMetapath<'a> {
     metapath: Metapath,
     words: Option<&'a str>,
 }
 
-/// A reading that may be meant.
+/// A candidate reading with its log likelihood.
 struct Guess {
     metapaths: Vec<Metapath>,
     log: f32,
@@ -407,7 +400,7 @@ struct Guess {
 impl<'a> Model<'a> {
     fn new(base: &'a IndexedBase, question: &'a Question, phrasings: &'a Phrasings) -> Self {
         let schema = Schema::new(base);
-        let first = schema.first_said(&question.said);
+        let first = schema.first_mentioned(&question.other_stems);
         let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
         let learnt: BTreeSet<&str> = metapaths.map(String::as_str).collect();
         let types = || base.kb.types().iter().zip(0u16..);
@@ -425,11 +418,12 @@ impl<'a> Model<'a> {
         };
         let phrasings = phrasings.0.iter().map(by_metapaths).collect();
         let bits = |holds: &dyn Fn(usize) -> bool| -> u64 {
-            let said = 0..question.said.len().min(MAX_WORDS);
-            said.filter(|&at| holds(at)).map(|at| 1 << at).sum()
+            let positions = 0..question.other_stems.len().min(MAX_WORDS);
+            positions.filter(|&at| holds(at)).map(|at| 1 << at).sum()
         };
-        let forms =
-            |own: &Vec<String>| bits(&|at| own.iter().any(|own| is_form(&question.said[at], own)));
+        let forms = |own: &Vec<String>| {
+            bits(&|at| own.iter().any(|own| is_form(&question.other_stems[at], own)))
+        };
         let topical = bits(&|at| !question.asks[at]);
         let of_types = schema.types.iter().map(forms).collect();
         let of_relations = schema.relations.iter().map(forms).collect();
@@ -441,7 +435,7 @@ impl<'a> Model<'a> {
         };
         let type_stems = schema.types.iter().map(places).collect();
         let relation_stems = schema.relations.iter().map(places).collect();
-        let forms = |stem: &String| bits(&|at| is_form(&question.said[at], stem));
+        let forms = |stem: &String| bits(&|at| is_form(&question.other_stems[at], stem));
         let forms = stems.iter().map(forms).collect();
         Self {
             base,
@@ -461,8 +455,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    fn worded(&self, metapath: Metapath) -> Worded<'a> {
-        Worded { words: self.learnt_words(&metapath), metapath }
+    fn worded(&self, metapath: Metapath) -> WordedMetapath<'a> {
+        WordedMetapath { words: self.learnt_words(&metapath), metapath }
     }
 
     /// A metapath in words, if a phrasing has it.
@@ -473,40 +467,38 @@ impl<'a> Model<'a> {
         self.learnt.get(metapath_in_words(self.base, metapath).as_str()).copied()
     }
 
-    /// Whether metapaths may explain every word: those that say all of them themselves, or that
-    /// training questions took. All others are no readings of the question.
-    fn may_be_plain(&self, metapaths: &[&Worded<'_>]) -> bool {
+    /// Whether metapaths may explain every word: by their own names, or by a phrasing.
+    fn may_be_plain(&self, metapaths: &[&WordedMetapath<'_>]) -> bool {
         let bits = |of: &[u64], at: u16| of.get(usize::from(at)).copied().unwrap_or(0);
-        let mut said = 0;
-        for Worded { metapath, .. } in metapaths {
+        let mut explained = 0;
+        for WordedMetapath { metapath, .. } in metapaths {
             let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
-            said |= types.fold(0, |said, kind| said | bits(&self.of_types, kind.0));
+            explained |= types.fold(0, |explained, kind| explained | bits(&self.of_types, kind.0));
             let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
-            said |= relations.fold(0, |said, own| said | own);
+            explained |= relations.fold(0, |explained, own| explained | own);
         }
-        self.topical & !said == 0 || self.phrasing(metapaths).is_some()
+        self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
     }
 
-    /// How training questions that took these metapaths were worded.
-    fn phrasing(&self, metapaths: &[&Worded<'_>]) -> Option<&'a Phrasing> {
-        let mut told: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
-        told.sort_unstable();
-        self.phrasings.get(told.as_slice()).copied()
+    /// The phrasing of these metapaths.
+    fn phrasing(&self, metapaths: &[&WordedMetapath<'_>]) -> Option<&'a Phrasing> {
+        let mut words: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
+        words.sort_unstable();
+        self.phrasings.get(words.as_slice()).copied()
     }
 
-    /// Whether every word that does not shape the question is one of the schema or of a phrasing:
-    /// others no reading explains.
+    /// Whether every word is a question word, a word of the schema, or a word of a phrasing; no
+    /// reading explains others.
     fn may_explain(&self) -> bool {
         let in_phrasing = |stem: &str| {
-            let said = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
-            self.phrasings.values().any(|phrasing| said(phrasing) >= Some(MIN_SAID))
+            let count = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
+            self.phrasings.values().any(|phrasing| count(phrasing) >= Some(MIN_SAID))
         };
-        let mut words = self.question.said.iter().zip(&self.question.asks);
+        let mut words = self.question.other_stems.iter().zip(&self.question.asks);
         words.all(|(stem, &asks)| asks || self.schema.says(stem) || in_phrasing(stem))
     }
 
-    /// The places of the stems of the schema under metapaths, ascending, with the chance that each is
-    /// said.
+    /// Indexes of the schema's stems that metapaths contain, ascending, with the probability of each.
     fn expected(&self, metapaths: &[Metapath]) -> Vec<(usize, f32)> {
         let mut expected: Vec<(usize, f32)> = Vec::new();
         let mut put = |of: &[Vec<usize>], at: u16, chance: f32| {
@@ -528,9 +520,9 @@ impl<'a> Model<'a> {
         expected
     }
 
-    /// How likely the question's words are under metapaths: worded as in training or as the base
-    /// names its types and relations, whichever is likelier.
-    fn guess(&self, worded: &[&Worded<'_>]) -> Guess {
+    /// The likelihood of the question's words under metapaths, by a phrasing or by the names of types
+    /// and relations, whichever is larger.
+    fn guess(&self, worded: &[&WordedMetapath<'_>]) -> Guess {
         let metapaths: Vec<Metapath> = worded.iter().map(|one| one.metapath.clone()).collect();
         let expected = self.expected(&metapaths);
         let there_and_back = metapaths.iter().any(Metapath::goes_there_and_back);
@@ -568,13 +560,13 @@ impl<'a> Model<'a> {
         guess
     }
 
-    /// Words of the relations of each metapath that the question says, but not before its name; of
-    /// one name, all are its own.
+    /// Number of words of each metapath's relations that the question has elsewhere than before the
+    /// metapath's name; 0 for a single name.
     fn n_said_elsewhere(&self, metapaths: &[Metapath]) -> usize {
         let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
         let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
             let own = metapath.steps.iter().flat_map(|step| self.schema.of_relation(step.0));
-            own.filter(|own| says(&self.question.said, own) && !says(before, own)).count()
+            own.filter(|own| says(&self.question.other_stems, own) && !says(before, own)).count()
         };
         match metapaths.len() {
             0 | 1 => 0,
@@ -582,7 +574,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Metapaths of which the words before the name say the first step before the second.
+    /// Number of metapaths whose first step stands before the second in the words before the name.
     fn n_in_order(&self, metapaths: &[Metapath]) -> usize {
         let is_in_order = |(metapath, before): &(&Metapath, &Vec<String>)| {
             let &[(first, _), (second, _)] = metapath.steps.as_slice() else { return false };
@@ -599,13 +591,13 @@ impl<'a> Model<'a> {
         metapaths.iter().zip(&self.question.before).filter(is_in_order).count()
     }
 
-    /// The log chance of the words under a reading with these stems of the schema, and whether all
+    /// The log likelihood of the words under a reading with these expected stems, and whether all words
     /// are explained.
     fn wording(&self, expected: &[(usize, f32)], phrasing: Option<&Phrasing>) -> (f32, bool) {
         let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
         let count = |stem: &str| {
-            let said = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
-            said.filter(|&said| said >= MIN_SAID).unwrap_or(0) as f32
+            let count = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
+            count.filter(|&count| count >= MIN_SAID).unwrap_or(0) as f32
         };
         let chance =
             |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
@@ -615,7 +607,9 @@ impl<'a> Model<'a> {
             forms.map(|pair| pair.1).fold(least, f32::max)
         };
         let (mut log, mut plain) = (0.0, true);
-        for (at, (stem, &asks)) in self.question.said.iter().zip(&self.question.asks).enumerate() {
+        for (at, (stem, &asks)) in
+            self.question.other_stems.iter().zip(&self.question.asks).enumerate()
+        {
             let chance = chance(stem, prior(at, asks));
             log += chance.ln();
             plain &= asks || chance >= EXPLAINED;
@@ -624,7 +618,8 @@ impl<'a> Model<'a> {
             let place = self.stems.binary_search_by(|other| other.as_str().cmp(stem));
             place.is_ok_and(|at| expected.binary_search_by_key(&at, |pair| pair.0).is_ok())
         };
-        let is_said = |stem: &str| self.question.said.iter().any(|other| is_form(stem, other));
+        let is_said =
+            |stem: &str| self.question.other_stems.iter().any(|other| is_form(stem, other));
         let learnt = phrasing.into_iter().flat_map(|phrasing| phrasing.words.keys());
         let learnt = learnt.map(String::as_str).filter(|stem| !is_expected(stem) && !is_said(stem));
         let unsaid: f32 = expected
@@ -640,7 +635,7 @@ impl<'a> Model<'a> {
     /// Readings that explain all words, most likely first; ties by their metapaths.
     fn guesses(&self) -> Vec<Guess> {
         let types = self.question.linked_types(self.base);
-        let of_name: Vec<Vec<Worded<'_>>> = types
+        let of_name: Vec<Vec<WordedMetapath<'_>>> = types
             .iter()
             .map(|types| {
                 let learnt = |metapath: &Metapath| self.learnt_words(metapath).is_some();
@@ -666,15 +661,15 @@ impl<'a> Model<'a> {
         guesses
     }
 
-    /// Readings that ask for one type: the likeliest metapaths from each name combined.
-    fn guesses_at(&self, target: TypeId, of_name: &[Vec<Worded<'_>>]) -> Vec<Guess> {
-        let mut combined: Vec<Vec<&Worded<'_>>> = vec![Vec::new()];
+    /// Readings with one target type: combinations of the likeliest metapaths from each name.
+    fn guesses_at(&self, target: TypeId, of_name: &[Vec<WordedMetapath<'_>>]) -> Vec<Guess> {
+        let mut combined: Vec<Vec<&WordedMetapath<'_>>> = vec![Vec::new()];
         for metapaths in of_name {
             let own = metapaths.iter().filter(|one| one.metapath.target == target);
-            let mut own: Vec<(f32, &Worded<'_>)> =
+            let mut own: Vec<(f32, &WordedMetapath<'_>)> =
                 own.map(|one| (self.guess(&[one]).log, one)).collect();
             own.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.metapath.cmp(&b.1.metapath)));
-            let kept: Vec<&Worded<'_>> = own
+            let kept: Vec<&WordedMetapath<'_>> = own
                 .into_iter()
                 .map(|pair| pair.1)
                 .enumerate()
@@ -693,8 +688,8 @@ impl<'a> Model<'a> {
     }
 }
 
-/// What a plain question asks for, and its answers; none if it is not plain, or no reading of it
-/// that explains its words has an answer.
+/// Reads a plain question; `None` if it is not plain, or no reading that explains its words has
+/// answers.
 pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Reading> {
     let question = Question::new(base, query);
     if !question.may_be_plain() {
@@ -713,7 +708,7 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
     let least = guesses.first()?.log - MAX_BEHIND;
     let mut found: Option<(f32, Reading)> = None;
     for guess in guesses.iter().take(TRIED).take_while(|guess| guess.log >= least) {
-        if found.as_ref().is_some_and(|(log, _)| guess.log < log - SAME) {
+        if found.as_ref().is_some_and(|(log, _)| guess.log < log - SAME_LOG) {
             break;
         }
         let sets: Option<Vec<Vec<NodeId>>> = question
@@ -726,7 +721,7 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
         if own.is_empty() {
             continue;
         }
-        let told = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
+        let metapaths = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
         let way = question.names.iter().cloned().zip(guess.metapaths.iter().cloned());
         let (_, reading) = found.get_or_insert_with(|| {
             let (metapaths, answers, ways) = Default::default();
@@ -736,7 +731,7 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
         reading.ways.push(way.collect());
         let both: BTreeSet<NodeId> = reading.answers.iter().copied().chain(own).collect();
         reading.answers = both.into_iter().collect();
-        for metapath in told {
+        for metapath in metapaths {
             if !reading.metapaths.contains(&metapath) {
                 reading.metapaths.push(metapath);
             }
@@ -745,19 +740,18 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
     found.map(|pair| pair.1).filter(|reading| reading.answers.len() <= MAX_ANSWERS)
 }
 
-/// The reading of a question that is one name and no word more: the nodes that bear it, where they
-/// may be answers.
+/// The reading of a bare name: the nodes with that name that may be answers.
 fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
     let [nodes] = question.names.as_slice() else { return None };
     let may_answer = |&&node: &&NodeId| base.kb.is_candidate(node);
     let answers: BTreeSet<NodeId> = nodes.iter().filter(may_answer).copied().collect();
-    let is_bare = question.said.is_empty() && !answers.is_empty();
+    let is_bare = question.other_stems.is_empty() && !answers.is_empty();
     let answers = answers.into_iter().collect();
     is_bare.then(|| Reading { metapaths: Vec::new(), named: Vec::new(), answers, ways: Vec::new() })
 }
 
 impl Reading {
-    /// How the question was read, and what that means for a node.
+    /// Explains the reading and the place of a node in it.
     pub fn explanation(&self, node: NodeId) -> Explanation {
         let place = match (self.answers.binary_search(&node), self.named.binary_search(&node)) {
             (Ok(_), _) => "one of its answers",
@@ -770,8 +764,8 @@ impl Reading {
         Explanation::new("plain question", place).with(metapaths).with([n])
     }
 
-    /// For each of some nodes the paths that lead to it as the question says, one from each of its
-    /// names; none for a node that does not answer it.
+    /// For each node, the paths to it along the metapaths, one from each name; empty for a node that
+    /// is not an answer.
     pub fn paths(&self, kb: &Kb, nodes: &[NodeId]) -> Vec<Vec<Path>> {
         let mut paths = vec![Vec::new(); nodes.len()];
         for way in &self.ways {
@@ -790,9 +784,9 @@ impl Reading {
         paths
     }
 
-    /// The ranking with the answers of the reading first, in their old order and those it lacks
-    /// behind, and without the nodes that the question names. Answers score above 0.5, all others
-    /// below 0.05, so that the answer ends between them; best first, ties by smaller id.
+    /// The ranking with the answers of the reading first, missing ones behind the others, and without
+    /// the named nodes. Answers score above 0.5, all others below 0.05, so that the cut-off lies
+    /// between them; best first, ties by smaller id.
     pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
         let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
         let mut ranked: Vec<(NodeId, f32)> = Vec::new();

@@ -1,14 +1,10 @@
-//! The learned re-ranker of an answer: how the nodes that several programs found are put in one
-//! order.
+//! The learned re-ranker: orders the nodes that several programs found.
 //!
-//! Programs rank by scores that cannot be compared, and each knows its own metapaths alone. Here
-//! every node that a program or the search by words put forward is described by the same features,
-//! whichever program found it: how the programs score it, what its document and the names of its
-//! neighbours say of the query's words together, which nodes that the query names stand beside it.
-//! A linear model over these features orders the nodes (listwise learning to rank: Cao et al.
-//! 2007); its weights hold for all categories and name nothing of the base.
-//!
-//! Must not know: how weights are found, what programs do.
+//! Scores of different programs cannot be compared, and each program knows only its own metapaths.
+//! Here every candidate of a program or of text search has the same features: its scores and ranks in
+//! the programs, the match of its document and its neighbours' names with the query, and named nodes
+//! beside it. A linear model over these features orders the nodes (listwise learning to rank: Cao et
+//! al. 2007); its weights are the same for all categories and independent of the base.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,22 +19,22 @@ use agent_index::{IndexError, IndexedBase, TextPart, terms::QueryTerms};
 use agent_kb::{Direction, Kb, NodeId, Scores};
 use agent_retrieve::Feature;
 
-/// Nodes of each program that are put in order; those behind follow as the programs rank them.
+/// Number of candidates from each program; further nodes follow in their order.
 const PER_PROGRAM: usize = 40;
-/// Nodes found by words that are put in order.
+/// Number of candidates from text search.
 const FOUND: usize = 40;
-/// Nodes found by words to which the others are compared.
+/// Number of nodes from text search whose scores become features.
 const COMPARED: usize = 400;
-/// Linked nodes of each type that count as named.
+/// Number of linked nodes of each type that count as named.
 const LINKED: usize = 5;
-/// Neighbours of a named node by one relation that are looked at.
+/// Maximum neighbours of a named node by one relation.
 const MAX_NEIGHBORS: usize = 20_000;
-/// Nodes that are looked at by a thread at least.
-const A_THREAD: usize = 32;
-/// Raw score of a program from which a higher one says no more.
+/// Minimum nodes per thread.
+const MIN_PER_THREAD: usize = 32;
+/// Upper limit of a program's raw score.
 const STRONG_SCORE: f32 = 6.0;
-/// Logarithm below which a node's share of the score is not told apart from zero.
-const LEAST_LOG: f32 = -60.0;
+/// Lower limit of the logarithm of a node's score.
+const MIN_LOG: f32 = -60.0;
 
 /// The features of one node, in this order.
 pub const FEATURES: [&str; 18] = [
@@ -62,7 +58,7 @@ pub const FEATURES: [&str; 18] = [
     "length",
 ];
 
-/// Weights of [`FEATURES`] by name; what has none counts 0.
+/// Weights of [`FEATURES`] by name; missing ones are 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Reranker {
@@ -70,7 +66,7 @@ pub struct Reranker {
     pub weights: BTreeMap<String, f32>,
 }
 
-/// What is known of the nodes that were put forward for one query.
+/// Features of the candidates of one query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFeatures {
     /// The nodes, ascending.
@@ -80,8 +76,8 @@ pub struct NodeFeatures {
 }
 
 impl Reranker {
-    /// What moves a node up or down against the other nodes put forward, largest first, ties in the
-    /// order of [`FEATURES`]; empty for a node without features.
+    /// The contributions of features to a node's score relative to the mean candidate, largest first,
+    /// ties in the order of [`FEATURES`]; empty for a node without features.
     pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Feature> {
         let row = features.nodes.binary_search(&node).ok().and_then(|at| features.rows.get(at));
         let Some(row) = row else { return Vec::new() };
@@ -106,7 +102,7 @@ impl Reranker {
         };
         let logs: Vec<f32> = features.rows.iter().map(sum).collect();
         let largest = logs.iter().copied().fold(f32::MIN, f32::max);
-        let share = |log: &f32| (log - largest).max(LEAST_LOG).exp();
+        let share = |log: &f32| (log - largest).max(MIN_LOG).exp();
         let ordered: Vec<(NodeId, f32)> =
             features.nodes.iter().copied().zip(logs.iter().map(share)).collect();
         let least = ordered.iter().map(|pair| pair.1).fold(1.0, f32::min);
@@ -119,11 +115,11 @@ impl Reranker {
     }
 }
 
-/// What features take from a query alone, before any program has answered.
+/// Inputs of features that depend on the query alone.
 pub struct QueryFeatures {
-    /// Nodes found by words.
+    /// Nodes from text search.
     found: Vec<(NodeId, f32)>,
-    /// Nodes that are named.
+    /// Linked nodes.
     linked: Scores,
     words: Words,
     documents: QueryTerms,
@@ -132,9 +128,11 @@ pub struct QueryFeatures {
 }
 
 impl QueryFeatures {
+    /// Computes the inputs of a query.
+    ///
     /// # Errors
     /// Those of the embedder.
-    pub fn of(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
+    pub fn new(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
         let types = base.kb.candidate_types();
         Ok(Self {
             found: base.text.search(query, TextPart::DocumentWithNames, types, COMPARED),
@@ -146,9 +144,9 @@ impl QueryFeatures {
         })
     }
 
-    /// What a node's document and the names of its neighbours have of the query's words: BM25 of the
-    /// document, and the shares that the document, the names, and both together cover.
-    fn said_by(&self, base: &IndexedBase, node: NodeId) -> [f32; 4] {
+    /// The match of a node with the query's words: BM25 of its document, and the shares of words that
+    /// its document, its neighbours' names, and both together cover.
+    fn text_match(&self, base: &IndexedBase, node: NodeId) -> [f32; 4] {
         [
             base.terms.bm25(&self.documents, node),
             base.terms.coverage(&self.documents, node),
@@ -158,8 +156,8 @@ impl QueryFeatures {
     }
 }
 
-/// The features of all nodes that the rankings of programs, each with its probability, and the
-/// search by words put forward; candidates only.
+/// The features of all candidates from the rankings of programs, each with its probability, and from
+/// text search.
 ///
 /// # Errors
 /// Those of the vectors.
@@ -180,11 +178,14 @@ pub fn node_features(
     let similarities = base.vectors.score(&query.meaning, &nodes)?;
     let found = Scores::new(query.found.clone());
     let best_found = found.largest().max(f32::MIN_POSITIVE);
-    let texts: Vec<[f32; 4]> =
-        nodes.par_iter().with_min_len(A_THREAD).map(|&node| query.said_by(base, node)).collect();
+    let texts: Vec<[f32; 4]> = nodes
+        .par_iter()
+        .with_min_len(MIN_PER_THREAD)
+        .map(|&node| query.text_match(base, node))
+        .collect();
     let best_match = texts.iter().map(|text| text[0]).fold(f32::MIN_POSITIVE, f32::max);
     let rows = nodes.iter().enumerate().map(|(at, &node)| {
-        let [joined, best, raw, ranks, kind] = programs.of(base, at, node);
+        let [joined, best, raw, ranks, kind] = programs.features(base, at, node);
         let [first, second] = beside[at];
         let [matched, covered, covered_by_names, covered_by_both] = texts[at];
         [
@@ -212,17 +213,17 @@ pub fn node_features(
     Ok(NodeFeatures { nodes, rows })
 }
 
-/// What programs say of each node: scores over the best of their program, times probability; the
-/// best of them; raw scores and inverse ranks times probability.
+/// Scores of each node by programs: normalized scores times probability, their maximum, raw scores
+/// times probability, and inverse ranks times probability.
 struct Programs {
-    said: Vec<[f32; 4]>,
+    scores: Vec<[f32; 4]>,
     /// Probability by type of the node that a program ranks first.
     kinds: Vec<f32>,
 }
 
 impl Programs {
     fn new(base: &IndexedBase, nodes: &[NodeId], rankings: &[(f32, &Vec<(NodeId, f32)>)]) -> Self {
-        let mut said = vec![[0.0; 4]; nodes.len()];
+        let mut scores = vec![[0.0; 4]; nodes.len()];
         let mut kinds = vec![0.0; base.kb.types().len()];
         for &(probability, ranking) in rankings {
             let Some(&(first, largest)) = ranking.first() else { continue };
@@ -232,7 +233,7 @@ impl Programs {
             let largest = largest.max(f32::MIN_POSITIVE);
             for (rank, &(node, score)) in (1u16..).zip(ranking) {
                 let Ok(at) = nodes.binary_search(&node) else { continue };
-                let Some([joined, best, raw, ranks]) = said.get_mut(at) else { continue };
+                let Some([joined, best, raw, ranks]) = scores.get_mut(at) else { continue };
                 let score = score.max(0.0);
                 *joined += probability * score / largest;
                 *best = best.max(score / largest);
@@ -240,23 +241,23 @@ impl Programs {
                 *ranks += probability / f32::from(rank);
             }
         }
-        Self { said, kinds }
+        Self { scores, kinds }
     }
 
-    fn of(&self, base: &IndexedBase, at: usize, node: NodeId) -> [f32; 5] {
-        let [joined, best, raw, ranks] = self.said.get(at).copied().unwrap_or_default();
+    fn features(&self, base: &IndexedBase, at: usize, node: NodeId) -> [f32; 5] {
+        let [joined, best, raw, ranks] = self.scores.get(at).copied().unwrap_or_default();
         let kind = self.kinds.get(usize::from(base.kb.node_type(node).0)).copied();
         [joined, best, raw, ranks, kind.unwrap_or(0.0)]
     }
 }
 
-/// Neighbours of a node by all relations and directions.
+/// Number of neighbours of a node by all relations and directions.
 fn degree(kb: &Kb, node: NodeId) -> usize {
     let relations = kb.relations_of(kb.node_type(node)).iter();
     relations.map(|&relation| kb.degree(node, relation, Direction::Any)).sum()
 }
 
-/// Link strengths of the two strongest named nodes beside each node, by any relation.
+/// Link strengths of the two strongest named neighbours of each node, by any relation.
 fn beside_named(kb: &Kb, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
     let mut beside = vec![[0.0f32; 2]; nodes.len()];
     for &(named, strength) in linked.as_slice() {
@@ -264,7 +265,7 @@ fn beside_named(kb: &Kb, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
         for &relation in kb.relations_of(kb.node_type(named)) {
             let neighbors = kb.neighbors(named, relation, Direction::Any);
             let known = &neighbors[..neighbors.len().min(MAX_NEIGHBORS)];
-            // The fewer are looked up among the more.
+            // The smaller set is looked up in the larger one.
             if known.len() < nodes.len() {
                 places.extend(known.iter().filter_map(|node| nodes.binary_search(node).ok()));
             } else {
@@ -309,8 +310,7 @@ impl Words {
         Self { stems, total }
     }
 
-    /// The share of the query's idf mass that a node's document or the names of its neighbours
-    /// have, in `0..=1`.
+    /// The share of the query's idf mass in a node's document or its neighbours' names, in `0..=1`.
     fn covered(&self, base: &IndexedBase, node: NodeId) -> f32 {
         let has = |&&(document, name, _): &&(Option<u32>, Option<u32>, f32)| {
             document.is_some_and(|stem| base.terms.has(node, stem))
@@ -330,7 +330,7 @@ mod tests {
         query: &str,
         rankings: &[(f32, &Vec<(NodeId, f32)>)],
     ) -> NodeFeatures {
-        node_features(base, &QueryFeatures::of(base, query).unwrap(), rankings).unwrap()
+        node_features(base, &QueryFeatures::new(base, query).unwrap(), rankings).unwrap()
     }
 
     /// The value of one feature on a node; none if the node was not put forward.

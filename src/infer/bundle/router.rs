@@ -1,11 +1,9 @@
-//! The router: which category a query belongs to, without any language model.
+//! The router: predicts the category of a query without a language model.
 //!
-//! Multinomial logistic regression over what a query says and what it names: stems of words that
-//! name no node, pairs of them that stand side by side, and for each node type how surely a node
-//! of it is named or described. The weights maximise the expected worth of the answer, not the
-//! likelihood of a label, so that a query which two programs answer alike costs nothing to confuse.
-//!
-//! Must not know: how weights are found, what programs do.
+//! Multinomial logistic regression over words and names: stems of words that name no node, pairs of
+//! adjacent stems, and for each node type the strength of named and described nodes. The weights
+//! maximise the expected worth of the answer, not the likelihood of a label, so that confusing
+//! programs of equal worth costs nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +13,13 @@ use agent_ground::words::{is_question_word, is_stop_word, name_words};
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{NodeId, TypeId};
 
-/// Stems of one query that become features.
+/// Maximum stems of one query that become features.
 const MAX_STEMS: usize = 128;
-/// Nodes found by words whose types become features.
+/// Number of nodes from text search whose types become features.
 const FOUND: usize = 20;
-/// Words at the beginning of a query that count as such.
+/// Number of stems at the beginning of a query that become `begins with` features.
 const FIRST_STEMS: usize = 3;
-/// Link strength from which a node's words count as its name.
+/// Minimum link strength from which a node's words count as its name.
 pub const SURE_LINK: f32 = 0.45;
 
 /// A feature of a query with its value.
@@ -36,7 +34,7 @@ pub struct Router {
     pub weights: BTreeMap<String, Vec<f32>>,
 }
 
-/// What a query says and names, as features; sorted by name, each once.
+/// The features of a query, sorted by name, without duplicates.
 pub fn features(base: &IndexedBase, query: &str) -> Features {
     let mut features: BTreeMap<String, f32> = BTreeMap::new();
     features.insert("always".to_owned(), 1.0);

@@ -1,7 +1,5 @@
-//! What of a question is understood: the entities that it names, the words that its base has as
-//! types and relations, and the words that are left. For people; nothing is answered with it.
-//!
-//! Must not know: who answers, what is found.
+//! The understood parts of a question: named entities, words that are types or relations of the base,
+//! and other words. For display only.
 
 use std::collections::BTreeSet;
 
@@ -14,27 +12,27 @@ use agent_index::IndexedBase;
 use agent_kb::NodeId;
 use agent_retrieve::{LinkedEntity, SchemaWord, Understood};
 
-/// Nodes of one name, and entities that are not spelled out, that are told.
-const MAX_TOLD: usize = 5;
+/// Maximum nodes of one name, and entities without an exact name.
+const MAX_LISTED: usize = 5;
 
-/// What of a question is understood. Entities that it spells out come first, in its order; then
-/// those that it surely means, strongest first, ties by id.
+/// The understood parts of a question. Entities with exact names come first, in order; then strongly
+/// linked ones, strongest first, ties by id.
 pub fn understand(base: &IndexedBase, query: &str) -> Understood {
     let names = Question::new(base, query).names;
     let linked = base.entities.link(&base.kb, query, &[], 1);
-    let spelled = names.iter().flat_map(|nodes| nodes.iter().take(MAX_TOLD));
+    let spelled = names.iter().flat_map(|nodes| nodes.iter().take(MAX_LISTED));
     let mut entities: Vec<LinkedEntity> = Vec::new();
     for &node in spelled {
         if !entities.iter().any(|known| known.node == node) {
             entities.push(LinkedEntity { node, exact: true, strength: 1.0 });
         }
     }
-    // An entity that is spelled out explains its words: what else they may name was not meant.
+    // The words of an exact name cannot mean another entity.
     let exact: Vec<NodeId> = entities.iter().map(|one| one.node).collect();
     let rest = base.entities.without_names(query, &exact);
     let sure = base.entities.link(&base.kb, &rest, &[], 1);
     let sure = sure.ranking().into_iter().take_while(|pair| pair.1 >= SURE_LINK);
-    entities.extend(sure.take(MAX_TOLD).map(|(node, strength)| LinkedEntity {
+    entities.extend(sure.take(MAX_LISTED).map(|(node, strength)| LinkedEntity {
         node,
         exact: false,
         strength,
@@ -47,7 +45,7 @@ pub fn understand(base: &IndexedBase, query: &str) -> Understood {
     for (range, word) in name_words(&rest) {
         let stem = base.stems.stem(&word).into_owned();
         let written = rest.get(range).unwrap_or_default().to_owned();
-        // What shapes questions may be part of a name, as "by" of "directed_by", and says nothing.
+        // Question words may be part of a name, as "by" of "directed_by", but are not informative.
         if is_question_word(&word) || !seen.insert(stem.clone()) {
             continue;
         }

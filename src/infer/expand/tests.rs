@@ -1,5 +1,5 @@
-//! Expansion with a scripted model, neighbourhoods against brute force, and a base where only the
-//! graph tells the answer.
+//! Tests of expansion with a scripted model, of neighbourhoods against brute force, and of a base whose
+//! answers only the graph reveals.
 
 use std::{collections::BTreeSet, io::Write, sync::Arc};
 
@@ -225,8 +225,8 @@ fn an_explanation_has_the_entities_the_facts_the_texts_and_the_query() {
     let base = planted();
     let (system, _) = expander(&base, kar(Some(Filter::Documents)), 2, echo);
     let detail = Detail { explained: 2, paths: false };
-    let told = system.answer(QUERY, 5, detail).unwrap();
-    let expansion = told.why[0].explanation.child("expansion").unwrap();
+    let found = system.answer(QUERY, 5, detail).unwrap();
+    let expansion = found.why[0].explanation.child("expansion").unwrap();
     let text =
         |one: &Explanation| serde_json::to_value(&one.value).unwrap().as_str().unwrap().to_owned();
     assert!(text(expansion).starts_with(QUERY), "{expansion:?}");
@@ -236,9 +236,9 @@ fn an_explanation_has_the_entities_the_facts_the_texts_and_the_query() {
     assert!(text(neighbor).contains(base.kb.name(answer())), "{neighbor:?}");
     assert!(text(neighbor.child("relation").unwrap()).starts_with("<-owned_by-, then"));
     assert_eq!(expansion.children.iter().filter(|one| one.name == "text").count(), 2);
-    assert!(told.why[0].explanation.child("bm25+names").is_some(), "what the other system says");
-    assert!(told.why[1].explanation.child("expansion").is_none(), "it is told once");
-    assert_eq!(system.answer(QUERY, 5, Detail::default()).unwrap().ranking(), told.ranking());
+    assert!(found.why[0].explanation.child("bm25+names").is_some(), "what the other system says");
+    assert!(found.why[1].explanation.child("expansion").is_none(), "it is told once");
+    assert_eq!(system.answer(QUERY, 5, Detail::default()).unwrap().ranking(), found.ranking());
 }
 
 #[test]
@@ -254,8 +254,8 @@ fn an_unusable_reply_leaves_the_query_as_it_is_and_is_counted() {
     }
     let (system, heard) = expander(&base, Method::Hyde, 3, move |_| empty());
     assert_eq!((system.retrieve(QUERY, 20).unwrap(), heard.count()), (plain, 1));
-    let told = system.answer(QUERY, 1, Detail { explained: 1, paths: false }).unwrap();
-    let expansion = told.why[0].explanation.child("expansion").unwrap();
+    let answer = system.answer(QUERY, 1, Detail { explained: 1, paths: false }).unwrap();
+    let expansion = answer.why[0].explanation.child("expansion").unwrap();
     assert!(expansion.child("not expanded").is_some(), "{expansion:?}");
 }
 
@@ -322,10 +322,10 @@ fn what_the_graph_adds_betters_words_on_real_bases() {
         };
         let words = mrr(&*over(&indexed, System::Bm25Names));
         let [documents, names, unfiltered] = Filter::ALL.map(by);
-        let told = format!("{name} {words:.4} {documents:.4} {names:.4} {unfiltered:.4}");
+        let line = format!("{name} {words:.4} {documents:.4} {names:.4} {unfiltered:.4}");
         // Not a macro: those are captured while tests pass. There is nowhere to tell that it failed.
-        let _ = writeln!(std::io::stderr(), "{told}");
-        assert!(documents > words, "{told}");
+        let _ = writeln!(std::io::stderr(), "{line}");
+        assert!(documents > words, "{line}");
         gains.push([documents - words, documents - names, documents - unfiltered]);
     }
     for at in 0..3 {

@@ -1,5 +1,4 @@
-//! What the losses of many questions have in common: summed by kind, line and function.
-//! Must not know: programs, questions.
+//! Common causes of the losses of many questions: sums by kind, line and function.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +6,23 @@ use serde::Serialize;
 
 use crate::explain::{Kind, Loss};
 
-/// One way in which answers are lost at one place of a program.
+/// A kind of loss at one place of a program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
-    /// In which way.
+    /// The kind.
     pub kind: Kind,
-    /// At which line of the program, if it is known.
+    /// Line of the program, if known.
     pub line: Option<usize>,
-    /// At which tool or operator.
+    /// Tool or operator.
     pub function: String,
-    /// Questions that lost their answers so.
+    /// Number of questions.
     pub n: usize,
-    /// What their reciprocal ranks could rise by together.
+    /// Sum of their possible gains in reciprocal rank.
     pub gain: f64,
 }
 
-/// Losses summed by kind, line and function; most to gain first, then most questions, then by
-/// kind, line and function.
+/// Sums losses by kind, line and function; largest gain first, then most questions, then by kind,
+/// line and function.
 pub fn causes<'a>(losses: impl IntoIterator<Item = &'a Loss>) -> Vec<Cause> {
     let mut sums: BTreeMap<(Kind, Option<usize>, &str), (usize, f64)> = BTreeMap::new();
     for loss in losses {

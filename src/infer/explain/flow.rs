@@ -1,11 +1,9 @@
-//! Which nodes get from which tool call into which: values are followed from the result of a call
-//! to the operands of later ones, and to the ranking.
+//! Data flow between the tool calls of a run: from results to operands of later calls, and to the
+//! ranking.
 //!
-//! A trace has values, not variables. An operand comes from the latest earlier call that gave the
-//! very same value (one shared pointer), or else an equal one, or else the same set of nodes. What a
-//! program computed by itself comes from nowhere; then every earlier call may have led to it.
-//!
-//! Must not know: which answers are right.
+//! A trace has values, not variables. An operand comes from the latest earlier call with the same
+//! value (a shared pointer), or else an equal value, or else the same set of nodes. Values that the
+//! program computed itself have no origin; every earlier call may have led to them.
 
 use std::sync::Arc;
 
@@ -13,14 +11,14 @@ use agent_kb::{NodeId, NodeSet, Scores};
 use agent_retrieve::Ranking;
 use agent_tools::{Kind, NodeFlow, ToolCall, Value, node_id, registry};
 
-/// How the nodes of a call's result are got.
+/// Source of the nodes in a call's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Found by words, or in a way that this module does not know.
+pub(super) enum NodeSource {
+    /// Found by search, or in an unknown way.
     Find,
     /// Reached over relations from the operand.
     Metapath,
-    /// Taken from the operands: scored, joined, filtered.
+    /// Taken from the operands, which are scored, joined or filtered.
     Carry,
 }
 
@@ -28,22 +26,22 @@ pub(super) enum Way {
 pub(super) struct Operand<'a> {
     /// Its value.
     pub(super) value: &'a Value,
-    /// The call that gave it, if it is known.
+    /// The call that returned it, if known.
     pub(super) from: Option<usize>,
 }
 
-/// The calls of one run with what flows between them.
+/// The calls of one run with the flow between them.
 pub(super) struct Flow<'a> {
-    /// The calls in their order.
+    /// The calls, in order.
     pub(super) calls: &'a [ToolCall],
-    /// The call that gave the ranking, if it is known.
+    /// The call that returned the ranking, if known.
     pub(super) last: Option<usize>,
-    ways: Vec<Way>,
+    ways: Vec<NodeSource>,
     operands: Vec<Vec<Operand<'a>>>,
 }
 
 impl<'a> Flow<'a> {
-    /// Follows the values of a run. Quadratic in the calls, of which a trace keeps 200 at most.
+    /// Follows the values of a run. Quadratic in the calls, of which a trace has at most 200.
     pub(super) fn new(calls: &'a [ToolCall], ranking: &Ranking) -> Flow<'a> {
         let operands: Vec<Vec<Operand<'a>>> = calls
             .iter()
@@ -60,9 +58,9 @@ impl<'a> Flow<'a> {
         Flow { calls, last, ways, operands }
     }
 
-    /// How a call gets its nodes.
-    pub(super) fn way(&self, call: usize) -> Way {
-        self.ways.get(call).copied().unwrap_or(Way::Find)
+    /// The source of a call's nodes.
+    pub(super) fn way(&self, call: usize) -> NodeSource {
+        self.ways.get(call).copied().unwrap_or(NodeSource::Find)
     }
 
     /// The arguments of a call that hold nodes, in order.
@@ -74,7 +72,7 @@ impl<'a> Flow<'a> {
     pub(super) fn carried(&self, call: usize) -> &[Operand<'a>] {
         let operands = self.operands(call);
         let Some(of) = self.calls.get(call) else { return operands };
-        // What is taken away is not carried on.
+        // Removed nodes are not in the result.
         if of.flow == NodeFlow::Remove { operands.get(..1).unwrap_or(operands) } else { operands }
     }
 
@@ -83,8 +81,8 @@ impl<'a> Flow<'a> {
         self.calls.get(call).and_then(|call| call.result.as_ref().ok())
     }
 
-    /// Of each call, whether its nodes get into the result of `end` without leaving by a metapath;
-    /// all before `before` when the end is not known.
+    /// For each call, whether its nodes get into the result of `end` without a metapath between; true
+    /// for all calls before `before` if `end` is unknown.
     pub(super) fn leading_to(&self, end: Option<usize>, before: usize) -> Vec<bool> {
         let mut leads = vec![false; self.calls.len()];
         let mark_before = |leads: &mut Vec<bool>, at: usize| {
@@ -95,7 +93,7 @@ impl<'a> Flow<'a> {
             None => mark_before(&mut leads, before),
         }
         for at in (0..self.calls.len()).rev() {
-            if !leads.get(at).copied().unwrap_or_default() || self.way(at) == Way::Metapath {
+            if !leads.get(at).copied().unwrap_or_default() || self.way(at) == NodeSource::Metapath {
                 continue;
             }
             for operand in self.carried(at) {
@@ -110,7 +108,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// The latest of the calls that gave a value.
+/// The latest of the calls that returned a value.
 fn origin(calls: &[ToolCall], value: &Value) -> Option<usize> {
     let gave = |same: &dyn Fn(&Value) -> bool| {
         calls.iter().rposition(|call| call.result.as_ref().is_ok_and(same))
@@ -130,7 +128,7 @@ fn same_pointer(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The arguments that hold nodes; of a list of sets or scores, its items.
+/// The arguments that hold nodes; for a list of sets or scores, its items.
 fn node_arguments(call: &ToolCall) -> Vec<&Value> {
     let spec = registry().iter().find(|spec| spec.name == call.name && !spec.is_operator());
     let mut found = Vec::new();
@@ -155,20 +153,20 @@ fn node_arguments(call: &ToolCall) -> Vec<&Value> {
     found
 }
 
-fn way(call: &ToolCall, operands: &[Operand<'_>]) -> Way {
+fn way(call: &ToolCall, operands: &[Operand<'_>]) -> NodeSource {
     match call.flow {
-        NodeFlow::Metapath(_) => return Way::Metapath,
-        NodeFlow::Link | NodeFlow::Find => return Way::Find,
-        _ if operands.is_empty() => return Way::Find,
+        NodeFlow::Metapath(_) => return NodeSource::Metapath,
+        NodeFlow::Link | NodeFlow::Find => return NodeSource::Find,
+        _ if operands.is_empty() => return NodeSource::Find,
         _ => {}
     }
     let given: Vec<NodeSet> = operands.iter().filter_map(|of| ids(of.value)).collect();
     let new = |node: &NodeId| !given.iter().any(|nodes| nodes.contains(*node));
     let result = call.result.as_ref().ok().and_then(ids).unwrap_or_default();
-    if result.as_slice().iter().any(new) { Way::Find } else { Way::Carry }
+    if result.as_slice().iter().any(new) { NodeSource::Find } else { NodeSource::Carry }
 }
 
-/// The nodes of a set, of scores or of a map from ids; `None` for what holds none.
+/// The nodes of a set, of scores or of a map from ids; `None` for other values.
 pub(super) fn node_set(value: &Value) -> Option<NodeSet> {
     match value {
         Value::Nodes(nodes) => Some((**nodes).clone()),
@@ -181,7 +179,7 @@ pub(super) fn node_set(value: &Value) -> Option<NodeSet> {
     }
 }
 
-/// As [`node_set`], also of an id and of a list of ids.
+/// [`node_set`], also for an id and a list of ids.
 fn ids(value: &Value) -> Option<NodeSet> {
     match value {
         Value::List(items) => {
@@ -232,8 +230,17 @@ mod tests {
         assert_eq!([from(1), from(2), from(3)], [vec![Some(0)], vec![Some(1)], vec![None]]);
         assert_eq!(from(4), [Some(1), Some(2)]);
         assert_eq!((flow.last, flow.carried(4).len()), (Some(4), 1));
-        let ways: Vec<Way> = (0..5).map(|at| flow.way(at)).collect();
-        assert_eq!(ways, [Way::Find, Way::Metapath, Way::Carry, Way::Carry, Way::Carry]);
+        let ways: Vec<NodeSource> = (0..5).map(|at| flow.way(at)).collect();
+        assert_eq!(
+            ways,
+            [
+                NodeSource::Find,
+                NodeSource::Metapath,
+                NodeSource::Carry,
+                NodeSource::Carry,
+                NodeSource::Carry
+            ]
+        );
         // What is taken away does not lead to the ranking, nor does what is before a metapath.
         assert_eq!(flow.leading_to(flow.last, 5), [false, true, false, false, true]);
         // An operand from nowhere may come from any call before.

@@ -1,49 +1,46 @@
-//! Where a program that does not rank an answer lost it: backwards from the ranking, through what
-//! was cut and filtered, over the metapaths to the linked entities that would have led to an
-//! answer.
+//! Finds the call at which a program lost an answer that it does not rank: backwards from the
+//! ranking, through cuts and filters, over metapaths to the linked entities that lead to an answer.
 //!
-//! Calls of one stretch are those whose nodes get into the ranking, or into the start of a
-//! metapath, without a metapath between. Within a stretch the latest call that was given a node and
-//! did not pass it on is where it was lost. If there is none, the nodes from which each metapath
-//! would have reached one of those sought are sought in the stretch before it.
-//!
-//! Must not know: how the loss is told.
+//! A stretch is the calls whose nodes get into the ranking, or into the start of a metapath, without a
+//! metapath between. Within a stretch, a node is lost at the latest call that received it and did not
+//! pass it on. If there is no such call, the nodes from which each metapath would have reached a
+//! sought node are sought in the stretch before it.
 
 use std::sync::Arc;
 
 use crate::explain::{
     Kind,
-    flow::{Flow, Way, holds},
+    flow::{Flow, NodeSource, holds},
 };
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, RelationId};
 use agent_tools::{NodeFlow, Session, Steps, ToolCall, ToolHost, Value, registry};
 
-/// Metapaths one after another that are followed back.
+/// Maximum consecutive metapaths that are followed back.
 const MAX_METAPATHS: usize = 6;
-/// Nodes from which a metapath could have reached an answer; further ones are left out.
+/// Maximum nodes from which a metapath could have reached an answer.
 const MAX_STARTS: usize = 50_000;
-/// A `k` is too small if so many times as many nodes would have held the one sought.
+/// Factor by which `k` of a search is raised to see whether it was too small.
 const MORE: i64 = 10;
-/// Most nodes that a search may be asked for.
+/// Maximum `k` of such a search.
 const MAX_FOUND: i64 = 5_000;
 
-/// Where an answer was lost.
+/// The point at which an answer was lost.
 #[derive(Debug)]
-pub(super) struct Lost {
-    /// In which way.
+pub(super) struct LossPoint {
+    /// Kind of the loss.
     pub(super) kind: Kind,
-    /// At which call.
+    /// Index of the call.
     pub(super) call: usize,
-    /// The place it would have had in the result of a search with a larger `k`.
+    /// Rank of the answer in a search with a larger `k`.
     pub(super) place: Option<usize>,
-    /// Metapaths between the call and the ranking.
+    /// Number of metapaths between the call and the ranking.
     pub(super) metapaths: usize,
-    /// The nodes that were sought there: answers, or linked entities that lead to them.
+    /// The sought nodes: answers, or linked entities that lead to them.
     pub(super) sought: NodeSet,
 }
 
-/// What a search for the loss looks at.
+/// Search for the point of a loss.
 pub(super) struct Search<'a> {
     /// The base.
     pub(super) base: &'a Arc<IndexedBase>,
@@ -52,20 +49,20 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Where the nodes sought were lost on the way to the result of `end` (to any call before
-    /// `before` when it is not known).
+    /// The point at which the sought nodes were lost on the way to the result of `end`, or to any call
+    /// before `before` if `end` is unknown.
     pub(super) fn lost(
         &self,
         end: Option<usize>,
         before: usize,
         sought: &NodeSet,
         metapaths: usize,
-    ) -> Option<Lost> {
+    ) -> Option<LossPoint> {
         let leads = self.flow.leading_to(end, before);
         let stretch: Vec<usize> =
             (0..leads.len()).filter(|&at| leads.get(at).copied().unwrap_or_default()).collect();
         let found =
-            |kind, call, place| Lost { kind, call, place, metapaths, sought: sought.clone() };
+            |kind, call, place| LossPoint { kind, call, place, metapaths, sought: sought.clone() };
         if let Some(call) = stretch.iter().rev().copied().find(|&at| self.drops(at, sought)) {
             let cuts = self.flow.calls.get(call).is_some_and(|of| of.flow == NodeFlow::Cut);
             return Some(found(if cuts { Kind::Cut } else { Kind::Filtered }, call, None));
@@ -75,8 +72,8 @@ impl Search<'_> {
         if let Some(lost) = of_metapaths.min_by_key(preference) {
             return Some(lost);
         }
-        // Nothing held it, so whether a larger k would have is all that can be asked.
-        let finders = stretch.iter().copied().filter(|&at| self.flow.way(at) == Way::Find);
+        // No call held the nodes; a larger k might have.
+        let finders = stretch.iter().copied().filter(|&at| self.flow.way(at) == NodeSource::Find);
         let probed: Vec<(usize, Option<usize>)> =
             finders.map(|at| (at, self.place_with_more(at, sought))).collect();
         let nearest = probed.iter().filter_map(|&(at, place)| Some((place?, at))).min();
@@ -90,22 +87,27 @@ impl Search<'_> {
         if let Some((place, call)) = nearest {
             return Some(found(Kind::Cut, call, Some(place)));
         }
-        let finds = |at: &usize| self.flow.way(*at) != Way::Carry;
+        let finds = |at: &usize| self.flow.way(*at) != NodeSource::Carry;
         let call = stretch.iter().rev().copied().find(finds)?;
         Some(found(Kind::NotReached, call, None))
     }
 
-    /// Whether a call was given a node sought and gave none.
+    /// Whether a call received a sought node and returned none.
     fn drops(&self, call: usize, sought: &NodeSet) -> bool {
-        self.flow.way(call) == Way::Carry
+        self.flow.way(call) == NodeSource::Carry
             && self.flow.result(call).is_some_and(|result| !holds(result, sought))
             && self.flow.carried(call).iter().any(|operand| holds(operand.value, sought))
     }
 
-    /// Where the nodes were lost from which a metapath would have reached one sought.
-    fn lost_before_metapath(&self, at: usize, sought: &NodeSet, metapaths: usize) -> Option<Lost> {
+    /// The point at which the nodes were lost from which a metapath would have reached a sought node.
+    fn lost_before_metapath(
+        &self,
+        at: usize,
+        sought: &NodeSet,
+        metapaths: usize,
+    ) -> Option<LossPoint> {
         let call = self.flow.calls.get(at)?;
-        if self.flow.way(at) != Way::Metapath || metapaths >= MAX_METAPATHS {
+        if self.flow.way(at) != NodeSource::Metapath || metapaths >= MAX_METAPATHS {
             return None;
         }
         let starts = starts(self.base, call, sought)?;
@@ -114,15 +116,15 @@ impl Search<'_> {
             return None;
         }
         if holds(operand.value, &starts) {
-            // The metapath left the way to it because of its limit.
+            // The limit of the metapath cut it off.
             let (kind, sought) = (Kind::Cut, sought.clone());
-            return Some(Lost { kind, call: at, place: None, metapaths, sought });
+            return Some(LossPoint { kind, call: at, place: None, metapaths, sought });
         }
         self.lost(operand.from, at, &starts, metapaths + 1)
             .filter(|lost| lost.kind != Kind::NotReached)
     }
 
-    /// The place of the first node sought if a search gave ten times as many.
+    /// Rank of the first sought node in a search with ten times its `k`.
     fn place_with_more(&self, at: usize, sought: &NodeSet) -> Option<usize> {
         let call = self.flow.calls.get(at)?;
         let tool = registry().iter().position(|spec| spec.name == call.name && spec.cached)?;
@@ -138,13 +140,13 @@ impl Search<'_> {
     }
 }
 
-/// A linked entity that was there and dropped says more than one that was never found; then the
-/// metapath that fewest nodes could have begun; then the earlier call.
-fn preference(lost: &Lost) -> (bool, usize, usize) {
+/// Order of preference: dropped entities before those never found; then fewer possible start nodes;
+/// then the earlier call.
+fn preference(lost: &LossPoint) -> (bool, usize, usize) {
     (lost.kind == Kind::NotLinked, lost.sought.len(), lost.call)
 }
 
-/// The nodes from which the metapath of a call reaches one of the nodes; `None` if the call is no
+/// The nodes from which the metapath of a call reaches one of `reached`; `None` if the call is not a
 /// metapath of known relations.
 pub(super) fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<NodeSet> {
     let text = |at: usize| match call.args.get(at) {

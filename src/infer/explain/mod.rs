@@ -1,7 +1,7 @@
-//! Here is a question whose answer did not come first: where was the answer lost?
+//! Explains why the first answer of a question is not at rank 1.
 //!
-//! A program is run once with a trace of its tool calls; the trace is read backwards. Every
-//! question whose first answer is not at rank 1 gets exactly one [`Kind`], the first that holds:
+//! A program runs once with a trace of its tool calls, which is read backwards. Every question whose
+//! first answer is not at rank 1 gets exactly one [`Kind`], the first that holds:
 //!
 //! | kind | holds when | its line |
 //! | --- | --- | --- |
@@ -15,21 +15,19 @@
 //! | not reached | none of these: no call whose nodes get into the ranking ever held an answer | of the last call that finds nodes |
 //!
 //! Linked entities that were found and then dropped before a metapath count as cut or filtered too.
-//! Of several calls that dropped an answer the last one counts: so far the answer had come.
+//! Of several calls that dropped an answer, the last one counts.
 //!
-//! The gain is what the question's reciprocal rank could rise by: exact for `not routed`; else an
-//! upper bound, the best place that an answer had in the scores of any call that leads to the
-//! ranking, or rank 1 where none held it.
+//! The gain is the possible increase of the question's reciprocal rank: exact for `not routed`, else
+//! an upper bound, from the best rank of an answer in the scores of any call that leads to the
+//! ranking, or from rank 1 if no call held one.
 //!
-//! | file | question it answers |
+//! | module | content |
 //! | --- | --- |
-//! | `flow` | which nodes get from which call into which |
-//! | `lost` | where did an answer go that is not in the ranking |
-//! | `order` | why do other nodes stand above an answer |
-//! | `signals` | what does each call say of the best right answer and of the wrong nodes above it |
-//! | `causes` | what do the losses of many questions have in common |
-//!
-//! Must not know: how programs are found, who asks.
+//! | `flow` | data flow between calls |
+//! | `lost` | the call that lost an unranked answer |
+//! | `order` | the call that ranks other nodes above an answer |
+//! | `signals` | scores that each call gives the best right answer and the wrong nodes above it |
+//! | `causes` | common causes of many losses |
 
 mod causes;
 mod flow;
@@ -45,13 +43,13 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::explain::{
     causes::{Cause, causes},
-    signals::{Linked, Shown, Signal, Signals, Start, Walked, signals},
+    signals::{LinkCall, ShownNode, Signal, Signals, Start, Traversal, signals},
 };
 use crate::{
-    ParamValues, Runtime, asked,
+    ParamValues, Runtime,
     bundle::{Bundle, Member, router::features},
     explain::{flow::Flow, lost::Search},
-    join, parts, routes,
+    join, merged_routes, parts, routes,
 };
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, NodeSet};
@@ -62,12 +60,12 @@ use agent_retrieve::{
 use agent_sandbox::{Compiled, Failure, program::Program};
 use agent_tools::{ToolCall, Trace, source::literal};
 
-/// Characters of a node's name in a reason.
+/// Maximum characters of a node's name in a reason.
 const NAME_CHARS: usize = 60;
-/// What stands for the function where the router chose wrongly.
+/// [`Loss::function`] of losses to the router.
 const ROUTER: &str = "router";
 
-/// In which way an answer was lost; the module's documentation defines each.
+/// Kind of a loss; the module's documentation defines each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -79,9 +77,9 @@ pub enum Kind {
     NotLinked,
     /// No call held an answer.
     NotReached,
-    /// A call was given an answer and did not pass it on.
+    /// A call received an answer and did not pass it on.
     Filtered,
-    /// A limit on the number of nodes left an answer out.
+    /// A limit on the number of nodes excluded an answer.
     Cut,
     /// An answer is in the ranking, below others.
     RankedLow,
@@ -116,34 +114,34 @@ impl Kind {
 /// Why the first answer of a question is not at rank 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
-    /// In which way it was lost.
+    /// Its kind.
     pub kind: Kind,
-    /// The line of the category's program, from 1; none for the router, or if it is not known.
+    /// Line of the category's program, from 1; `None` for the router, or if unknown.
     pub line: Option<usize>,
     /// The tool or operator, the kind of the failure, or `router`.
     pub function: String,
-    /// What the reciprocal rank could rise by.
+    /// Possible gain in reciprocal rank.
     pub gain: f64,
     /// The reason in words, with names of nodes: untrusted text, one line.
     pub why: String,
 }
 
-/// What became of one question.
+/// Explanation of one question.
 #[derive(Clone, Debug)]
-pub struct Explained {
-    /// The category that the program asked first answers, by its place.
+pub struct ExplainedQuery {
+    /// Index of the most probable category.
     pub category: usize,
     /// Reciprocal rank of the first answer.
     pub reciprocal_rank: f32,
     /// Why it is not 1, if it is not.
     pub loss: Option<Loss>,
-    /// Of a question that was not routed, where the category's own program lost the answer.
+    /// For [`Kind::NotRouted`], the loss within the category's own program.
     pub within: Option<Loss>,
-    /// The calls of the category's program, of which the trace keeps 200 at most.
+    /// The calls of the category's program, at most 200.
     pub calls: Vec<ToolCall>,
 }
 
-/// One program, ready to run.
+/// A category with its compiled program.
 #[derive(Debug)]
 pub struct CategoryProgram {
     /// The category it answers.
@@ -154,7 +152,7 @@ pub struct CategoryProgram {
     compiled: Compiled,
 }
 
-/// A program or a bundle whose losses are explained.
+/// Explains the losses of a program or a bundle.
 pub struct Explainer {
     runtime: Arc<Runtime>,
     category_programs: Vec<CategoryProgram>,
@@ -162,17 +160,17 @@ pub struct Explainer {
 }
 
 /// A run of one category.
-struct Ran {
+struct ProgramOutcome {
     ranking: Ranking,
     failure: Option<Failure>,
 }
 
 impl Explainer {
-    /// One program, with its declared parameters but for those given.
+    /// Compiles a program; `params` override its declared parameters.
     ///
     /// # Errors
-    /// When it does not compile.
-    pub fn of_program(
+    /// If it does not compile.
+    pub fn for_program(
         runtime: Arc<Runtime>,
         program: &Program,
         params: ParamValues,
@@ -182,12 +180,11 @@ impl Explainer {
         Ok(Self { runtime, category_programs: vec![category_program], routing: None })
     }
 
-    /// The programs of a bundle with its router; whether it was made for the runtime's base is the
-    /// caller's to check.
+    /// Compiles the programs of a bundle. The caller must check that the bundle fits the base.
     ///
     /// # Errors
-    /// When one of them does not compile.
-    pub fn of_bundle(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
+    /// If one of them does not compile.
+    pub fn for_bundle(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
         let category_program = |category: &crate::bundle::Category| {
             CategoryProgram::new(
                 &runtime,
@@ -207,17 +204,21 @@ impl Explainer {
         &self.category_programs
     }
 
-    /// Answers a question and says where its answers were lost. A program that fails counts with
-    /// its default candidates, as when it was optimized.
+    /// Answers a question and explains where its answers were lost. As in optimization, a failed
+    /// program is replaced by the default candidates.
     ///
     /// # Errors
-    /// That the query cannot be searched.
-    pub fn explain(&self, query: &str, answers: &[NodeId]) -> Result<Explained, RetrieveError> {
+    /// If the query cannot be searched.
+    pub fn explain(
+        &self,
+        query: &str,
+        answers: &[NodeId],
+    ) -> Result<ExplainedQuery, RetrieveError> {
         let routes = match &self.routing {
             None => vec![vec![(0, 1.0)]],
             Some((_, members)) => routes(members, &features(self.runtime.base(), query), None),
         };
-        let chosen = asked(&routes);
+        let chosen = merged_routes(&routes);
         let category = chosen.first().map_or(0, |pair| pair.0);
         let trace = Trace::default();
         let mut runs = Vec::new();
@@ -234,7 +235,7 @@ impl Explainer {
         let reciprocal_rank = self.reciprocal_rank(&ranking, answers);
         let calls = trace.take();
         let mut explained =
-            Explained { category, reciprocal_rank, loss: None, within: None, calls };
+            ExplainedQuery { category, reciprocal_rank, loss: None, within: None, calls };
         if reciprocal_rank < 1.0 {
             let failed = self.failed(&explained, &runs);
             let routed = failed.is_none().then(|| self.not_routed(&explained, &runs, answers));
@@ -254,20 +255,20 @@ impl Explainer {
         category_program: &CategoryProgram,
         query: &str,
         trace: Option<&Trace>,
-    ) -> Result<Ran, RetrieveError> {
+    ) -> Result<ProgramOutcome, RetrieveError> {
         match self.runtime.run(
             &category_program.compiled,
             &category_program.params,
             query,
             trace,
         )? {
-            Ok(outcome) => Ok(Ran { ranking: outcome.ranking, failure: None }),
+            Ok(outcome) => Ok(ProgramOutcome { ranking: outcome.ranking, failure: None }),
             Err(failure) => {
                 let candidates = self.runtime.candidates(query)?;
                 let n = candidates.len() as f32;
                 let ranked = candidates.iter().enumerate();
                 let ranking = ranked.map(|(at, &node)| (node, n - at as f32)).collect();
-                Ok(Ran { ranking, failure: Some(failure) })
+                Ok(ProgramOutcome { ranking, failure: Some(failure) })
             }
         }
     }
@@ -278,7 +279,7 @@ impl Explainer {
     }
 
     /// The loss to a failure of the category's program.
-    fn failed(&self, explained: &Explained, runs: &[Ran]) -> Option<Loss> {
+    fn failed(&self, explained: &ExplainedQuery, runs: &[ProgramOutcome]) -> Option<Loss> {
         let failure = runs.get(explained.category)?.failure.as_ref()?;
         Some(Loss {
             kind: Kind::Failed,
@@ -289,18 +290,28 @@ impl Explainer {
         })
     }
 
-    /// The loss within the category's own program; none where it has an answer first.
-    fn own_loss(&self, explained: &Explained, runs: &[Ran], answers: &[NodeId]) -> Option<Loss> {
+    /// The loss within the category's own program; `None` if it ranks an answer first.
+    fn own_loss(
+        &self,
+        explained: &ExplainedQuery,
+        runs: &[ProgramOutcome],
+        answers: &[NodeId],
+    ) -> Option<Loss> {
         let ranking = &runs.get(explained.category)?.ranking;
         if self.reciprocal_rank(ranking, answers) >= 1.0 {
             return None;
         }
         let (base, now) = (self.runtime.base(), explained.reciprocal_rank);
-        Some(OfProgram { base, calls: &explained.calls, now }.loss(ranking, answers))
+        Some(ProgramLoss { base, calls: &explained.calls, now }.loss(ranking, answers))
     }
 
-    /// The loss to the router, if the program of one category alone does better.
-    fn not_routed(&self, explained: &Explained, runs: &[Ran], answers: &[NodeId]) -> Option<Loss> {
+    /// The loss to the router, if the program of one category alone is better.
+    fn not_routed(
+        &self,
+        explained: &ExplainedQuery,
+        runs: &[ProgramOutcome],
+        answers: &[NodeId],
+    ) -> Option<Loss> {
         self.routing.as_ref()?;
         let now = explained.reciprocal_rank;
         let ranks = runs.iter().map(|run| self.reciprocal_rank(&run.ranking, answers));
@@ -340,14 +351,14 @@ impl CategoryProgram {
 }
 
 /// The run of one program that ranks no answer first.
-struct OfProgram<'a> {
+struct ProgramLoss<'a> {
     base: &'a Arc<IndexedBase>,
     calls: &'a [ToolCall],
     /// The reciprocal rank of the first answer.
     now: f32,
 }
 
-impl OfProgram<'_> {
+impl ProgramLoss<'_> {
     fn loss(&self, ranking: &Ranking, answers: &[NodeId]) -> Loss {
         let candidates: Ranking =
             ranking.iter().filter(|pair| self.base.kb.is_candidate(pair.0)).copied().collect();
@@ -359,13 +370,13 @@ impl OfProgram<'_> {
         }
     }
 
-    /// The gain if an answer stood at its best place of all, or first if it has none.
+    /// The gain if an answer had its best rank in any scores, or rank 1 if it has none.
     fn gain(&self, flow: &Flow<'_>, answers: &[NodeId]) -> f64 {
         let place = order::best_place(flow, answers, |node| self.base.kb.is_candidate(node));
         (1.0 / place.unwrap_or(1) as f64 - f64::from(self.now)).max(0.0)
     }
 
-    fn at(&self, call: usize, kind: Kind, gain: f64, why: String) -> Loss {
+    fn loss_at(&self, call: usize, kind: Kind, gain: f64, why: String) -> Loss {
         let of = self.calls.get(call);
         Loss {
             kind,
@@ -388,14 +399,15 @@ impl OfProgram<'_> {
         let first = ranking.first().map_or(answer, |pair| pair.0);
         let (first, answer_name) = (self.name(first), self.name(answer));
         let order = format!("{first} is first, {answer_name} has rank {place}");
-        match order::favours(flow, ranking, answer) {
-            Some(order::Favours { call, by }) => {
-                let why = format!("{order}; the nodes above it get {by:.3} more here than it does");
-                self.at(call, Kind::RankedLow, gain, why)
+        match order::strongest_bias(flow, ranking, answer) {
+            Some(order::Bias { call, margin }) => {
+                let why =
+                    format!("{order}; the nodes above it get {margin:.3} more here than it does");
+                self.loss_at(call, Kind::RankedLow, gain, why)
             }
             None => {
                 let call = flow.last.unwrap_or(self.calls.len());
-                self.at(call, Kind::RankedLow, gain, order)
+                self.loss_at(call, Kind::RankedLow, gain, order)
             }
         }
     }
@@ -406,9 +418,9 @@ impl OfProgram<'_> {
         let nothing = "no call held an answer".to_owned();
         let Some(lost) = search.lost(flow.last, self.calls.len(), &sought, 0) else {
             let first = f64::from(1.0 - self.now);
-            return self.at(self.calls.len(), Kind::NotReached, first, nothing);
+            return self.loss_at(self.calls.len(), Kind::NotReached, first, nothing);
         };
-        // What is beyond a metapath was held by no call that leads to the ranking.
+        // No call that leads to the ranking held nodes beyond a metapath.
         let gain = match lost.place {
             Some(place) => (1.0 / place as f64 - f64::from(self.now)).max(0.0),
             None => self.gain(flow, answers),
@@ -435,7 +447,7 @@ impl OfProgram<'_> {
             }
             _ => nothing,
         };
-        self.at(lost.call, lost.kind, gain, why)
+        self.loss_at(lost.call, lost.kind, gain, why)
     }
 
     fn name(&self, node: NodeId) -> String {

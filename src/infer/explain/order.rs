@@ -1,41 +1,41 @@
-//! Why other nodes stand above the first answer: the ranking's scores are taken apart into what
-//! each call contributed, and the call that speaks most for the wrong nodes is named.
+//! Finds the call that ranks other nodes above the first answer: decomposes the ranking's scores into
+//! contributions of calls.
 //!
-//! Sums, differences, weights, normalizing and fusion are taken apart; what is neither is one
-//! contribution. Must not know: which program gave the ranking.
+//! Sums, differences, weights, normalization and fusion are decomposed; any other call is one
+//! contribution.
 
 use crate::explain::flow::Flow;
 use agent_kb::{NodeId, Scores};
 use agent_retrieve::Ranking;
 use agent_tools::{NodeFlow, ToolCall, Value};
 
-/// Wrong nodes above the answer that are looked at, from the top.
+/// Maximum wrong nodes above the answer, from the top.
 const MAX_WRONG: usize = 50;
-/// Sums within sums that are taken apart.
+/// Maximum depth of nested sums.
 const MAX_DEPTH: usize = 64;
 
-/// What one call contributes to the scores of the ranking.
+/// Contribution of one call to the scores of the ranking.
 struct Summand {
     call: usize,
     factor: f32,
     scores: Scores,
-    /// The call whose result it is, or of a fusion the first ranking of: none for the other rankings
-    /// and for what the program computed by itself.
+    /// The call whose result it is; for a fusion, only its first ranking has it. `None` for values that
+    /// the program computed itself.
     stands_for: Option<usize>,
 }
 
-/// The call whose scores favour the wrong nodes most.
-pub(super) struct Favours {
+/// The call whose scores favour the wrong nodes most, and by how much.
+pub(super) struct Bias {
     /// The call.
     pub(super) call: usize,
-    /// By how much more it adds to a wrong node than to the answer, mean over those above it; in
-    /// scores of the ranking.
-    pub(super) by: f32,
+    /// Mean difference of its contributions to the wrong nodes and to the answer, in scores of the
+    /// ranking.
+    pub(super) margin: f32,
 }
 
-/// The call that speaks most for the nodes above the first answer; `None` when no call does, or the
-/// program computed the ranking by itself. Ties go to the earlier call.
-pub(super) fn favours(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Option<Favours> {
+/// The call that favours the nodes above the first answer most; `None` if no call does, or the
+/// program computed the ranking itself. Ties go to the earlier call.
+pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Option<Bias> {
     let above = ranking.iter().map(|pair| pair.0).take_while(|&node| node != answer);
     let wrong: Vec<NodeId> = above.take(MAX_WRONG).collect();
     let mut summands = Vec::new();
@@ -51,18 +51,17 @@ pub(super) fn favours(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Opt
         }
     }
     by_call.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let &(call, by) = by_call.first()?;
-    (by > 0.0).then_some(Favours { call, by })
+    let &(call, margin) = by_call.first()?;
+    (margin > 0.0).then_some(Bias { call, margin })
 }
 
-/// The calls whose results are summed to the ranking, with the factor of each, in the order in which
-/// the sum takes them; a call that is summed several times has the sum of its factors. A fusion is
-/// one summand.
+/// The calls whose results are summed to the ranking, with their total factors, in order of the sum.
+/// A fusion is one summand.
 pub(super) fn weights(flow: &Flow<'_>) -> Vec<(usize, f32)> {
     flow.last.map_or_else(Vec::new, |last| weights_in(flow, last))
 }
 
-/// As [`weights`], of the calls whose results are summed to that of a call.
+/// [`weights`] of the calls whose results are summed to the result of a call.
 pub(super) fn weights_in(flow: &Flow<'_>, call: usize) -> Vec<(usize, f32)> {
     let mut summands = Vec::new();
     take_apart(flow, call, 1.0, 0, &mut summands);
@@ -84,7 +83,7 @@ fn number(value: Option<&Value>) -> Option<f32> {
     }
 }
 
-/// Adds what a call's scores consist of, times a factor.
+/// Adds the summands of a call's scores, times a factor.
 fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut Vec<Summand>) {
     let Some(call) = flow.calls.get(at) else { return };
     let parts = if depth < MAX_DEPTH { parts(call) } else { None };
@@ -114,7 +113,7 @@ fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut 
     }
 }
 
-/// The factor of each operand that holds nodes, if the call is linear in its operands.
+/// The factor of each node operand, if the call is linear in its operands.
 fn parts(call: &ToolCall) -> Option<Vec<f32>> {
     let scores_at = |at: usize| matches!(call.args.get(at), Some(Value::Scores(_)));
     match call.flow {
@@ -150,8 +149,8 @@ fn fused(flow: &Flow<'_>, at: usize, factor: f32, into: &mut Vec<Summand>) {
     }
 }
 
-/// The best place of an answer in the scores of any call whose nodes get into the ranking; `None`
-/// when no scores hold one. Only nodes that may be answers are counted.
+/// The best rank of an answer in the scores of any call whose nodes get into the ranking; `None` if
+/// no scores hold one. Only nodes that may be answers count.
 pub(super) fn best_place(
     flow: &Flow<'_>,
     answers: &[NodeId],
@@ -179,18 +178,20 @@ pub(super) fn best_place(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::{call, of, scores};
+    use crate::explain::testing::{call, scores, scores_of};
     use agent_kb::{Combine, NodeSet};
 
     #[test]
     fn summands_add_up_to_the_ranking_and_the_one_that_favours_wrong_nodes_is_named() {
         let (a, b) = (scores(&[(1, 1.0), (2, 3.0)]), scores(&[(1, 8.0), (3, 4.0)]));
         let without = Value::nodes(NodeSet::new(vec![9]));
-        let doubled = Value::scores(of(&a).scale(2.0));
-        let normal = Value::scores(of(&b).normalized());
-        let less = Value::scores(of(&doubled).combine(&of(&normal).scale(-1.0), Combine::Sum));
-        let kept = Value::scores(of(&less).filter(|node, _| node != 9));
-        let top = Value::scores(of(&kept).top(3));
+        let doubled = Value::scores(scores_of(&a).scale(2.0));
+        let normal = Value::scores(scores_of(&b).normalized());
+        let less = Value::scores(
+            scores_of(&doubled).combine(&scores_of(&normal).scale(-1.0), Combine::Sum),
+        );
+        let kept = Value::scores(scores_of(&less).filter(|node, _| node != 9));
+        let top = Value::scores(scores_of(&kept).top(3));
         let calls = [
             call("search", vec![Value::text("x")], &a),
             call("search", vec![Value::text("y")], &b),
@@ -200,7 +201,7 @@ mod tests {
             call("without", vec![less.clone(), without], &kept),
             call("top", vec![kept.clone(), Value::Int(3)], &top),
         ];
-        let ranking = of(&top).ranking();
+        let ranking = scores_of(&top).ranking();
         let flow = Flow::new(&calls, &ranking);
         assert_eq!(flow.last, Some(6));
         let mut summands = Vec::new();
@@ -212,8 +213,8 @@ mod tests {
             assert!((sum - score).abs() < 1e-6, "node {node}: {sum}, not {score}");
         }
         // Node 2 leads with 6, node 1 has 1: the first search gives it 4 less, the second 1 less.
-        let favours = favours(&flow, &ranking, 1).expect("a call favours node 2");
-        assert_eq!((favours.call, favours.by), (0, 4.0));
+        let strongest_bias = strongest_bias(&flow, &ranking, 1).expect("a call favours node 2");
+        assert_eq!((strongest_bias.call, strongest_bias.margin), (0, 4.0));
         assert_eq!(best_place(&flow, &[1], |_| true), Some(1), "second by x, first by y");
         assert_eq!(best_place(&flow, &[3], |node| node != 1), Some(1));
         assert_eq!(best_place(&flow, &[7], |_| true), None);
@@ -222,17 +223,18 @@ mod tests {
     #[test]
     fn fusion_contributes_reciprocal_ranks() {
         let (a, b) = (scores(&[(1, 1.0), (2, 3.0)]), scores(&[(1, 8.0), (3, 4.0)]));
-        let fused = of(&a).reciprocal_ranks(60.0);
-        let fused = Value::scores(fused.combine(&of(&b).reciprocal_ranks(60.0), Combine::Sum));
+        let fused = scores_of(&a).reciprocal_ranks(60.0);
+        let fused =
+            Value::scores(fused.combine(&scores_of(&b).reciprocal_ranks(60.0), Combine::Sum));
         let list = Value::List(vec![a.clone(), b.clone()]);
         let calls = [
             call("search", vec![Value::text("x")], &a),
             call("search", vec![Value::text("y")], &b),
             call("fuse", vec![list, Value::Float(60.0)], &fused),
         ];
-        let ranking = of(&fused).ranking();
+        let ranking = scores_of(&fused).ranking();
         let flow = Flow::new(&calls, &ranking);
-        let favours = favours(&flow, &ranking, 2).expect("a call favours node 1");
-        assert_eq!((ranking[0].0, favours.call), (1, 1));
+        let strongest_bias = strongest_bias(&flow, &ranking, 2).expect("a call favours node 1");
+        assert_eq!((ranking[0].0, strongest_bias.call), (1, 1));
     }
 }

@@ -1,17 +1,14 @@
-//! What the calls of one run say of the best right answer and of the wrong nodes above it: a table
-//! of signals, those that decide the order first; and of the nodes that metapaths start from, which
-//! lead to a right answer.
+//! Signals of one run: the scores that its calls give the best right answer and the wrong nodes above
+//! it, most decisive first; and the nodes that metapaths start from.
 //!
-//! A signal is a call that gives scores which get into the ranking. Calls that only pass scores on
-//! (weights, sums, cuts, filters) are left out: what they do stands in the weights of the others.
-//!
-//! Must not know: how this is told, who asks.
+//! A signal is a call whose scores get into the ranking. Calls that only pass scores on (weights,
+//! sums, cuts, filters) are omitted: the weights of the others include them.
 
 use std::sync::Arc;
 
 use crate::explain::{
-    Loss, OfProgram,
-    flow::{Flow, Way, node_set},
+    Loss, ProgramLoss,
+    flow::{Flow, NodeSource, node_set},
     lost::starts,
     order::{weights, weights_in},
 };
@@ -20,42 +17,42 @@ use agent_kb::{NodeId, NodeSet};
 use agent_retrieve::Ranking;
 use agent_tools::{NodeFlow, ToolCall, Value, source::literal};
 
-/// Metapaths followed back from the end of a run; earlier ones are not looked at.
+/// Maximum metapaths followed back from the end of a run.
 const MAX_METAPATHS: usize = 16;
-/// Nodes shown of what a metapath starts from.
+/// Maximum start nodes of a call.
 const SHOWN_STARTS: usize = 3;
-/// Characters of a text in the label of a call.
+/// Maximum characters of a text in the label of a call.
 const TEXT_CHARS: usize = 28;
-/// Calls within calls that a label names.
+/// Maximum depth of nested calls in a label.
 const LABEL_DEPTH: usize = 2;
-/// Calls that a list in a label names.
+/// Maximum calls of a list in a label.
 const LABEL_ITEMS: usize = 6;
 
 /// A node of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shown {
+pub struct ShownNode {
     /// The node.
     pub node: NodeId,
     /// Whether it is a right answer.
     pub is_answer: bool,
-    /// Its rank among the nodes that may be answers, from 1; none where it is not ranked.
+    /// Its rank among the nodes that may be answers, from 1; `None` if it is not ranked.
     pub rank: Option<usize>,
-    /// Its score; none where it is not ranked.
+    /// Its score; `None` if it is not ranked.
     pub score: Option<f32>,
 }
 
-/// What one call says of the nodes of the table.
+/// The scores that one call gives the nodes of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signal {
-    /// The call in few words: untrusted text, one line.
+    /// Short form of the call: untrusted text, one line.
     pub label: String,
-    /// The line of the program, from 1, if it is known.
+    /// Line of the program, from 1, if known.
     pub line: Option<usize>,
-    /// Whether it is an operator over several calls, which the line says in few words.
+    /// Whether it is an operator over several calls.
     pub combines: bool,
-    /// By what its scores are multiplied in the ranking, where that is one number.
+    /// Factor of its scores in the ranking, if it is a single number.
     pub weight: Option<f32>,
-    /// The score of each node of the table, in their order; none where it has none.
+    /// The score of each node of the table, in their order.
     pub values: Vec<Option<f32>>,
 }
 
@@ -64,62 +61,61 @@ pub struct Signal {
 pub struct Start {
     /// The node.
     pub node: NodeId,
-    /// How sure the call is of it; none for a plain set.
+    /// Its score in the call; `None` for a set.
     pub strength: Option<f32>,
     /// Whether the metapath leads from it to a right answer.
     pub leads: bool,
 }
 
-/// A call that found what metapaths start from.
+/// A call whose nodes metapaths start from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Linked {
-    /// The call in few words: untrusted text, one line.
+pub struct LinkCall {
+    /// Short form of the call: untrusted text, one line.
     pub label: String,
-    /// Its best nodes, at most three, and behind them the best one that leads to an answer, if none
-    /// of them does.
+    /// Its three best nodes, and the best one that leads to an answer, if none of them does.
     pub starts: Vec<Start>,
-    /// How many nodes it found.
+    /// Number of nodes that it found.
     pub n: usize,
-    /// Whether it links what the query names, rather than finding nodes otherwise.
+    /// Whether it links entities of the query.
     pub names: bool,
 }
 
 /// A step along relations.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Walked {
-    /// The call in few words: untrusted text, one line.
+pub struct Traversal {
+    /// Short form of the call: untrusted text, one line.
     pub label: String,
-    /// The line of the program, from 1, if it is known.
+    /// Line of the program, from 1, if known.
     pub line: Option<usize>,
-    /// Nodes that it reached.
+    /// Number of reached nodes.
     pub n: usize,
-    /// Right answers among them, or, of a step before others, nodes that lead to one.
+    /// Number of right answers among them or, before another step, of nodes that lead to one.
     pub n_sought: usize,
-    /// Whether its nodes are answers rather than the start of another step.
+    /// Whether no further step follows.
     pub ends: bool,
 }
 
-/// The evidence of one run.
+/// The signals of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signals {
-    /// The best right answer, then the wrong nodes above it, or the best wrong ones where it is not
+    /// The best right answer, then the wrong nodes above it, or the best wrong ones if it is not
     /// ranked; best first.
-    pub shown: Vec<Shown>,
-    /// The calls that tell them apart: those that are summed to the ranking by how far they part the
-    /// shown nodes, then the others, the latest first.
+    pub shown: Vec<ShownNode>,
+    /// The calls that score them differently: summands of the ranking by spread, then the others, the
+    /// latest first.
     pub rows: Vec<Signal>,
-    /// Labels of calls that say the same of all shown nodes, the latest first.
+    /// Labels of calls that score all shown nodes alike, the latest first.
     pub same: Vec<String>,
-    /// What metapaths start from, in the order of the calls, equal calls once.
-    pub linked: Vec<Linked>,
-    /// Steps along relations on the way to the ranking, in the order of the calls, equal calls once.
-    pub walked: Vec<Walked>,
-    /// Why no right answer is first; none where one is.
+    /// Distinct calls whose nodes metapaths start from, in order.
+    pub linked: Vec<LinkCall>,
+    /// Distinct steps along relations on the way to the ranking, in order.
+    pub walked: Vec<Traversal>,
+    /// Why no right answer is first, if none is.
     pub loss: Option<Loss>,
 }
 
-/// The evidence of a run on a query with known answers, with at most `n_wrong` wrong nodes.
-/// Deterministic; quadratic in the calls, of which a trace keeps 200 at most.
+/// The signals of a run on a query with known answers, with at most `n_wrong` wrong nodes.
+/// Deterministic; quadratic in the calls, of which a trace has at most 200.
 pub fn signals(
     base: &Arc<IndexedBase>,
     calls: &[ToolCall],
@@ -132,7 +128,7 @@ pub fn signals(
         ranking.iter().filter(|pair| base.kb.is_candidate(pair.0)).copied().collect();
     let place = ranked.iter().position(|pair| answers.contains(&pair.0));
     let now = place.map_or(0.0, |at| 1.0 / (at + 1) as f32);
-    let loss = (place != Some(0)).then(|| OfProgram { base, calls, now }.loss(ranking, answers));
+    let loss = (place != Some(0)).then(|| ProgramLoss { base, calls, now }.loss(ranking, answers));
     let reader = Reader { flow: &flow, query };
     let shown = shown(&ranked, answers, place, n_wrong);
     let (rows, same) = reader.rows(&shown);
@@ -142,9 +138,14 @@ pub fn signals(
 }
 
 /// The best right answer and the wrong nodes above it.
-fn shown(ranked: &Ranking, answers: &[NodeId], place: Option<usize>, n_wrong: usize) -> Vec<Shown> {
+fn shown(
+    ranked: &Ranking,
+    answers: &[NodeId],
+    place: Option<usize>,
+    n_wrong: usize,
+) -> Vec<ShownNode> {
     let at = |at: usize, is_answer| {
-        ranked.get(at).map(|&(node, score)| Shown {
+        ranked.get(at).map(|&(node, score)| ShownNode {
             node,
             is_answer,
             rank: Some(at + 1),
@@ -153,11 +154,11 @@ fn shown(ranked: &Ranking, answers: &[NodeId], place: Option<usize>, n_wrong: us
     };
     let unranked = || {
         let node = answers.iter().min().copied()?;
-        Some(Shown { node, is_answer: true, rank: None, score: None })
+        Some(ShownNode { node, is_answer: true, rank: None, score: None })
     };
     let answer = place.map_or_else(unranked, |place| at(place, true));
     let is_wrong = |at: &usize| ranked.get(*at).is_some_and(|pair| !answers.contains(&pair.0));
-    // Of an answer that is first, the nodes that it had to pass.
+    // For an answer at rank 1, the nodes below it.
     let end = place.filter(|&place| place > 0).unwrap_or(ranked.len());
     let wrong = (0..end).filter(is_wrong).take(n_wrong).filter_map(|place| at(place, false));
     answer.into_iter().chain(wrong).collect()
@@ -165,8 +166,7 @@ fn shown(ranked: &Ranking, answers: &[NodeId], place: Option<usize>, n_wrong: us
 
 /// For each call, the nodes whose presence in its result leads to an answer.
 struct Sought {
-    /// Answers, and before a step along relations the nodes from which it reaches one of those
-    /// sought behind it.
+    /// Answers; before a step along relations, the nodes from which it reaches a sought node.
     nodes: Vec<NodeSet>,
     /// Whether its nodes get into the ranking without a step along relations.
     ends: Vec<bool>,
@@ -187,7 +187,10 @@ impl Sought {
         let leads = |all: &Sought, at: &usize| all.ends[*at] || all.starts[*at];
         let mut followed = 0;
         for at in (0..n).rev() {
-            if flow.way(at) != Way::Metapath || !leads(&all, &at) || followed == MAX_METAPATHS {
+            if flow.way(at) != NodeSource::Metapath
+                || !leads(&all, &at)
+                || followed == MAX_METAPATHS
+            {
                 continue;
             }
             followed += 1;
@@ -215,8 +218,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The calls that tell the shown nodes apart, and labels of those that do not.
-    fn rows(&self, shown: &[Shown]) -> (Vec<Signal>, Vec<String>) {
+    /// The calls that score the shown nodes differently, and labels of those that do not.
+    fn rows(&self, shown: &[ShownNode]) -> (Vec<Signal>, Vec<String>) {
         let leads = self.flow.leading_to(self.flow.last, self.flow.calls.len());
         let weights = weights(self.flow);
         let (mut rows, mut same) = (Vec::new(), Vec::new());
@@ -239,16 +242,16 @@ impl Reader<'_> {
                 same.push(label);
             }
         }
-        // A stable sort: the others stay in their order.
+        // Stable: calls without a spread keep their order.
         rows.sort_by(|a, b| spread(b).total_cmp(&spread(a)));
         (rows, same)
     }
 
-    /// What metapaths start from.
-    fn linked(&self, sought: &Sought) -> Vec<Linked> {
-        let mut linked: Vec<Linked> = Vec::new();
+    /// Distinct calls whose nodes metapaths start from.
+    fn linked(&self, sought: &Sought) -> Vec<LinkCall> {
+        let mut linked: Vec<LinkCall> = Vec::new();
         for at in 0..self.flow.calls.len() {
-            if !sought.starts[at] || self.flow.way(at) != Way::Find {
+            if !sought.starts[at] || self.flow.way(at) != NodeSource::Find {
                 continue;
             }
             let Some(found) = self.flow.result(at) else { continue };
@@ -262,7 +265,7 @@ impl Reader<'_> {
                     scores.ranking().iter().map(|pair| start(pair.0, Some(pair.1))).collect()
                 }
                 other => {
-                    // Texts, such as what is quoted, are no nodes.
+                    // Texts, such as quotes, are not nodes.
                     let Some(nodes) = node_set(other) else { continue };
                     nodes.as_slice().iter().map(|&node| start(node, None)).collect()
                 }
@@ -272,7 +275,7 @@ impl Reader<'_> {
                 starts.extend(all.iter().find(|start| start.leads));
             }
             let names = self.flow.calls.get(at).is_some_and(|call| call.flow == NodeFlow::Link);
-            let one = Linked { label: self.label(at, 0), starts, n: all.len(), names };
+            let one = LinkCall { label: self.label(at, 0), starts, n: all.len(), names };
             if !linked.contains(&one) {
                 linked.push(one);
             }
@@ -280,16 +283,16 @@ impl Reader<'_> {
         linked
     }
 
-    /// Steps along relations on the way to the ranking.
-    fn walked(&self, sought: &Sought) -> Vec<Walked> {
-        let mut walked: Vec<Walked> = Vec::new();
+    /// Distinct steps along relations on the way to the ranking.
+    fn walked(&self, sought: &Sought) -> Vec<Traversal> {
+        let mut walked: Vec<Traversal> = Vec::new();
         for at in 0..self.flow.calls.len() {
             let on_the_way = sought.ends[at] || sought.starts[at];
-            if !on_the_way || self.flow.way(at) != Way::Metapath {
+            if !on_the_way || self.flow.way(at) != NodeSource::Metapath {
                 continue;
             }
             let Some(reached) = self.flow.result(at).and_then(node_set) else { continue };
-            let one = Walked {
+            let one = Traversal {
                 label: self.label(at, 0),
                 line: self.flow.calls.get(at).and_then(|call| call.line),
                 n: reached.len(),
@@ -303,8 +306,7 @@ impl Reader<'_> {
         walked
     }
 
-    /// A sum in few words: the names of the calls that are summed, each with its weight; none where
-    /// fewer than two are known.
+    /// Short form of a sum: the summed calls with their weights; `None` if fewer than two are known.
     fn sum(&self, at: usize) -> Option<String> {
         let summed = weights_in(self.flow, at);
         let of = |&(call, weight): &(usize, f32)| {
@@ -316,8 +318,7 @@ impl Reader<'_> {
         (summed.len() > 1).then(|| format!("({}{more})", shown.join(" + ")))
     }
 
-    /// A call in few words: operands by the calls that gave them, the query by its name, sums with
-    /// their weights.
+    /// Short form of a call: operands are shown by the calls that returned them, sums with weights.
     fn label(&self, at: usize, depth: usize) -> String {
         let Some(call) = self.flow.calls.get(at) else { return String::new() };
         if depth > LABEL_DEPTH {
@@ -327,7 +328,7 @@ impl Reader<'_> {
         if let Some(sum) = is_sum.then(|| self.sum(at)).flatten() {
             return sum;
         }
-        // Of a text that nodes are compared with, which nodes they are says nothing.
+        // In a comparison with a text, the set of nodes is not informative.
         let compares = call.flow == NodeFlow::Carry
             && call.args.iter().any(|arg| matches!(arg, Value::Text(_)));
         let tells = |arg: &&Value| !(compares && node_set(arg).is_some());
@@ -343,7 +344,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An argument in few words; none for an empty list, which says nothing.
+    /// Short form of an argument; `None` for an empty list.
     fn argument(&self, at: usize, arg: &Value, depth: usize) -> Option<String> {
         let from = |value: &Value| {
             let operands = self.flow.operands(at).iter();
@@ -378,7 +379,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The call whose nodes a call passes on, as far back as it only passes them on.
+    /// The first call of a chain of calls that only pass nodes on.
     fn source(&self, mut at: usize) -> usize {
         while let Some(call) = self.flow.calls.get(at)
             && passes_on(call)
@@ -396,7 +397,7 @@ fn is_operator(call: &ToolCall) -> bool {
     !call.name.starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
-/// Whether a call only passes on the order that it was given, or sums it with others.
+/// Whether a call only passes scores on or sums them.
 fn passes_on(call: &ToolCall) -> bool {
     let passes = matches!(
         call.flow,
@@ -413,7 +414,8 @@ fn passes_on(call: &ToolCall) -> bool {
     passes || matches!(call.name, "power" | "nodes")
 }
 
-/// How far a signal parts the shown nodes in the ranking's scores; 0 where its weight is not known.
+/// Range of a signal's contributions to the shown nodes, in scores of the ranking; 0 if its weight is
+/// unknown.
 fn spread(signal: &Signal) -> f32 {
     let Some(weight) = signal.weight else { return 0.0 };
     let values = || signal.values.iter().map(|value| value.unwrap_or(0.0) * weight);
@@ -434,19 +436,20 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::testing::{call, of, scores};
+    use crate::explain::testing::{call, scores, scores_of};
 
     /// A program that sums two weighed signals over one that says the same of all.
     fn calls() -> (Vec<ToolCall>, Ranking) {
         let found = scores(&[(1, 1.0), (2, 1.0), (3, 1.0)]);
         let words = scores(&[(1, 8.0), (2, 4.0), (3, 2.0)]);
         let close = scores(&[(1, 0.1), (2, 0.9), (3, 0.8)]);
-        let normal = Value::scores(of(&words).normalized());
-        let weighed = Value::scores(of(&close).scale(3.0));
-        let sum = Value::scores(of(&normal).combine(of(&weighed), agent_kb::Combine::Sum));
-        let top = Value::scores(of(&sum).top(3));
+        let normal = Value::scores(scores_of(&words).normalized());
+        let weighed = Value::scores(scores_of(&close).scale(3.0));
+        let sum =
+            Value::scores(scores_of(&normal).combine(scores_of(&weighed), agent_kb::Combine::Sum));
+        let top = Value::scores(scores_of(&sum).top(3));
         let text = || Value::text("a query");
-        let pool = Value::nodes(of(&found).nodes());
+        let pool = Value::nodes(scores_of(&found).nodes());
         let calls = vec![
             call("search", vec![text()], &found),
             call("match_text", vec![text(), pool.clone()], &words),
@@ -456,7 +459,7 @@ mod tests {
             call("+", vec![normal, weighed], &sum),
             call("top", vec![sum, Value::Int(3)], &top),
         ];
-        let ranking = of(&top).ranking();
+        let ranking = scores_of(&top).ranking();
         (calls, ranking)
     }
 
@@ -470,10 +473,10 @@ mod tests {
             shown.iter().map(|one| (one.node, one.is_answer)).collect();
         assert_eq!(nodes, [(1, true), (2, false), (3, false)]);
         let (rows, same) = reader.rows(&shown);
-        let told: Vec<(&str, Option<f32>)> =
+        let labels: Vec<(&str, Option<f32>)> =
             rows.iter().map(|row| (row.label.as_str(), row.weight)).collect();
         let expected = [("similarity(\"left\")", Some(3.0)), ("match_text(query)", Some(0.125))];
-        assert_eq!(told, expected);
+        assert_eq!(labels, expected);
         assert_eq!(rows[0].values, [Some(0.1), Some(0.9), Some(0.8)]);
         assert_eq!(same, ["search(query)"]);
     }
@@ -481,14 +484,14 @@ mod tests {
     #[test]
     fn a_product_says_what_its_sum_weighs() {
         let (mut calls, _) = calls();
-        let sum = of(calls[5].result.as_ref().unwrap()).clone();
+        let sum = scores_of(calls[5].result.as_ref().unwrap()).clone();
         let kind = scores(&[(1, 1.0), (2, 0.5), (3, 0.2)]);
-        let both = Value::scores(sum.combine(of(&kind), agent_kb::Combine::Product));
+        let both = Value::scores(sum.combine(scores_of(&kind), agent_kb::Combine::Product));
         let sum = calls[5].result.clone().unwrap();
         calls.pop();
         calls.push(call("search_vectors", vec![Value::text("a query")], &kind));
         calls.push(call("*", vec![sum, kind], &both));
-        let ranking = of(&both).ranking();
+        let ranking = scores_of(&both).ranking();
         let flow = Flow::new(&calls, &ranking);
         let reader = Reader { flow: &flow, query: "a query" };
         let label = "(0.125 match_text(..) + 3 similarity(..)) * search_vectors(query)";

@@ -17,7 +17,7 @@ pub(super) fn scores(pairs: &[(NodeId, f32)]) -> Value {
 }
 
 /// The scores that a call gave.
-pub(super) fn of(value: &Value) -> &Scores {
+pub(super) fn scores_of(value: &Value) -> &Scores {
     match value {
         Value::Scores(scores) => scores,
         other => panic!("{other:?} are no scores"),

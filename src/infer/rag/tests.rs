@@ -1,8 +1,8 @@
-//! Answers in prose by a scripted model: what is kept, what is dropped, and what fails.
+//! Tests of answers in prose with a scripted model: kept and dropped sentences, and failures.
 
 use serde_json::{Value as Json, json};
 
-use crate::rag::{Cited, Prose, write};
+use crate::rag::{CitedRetriever, Prose, write};
 use agent_kb::{NodeId, answer::Explanation};
 use agent_llm::{Finish, LlmError, Request};
 use agent_remote::RemoteError;
@@ -109,7 +109,7 @@ fn an_unusable_reply_and_an_outage_fail() {
 fn what_an_answer_cites_is_ranked_and_nothing_else() {
     let cited = |sentences| {
         let inner = Box::new(Baseline::new(example_base(), System::Bm25Names));
-        Cited::new(example_base(), inner, assistant(llm(writer(sentences)).0), false)
+        CitedRetriever::new(example_base(), inner, assistant(llm(writer(sentences)).0), false)
     };
     let system = cited(json!([
         {"text": "The second.", "cites": [2]}, {"text": "Both.", "cites": [1, 2]},

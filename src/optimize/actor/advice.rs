@@ -1,20 +1,17 @@
-//! Advice that gained: what a comparator said of one category, and the program that followed was
-//! kept, is told in the prompts of the others.
-//!
-//! Must not know: programs, queries.
+//! Comparator advice whose program was accepted; shown in the prompts of other categories.
 
 use serde_json::{Value, json};
 
 use crate::actor::execution_trace::cut;
 
-/// Pieces of advice that are told.
-const TOLD: usize = 2;
-/// Characters of each, up to the end of a sentence.
+/// Number of pieces of advice in a prompt.
+const MAX_PIECES: usize = 2;
+/// Maximum characters of each, cut at the end of a sentence.
 const ADVICE_CHARS: usize = 600;
 
-/// Advice whose program was kept.
+/// Comparator advice whose program was accepted.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Gained {
+pub(super) struct AcceptedAdvice {
     /// The category.
     pub(super) category: String,
     /// The advice.
@@ -24,49 +21,47 @@ pub(super) struct Gained {
     pub(super) after: f64,
 }
 
-/// What gained most in other categories than this, best first, ties the earlier first; of each
-/// category its best.
-pub(super) fn elsewhere(gained: &[Gained], category: &str) -> Value {
-    let mut best: Vec<&Gained> = Vec::new();
-    for one in gained.iter().filter(|one| one.category != category) {
-        match best.iter_mut().find(|other| other.category == one.category) {
-            Some(other) if one.gain() > other.gain() => *other = one,
+/// The best advice of each other category, largest gain first; ties go to the earlier.
+pub(super) fn advice_from_others(accepted: &[AcceptedAdvice], category: &str) -> Value {
+    let mut best: Vec<&AcceptedAdvice> = Vec::new();
+    for piece in accepted.iter().filter(|piece| piece.category != category) {
+        match best.iter_mut().find(|other| other.category == piece.category) {
+            Some(other) if piece.gain() > other.gain() => *other = piece,
             Some(_) => {}
-            None => best.push(one),
+            None => best.push(piece),
         }
     }
     best.sort_by(|a, b| b.gain().total_cmp(&a.gain()));
-    let told = |one: &&Gained| {
+    let value = |piece: &&AcceptedAdvice| {
         json!({
-            "category": one.category,
-            "before": one.before,
-            "after": one.after,
-            "advice": sentences(instructions(&one.advice), ADVICE_CHARS),
+            "category": piece.category,
+            "before": piece.before,
+            "after": piece.after,
+            "advice": sentences(instructions(&piece.advice), ADVICE_CHARS),
         })
     };
-    best.iter().take(TOLD).map(told).collect()
+    best.iter().take(MAX_PIECES).map(value).collect()
 }
 
-/// Advice without what comes before its first numbered instruction: that speaks of queries of its own
-/// category.
+/// Advice from its first numbered instruction; the text before it is about queries of the category.
 fn instructions(advice: &str) -> &str {
     advice.find("1. ").and_then(|at| advice.get(at..)).unwrap_or(advice)
 }
 
-/// The sentences of a text that have so many characters together; where the first alone has more, its
-/// beginning.
-fn sentences(text: &str, most: usize) -> String {
+/// The sentences of a text within `max_chars` characters, or the beginning of the first sentence if
+/// it is longer.
+fn sentences(text: &str, max_chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let Some((limit, _)) = line.char_indices().nth(most) else { return line };
+    let Some((limit, _)) = line.char_indices().nth(max_chars) else { return line };
     // The number of an instruction ends no sentence.
     let ends = |&(at, _): &(usize, &str)| {
         at < limit && !line[..at].ends_with(|before: char| before.is_ascii_digit())
     };
     let last = line.match_indices(". ").filter(ends).last();
-    last.map_or_else(|| cut(&line, most), |(at, _)| line[..=at].to_owned())
+    last.map_or_else(|| cut(&line, max_chars), |(at, _)| line[..=at].to_owned())
 }
 
-impl Gained {
+impl AcceptedAdvice {
     fn gain(&self) -> f64 {
         self.after - self.before
     }
@@ -77,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_is_told_in_whole_sentences() {
+    fn advice_is_cut_to_whole_sentences() {
         let advice = "1. Link less text. 2. Count names twice.\nThen rank by words.";
         assert_eq!(sentences(advice, 100), advice.replace('\n', " "));
         assert_eq!(sentences(advice, 40), "1. Link less text. 2. Count names twice.");
@@ -86,19 +81,19 @@ mod tests {
     }
 
     #[test]
-    fn the_best_advice_of_other_categories_is_told() {
-        let gained = |category: &str, after: f64| Gained {
+    fn the_best_advice_of_other_categories_is_shown() {
+        let accepted = |category: &str, after: f64| AcceptedAdvice {
             category: category.to_owned(),
             advice: format!("to {after}\nby care"),
             before: 0.5,
             after,
         };
-        let all = [gained("a", 0.6), gained("b", 0.9), gained("c", 0.55), gained("a", 0.7)];
-        let told = elsewhere(&all, "b");
+        let all = [accepted("a", 0.6), accepted("b", 0.9), accepted("c", 0.55), accepted("a", 0.7)];
+        let shown = advice_from_others(&all, "b");
         let advice: Vec<&str> =
-            told.as_array().unwrap().iter().map(|one| one["advice"].as_str().unwrap()).collect();
+            shown.as_array().unwrap().iter().map(|one| one["advice"].as_str().unwrap()).collect();
         assert_eq!(advice, ["to 0.7 by care", "to 0.55 by care"]);
-        assert_eq!(elsewhere(&all[1..2], "b"), json!([]));
+        assert_eq!(advice_from_others(&all[1..2], "b"), json!([]));
         let long = "The bad queries name two.\n\n1. Link less.\n2. Unite.";
         assert_eq!(instructions(long), "1. Link less.\n2. Unite.");
         assert_eq!(instructions("link less"), "link less");

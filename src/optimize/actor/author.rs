@@ -1,8 +1,8 @@
-//! Improvement by a model: good and bad queries of a category's program are contrasted, and the
-//! program is written anew by the advice that comes of it.
+//! Improvement by a model: a comparator contrasts well and badly answered queries of a category's
+//! program, and the actor rewrites the program by its advice.
 //!
-//! After [`PATIENCE`] steps of a category without progress the next program is begun anew, from
-//! other example queries, and is shown no earlier one; the best one stays.
+//! After [`PATIENCE`] steps without progress the category is restarted: the next program is written
+//! from other example queries, without earlier programs. The best program stays.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use crate::{
     OptimizeError, Run,
     actor::{
-        Actor, Attempt, Categories, CategoryFound, LLM,
-        advice::{Gained, elsewhere},
-        categories::Found,
-        drafts::Written,
+        Actor, Attempt, Categories, CategoryRecord, LLM, NOT_ASKED,
+        advice::{AcceptedAdvice, advice_from_others},
+        categories::FoundCategory,
+        drafts::DraftResult,
         earlier::{self, Attempts},
         execution_trace::{self, whole_lines},
         shown,
@@ -23,7 +23,7 @@ use crate::{
     archive::Archive,
     asks::asks,
     category_programs::{CategoryProgram, GOOD},
-    improve::{Child, Measured, Place},
+    improve::{Child, Measurement, StepTarget},
     trial::{Origin, mean},
     wording::{self, Wording},
 };
@@ -32,8 +32,8 @@ use agent_llm::RoleSpec;
 use agent_sandbox::program::Program;
 use agent_tools::source::comment;
 
-/// Writes and improves programs. Its temperature is left to the service: its programs are to differ,
-/// where all others are to repeat themselves.
+/// Writes and improves programs. Its temperature is left to the service, since its programs should
+/// differ; all other roles should repeat themselves.
 pub const ACTOR_ROLE: RoleSpec = RoleSpec {
     name: "actor",
     summary: "writes and improves programs",
@@ -49,175 +49,176 @@ pub(crate) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
     max_tokens: 4_096,
 };
 
-/// Training queries that a program is tried on before it is measured.
+/// Number of training queries that a program is tried on before it is measured.
 pub(super) const TRIED: usize = 12;
-/// Solved queries in a prompt for a better program.
+/// Number of solved queries in a prompt for a better program.
 pub(super) const SHOWN_TO_IMPROVE: usize = 5;
-/// Badly answered queries that are shown with their calls.
+/// Number of badly answered queries that are shown with their calls.
 const SHOWN_BAD: usize = 4;
-/// Of further ones so many lines.
+/// Number of further badly answered queries, a line each.
 const SHOWN_ALSO_BAD: usize = 5;
-/// Well answered queries that are named, the first of them with its calls.
+/// Number of well answered queries, the first of them with its calls.
 const SHOWN_GOOD: usize = 6;
-/// Badly answered queries whose calls the author of the next program is shown.
+/// Number of badly answered queries whose calls are shown to the author.
 const SHOWN_TO_AUTHOR: usize = 2;
-/// Characters of advice that its follower is shown.
+/// Maximum characters of advice in the author's prompt.
 const ADVICE_CHARS: usize = 3_000;
-/// Steps of a category without progress before it is begun anew.
+/// Steps without progress before a category is restarted.
 const PATIENCE: usize = 3;
 
 /// Execution traces of queries that a program answers well, and of those that it answers badly.
 struct Contrast {
     /// The calls on a well answered query, if there is one.
     good: Option<String>,
-    /// Further ones, a line each.
+    /// Further well answered queries, a line each.
     also_good: Vec<String>,
-    /// The calls on badly answered ones.
+    /// The calls on badly answered queries.
     bad: Vec<String>,
-    /// Further ones whose answer is not first, a line each with its rank, the worst first.
+    /// Further badly answered queries, a line each with the answer's rank, worst first.
     also_bad: Vec<String>,
 }
 
-/// Why there is no program where none was asked for.
-const NOTHING: &str = "nothing was asked";
-
-/// What a step does.
-struct Doing<'a> {
+/// Description of a step.
+struct StepInfo<'a> {
     /// Key of the step in the journal.
     key: String,
-    /// What is done to the program, in words.
+    /// Description of the change.
     change: &'a str,
-    /// The advice that is followed.
+    /// The advice that is followed; empty without.
     advice: &'a str,
-    /// What the author says of it.
-    what: &'a str,
+    /// The author's note on the program.
+    note: &'a str,
 }
 
 impl Run<'_> {
-    /// One step: contrast, advice, a better program than the category's, and its tests. Of the badly
-    /// answered queries those count that are `open`; nothing is asked where there is none.
+    /// One step: contrast, advice, rewrite, test. Only badly answered queries in `open` count; nothing
+    /// is asked if there are none.
     pub(crate) fn rewrite(
         &mut self,
         actor: &mut Actor,
-        mut place: Place<'_>,
+        mut target: StepTarget<'_>,
         open: &[usize],
         archive: &mut Archive,
         rng: &mut ChaCha8Rng,
     ) -> Result<(), OptimizeError> {
-        let name = place.category_program.name().to_owned();
+        let name = target.category_program.name().to_owned();
         let notes = actor.notes.entry(name.clone()).or_default();
-        notes.attempts.saw(place.category_program);
+        notes.attempts.mark_current(target.category_program);
         if notes.gap > PATIENCE {
             notes.gap = 0;
             notes.restarts += 1;
-            self.tell(format!("{name} is begun anew: {PATIENCE} steps brought nothing"));
-            return self.restart(actor, &name, &mut place, archive);
+            self.report(format!("{name}: restarted after {PATIENCE} steps without progress"));
+            return self.restart(actor, &name, &mut target, archive);
         }
-        let Some(contrast) = self.contrast(place.category_program, place.queries, open, rng)?
+        let Some(contrast) = self.contrast(target.category_program, target.queries, open, rng)?
         else {
             return Ok(());
         };
-        self.follow(actor, &name, &contrast, &mut place, archive)
+        self.follow(actor, &name, &contrast, &mut target, archive)
     }
 
-    /// A program for a category that is written without a look at earlier ones, and its tests.
+    /// Writes and tests a program without showing earlier ones.
     fn restart(
         &mut self,
         actor: &mut Actor,
         name: &str,
-        place: &mut Place<'_>,
+        target: &mut StepTarget<'_>,
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
-        let sample = place.step as u32 + 1;
-        let sheet = self.sheet(name, place.queries, place.category_program, sample);
-        let before = mean(&place.category_program.train_on(place.queries));
+        let sample = target.step as u32 + 1;
+        let request = self.draft_request(name, target.queries, target.category_program, sample);
+        let before = mean(&target.category_program.train_on(target.queries));
         let mut attempt = Attempt::new(name, "initial", before);
-        let written = self.drafts(actor, std::slice::from_ref(&sheet), sample)?;
-        let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
-        let parent = (&*place.category_program, place.queries);
+        let written = self.drafts(actor, std::slice::from_ref(&request), sample)?;
+        let written = written.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned()));
+        let parent = (&*target.category_program, target.queries);
         let program = self.not_tried_before(actor, name, parent, written);
         let key = format!("initial {name} {sample}");
-        let what = "a program begun anew";
-        let doing = Doing { key, change: "begun anew", advice: "", what };
-        self.test(actor, doing, &mut attempt, program, place, archive)
+        let note = "a program begun anew";
+        let step_info = StepInfo { key, change: "begun anew", advice: "", note };
+        self.test(actor, step_info, &mut attempt, program, target, archive)
     }
 
-    /// Advice from a contrast, a program that follows it, and its tests.
+    /// Asks for advice from a contrast and for a program that follows it, and tests the program.
     fn follow(
         &mut self,
         actor: &mut Actor,
         name: &str,
         contrast: &Contrast,
-        place: &mut Place<'_>,
+        target: &mut StepTarget<'_>,
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
-        let before = mean(&place.category_program.train_on(place.queries));
-        let advice = self.advice(actor, name, place, contrast)?;
+        let before = mean(&target.category_program.train_on(target.queries));
+        let advice = self.advice(actor, name, target, contrast)?;
         let mut attempt = Attempt::new(name, "improve", before);
         attempt.advice = advice.as_ref().ok().cloned();
-        let (what, program) = match &advice {
-            Ok(advice) => self.improved(actor, name, place, advice, contrast)?,
+        let (note, program) = match &advice {
+            Ok(advice) => self.request_rewrite(actor, name, target, advice, contrast)?,
             Err(why) => (String::new(), Err(why.clone())),
         };
         let advice = advice.unwrap_or_default();
-        let key = format!("step {}", place.step);
+        let key = format!("step {}", target.step);
         let change = "rewritten after advice";
-        let doing = Doing { key, change, advice: &advice, what: &what };
-        self.test(actor, doing, &mut attempt, program, place, archive)
+        let step_info = StepInfo { key, change, advice: &advice, note: &note };
+        self.test(actor, step_info, &mut attempt, program, target, archive)
     }
 
-    /// Tests what was written in the place of a category's program; committed as a step.
+    /// Tests a program against the category's and commits the step.
     fn test(
         &mut self,
         actor: &mut Actor,
-        doing: Doing<'_>,
+        step_info: StepInfo<'_>,
         attempt: &mut Attempt,
-        written: Written,
-        place: &mut Place<'_>,
+        written: DraftResult,
+        target: &mut StepTarget<'_>,
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
         let name = attempt.category.clone();
         match written {
             Ok(program) => {
                 attempt.program = Some(program.id().to_owned());
-                let change = doing.change.to_owned();
-                let parent = Some(place.category_program.program.id().to_owned());
+                let change = step_info.change.to_owned();
+                let parent = Some(target.category_program.program.id().to_owned());
                 let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-                let params = self.inherited(place.category_program, &program)?;
+                let params = self.inherited_params(target.category_program, &program)?;
                 let source = program.clone();
                 let child = Child { plan: None, program, params, origin };
-                let measured = self.measure(child, place, archive)?;
-                actor.remember(&name, &source, doing.what, &measured);
+                let measured = self.measure(child, target, archive)?;
+                actor.remember(&name, &source, step_info.note, &measured);
                 attempt.note(&measured);
-                if measured.accepted && !doing.advice.is_empty() {
-                    actor.gained.push(Gained {
+                if measured.accepted && !step_info.advice.is_empty() {
+                    actor.accepted_advice.push(AcceptedAdvice {
                         category: name.clone(),
-                        advice: doing.advice.to_owned(),
+                        advice: step_info.advice.to_owned(),
                         before: measured.before,
                         after: measured.mrr,
                     });
                 }
                 if asks(&source) && !measured.accepted {
-                    let rest = place.queries.len().saturating_sub(measured.calls);
+                    let rest = target.queries.len().saturating_sub(measured.calls);
                     self.allowance.give_back(rest + self.validation.queries.len());
                 }
             }
             Err(why) => {
-                self.tell(format!("no better program for {name}: {why}"));
-                if !doing.what.is_empty() {
-                    actor.notes.entry(name.clone()).or_default().attempts.failed(doing.what, &why);
+                self.report(format!("no better program for {name}: {why}"));
+                if !step_info.note.is_empty() {
+                    actor
+                        .notes
+                        .entry(name.clone())
+                        .or_default()
+                        .attempts
+                        .failed(step_info.note, &why);
                 }
                 attempt.failure = Some(why);
             }
         }
         let notes = actor.notes.entry(name).or_default();
         notes.gap = if attempt.accepted { 0 } else { notes.gap + 1 };
-        self.commit_attempt(actor, &doing.key, attempt.clone())
+        self.commit_attempt(actor, &step_info.key, attempt.clone())
     }
 
-    /// The tuned parameters of a program that another, written from it, declares alike: its author
-    /// left them as they were.
-    fn inherited(
+    /// The tuned parameters of the parent that the child declares with the same value and range.
+    fn inherited_params(
         &self,
         parent: &CategoryProgram,
         child: &Program,
@@ -237,8 +238,8 @@ impl Run<'_> {
         Ok(params.map(|(name, &value)| (name.clone(), value)).collect())
     }
 
-    /// Execution traces of queries that a program answers well, and of those of `open` that it
-    /// answers badly; none where there are none of these.
+    /// Execution traces of well answered queries and of badly answered ones in `open`; `None` if
+    /// `open` is empty.
     fn contrast(
         &mut self,
         category_program: &CategoryProgram,
@@ -251,7 +252,7 @@ impl Run<'_> {
         }
         let is_good = |&&query: &&usize| category_program.train[query] >= GOOD;
         let good: Vec<usize> = queries.iter().filter(is_good).copied().collect();
-        let wording = |at: usize| Wording::of(&self.train.queries[at].text);
+        let wording = |at: usize| Wording::detect(&self.train.queries[at].text);
         let good = wording::sample(&good, SHOWN_GOOD, wording, rng);
         let bad = wording::sample(open, SHOWN_BAD, wording, rng);
         let compiled = self.trials.compile(&category_program.program)?;
@@ -259,7 +260,7 @@ impl Run<'_> {
             (self.trials.runtime_of(&category_program.program), category_program.program.source());
         let shown = |at: &usize| {
             let query = &self.train.queries[*at];
-            execution_trace::of(runtime, &compiled, &category_program.params, source, query)
+            execution_trace::render(runtime, &compiled, &category_program.params, source, query)
         };
         let line = |at: &usize| execution_trace::line(&self.base.kb, &self.train.queries[*at]);
         let is_open =
@@ -278,62 +279,62 @@ impl Run<'_> {
         }))
     }
 
-    /// The comparator's advice.
+    /// Asks the comparator for advice.
     fn advice(
         &mut self,
         actor: &mut Actor,
         name: &str,
-        place: &Place<'_>,
+        target: &StepTarget<'_>,
         contrast: &Contrast,
     ) -> Result<Result<String, String>, OptimizeError> {
-        let sample = place.step as u32 + 1;
+        let sample = target.step as u32 + 1;
         let mut inputs = json!({
             "category": actor.category(name),
-            "current": self.current(actor, name, place.category_program, place.queries),
-            "tried": actor.attempts(name).lines(place.category_program),
+            "current": self.current(actor, name, target.category_program, target.queries),
+            "tried": actor.attempts(name).lines(target.category_program),
             "good": contrast.good,
             "also_good": contrast.also_good,
             "bad": contrast.bad,
             "also_bad": contrast.also_bad,
         });
-        let params = &place.category_program.params;
+        let params = &target.category_program.params;
         let source = inputs["current"]["source"].as_str().unwrap_or_default();
         inputs["current"]["source"] = shown::with_values(source, params).into();
         let reply = actor.ask(COMPARATOR_ROLE.role(), "comparator/contrast", inputs, sample)?;
-        actor.used(reply.as_ref().map(|_| ()).map_err(String::as_str));
+        actor.note_usable(reply.as_ref().map(|_| ()).map_err(String::as_str));
         Ok(reply.map(|reply| reply.text.trim().to_owned()))
     }
 
-    /// A program that follows the advice, and what its author says of it.
-    fn improved(
+    /// Asks for a program that follows the advice; returns the author's note and the program.
+    fn request_rewrite(
         &mut self,
         actor: &mut Actor,
         name: &str,
-        place: &Place<'_>,
+        target: &StepTarget<'_>,
         advice: &str,
         contrast: &Contrast,
-    ) -> Result<(String, Written), OptimizeError> {
+    ) -> Result<(String, DraftResult), OptimizeError> {
         let (category_program, queries, sample) =
-            (&*place.category_program, place.queries, place.step as u32 + 1);
-        let mut inputs = self.briefed_in_short(actor, name);
-        inputs["queries"] = self.solved(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
+            (&*target.category_program, target.queries, target.step as u32 + 1);
+        let mut inputs = self.short_prompt_inputs(actor, name);
+        inputs["queries"] = self.solved_queries(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
         inputs["current"] = self.current(actor, name, category_program, queries);
-        inputs["current"]["tuned"] = shown::tuned(&category_program.params).into();
+        inputs["current"]["tuned"] = shown::tuned_text(&category_program.params).into();
         inputs["advice"] = whole_lines(advice, ADVICE_CHARS).into();
         inputs["elsewhere"] = actor.advice_elsewhere(name);
         inputs["traces"] = contrast.bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
         let text = |query: usize| self.train.queries[query].text.as_str();
         inputs["previous"] = actor.attempts(name).programs(category_program, text);
         let tried = worst_first(queries.to_vec(), category_program);
-        let sheet = self.sheet_of(name, tried, queries, category_program);
+        let request = self.draft_request_on(name, tried, queries, category_program);
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
-        let what = reply.iter().flatten().map(|reply| shown::what(&reply.text)).collect();
-        let written = self.mended(actor, std::slice::from_ref(&sheet), reply, sample)?;
-        let written = written.into_iter().next().unwrap_or_else(|| Err(NOTHING.to_owned()));
-        Ok((what, self.not_tried_before(actor, name, (category_program, queries), written)))
+        let note = reply.iter().flatten().map(|reply| shown::author_note(&reply.text)).collect();
+        let written = self.repair(actor, std::slice::from_ref(&request), reply, sample)?;
+        let written = written.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned()));
+        Ok((note, self.not_tried_before(actor, name, (category_program, queries), written)))
     }
 
-    /// A category's program with its standing; without the header, which the prompt tells itself.
+    /// A category's program with its scores, without the header, which the prompt shows separately.
     fn current(
         &self,
         actor: &Actor,
@@ -347,14 +348,14 @@ impl Run<'_> {
         current
     }
 
-    /// A program, unless it was measured before.
+    /// Rejects a program that was measured before.
     fn not_tried_before(
         &mut self,
         actor: &Actor,
         name: &str,
         (category_program, queries): (&CategoryProgram, &[usize]),
-        written: Written,
-    ) -> Written {
+        written: DraftResult,
+    ) -> DraftResult {
         let program = written?;
         let notes = actor.notes.get(name);
         let tried = notes.is_some_and(|notes| notes.tried.contains(program.id()));
@@ -367,8 +368,8 @@ impl Run<'_> {
         Err("the model gave a program that was tried before".to_owned())
     }
 
-    /// What every prompt for a program tells; the base in short.
-    pub(super) fn briefed(&self, actor: &Actor, category: &str) -> Value {
+    /// Inputs of every prompt for a program, with the outline of the schema.
+    pub(super) fn prompt_inputs(&self, actor: &Actor, category: &str) -> Value {
         json!({
             "schema": actor.briefing.outline,
             "toolkit": actor.briefing.toolkit,
@@ -378,37 +379,36 @@ impl Run<'_> {
         })
     }
 
-    /// As [`Run::briefed`], with tools and language in short: for prompts that show a program which
-    /// runs.
-    pub(super) fn briefed_in_short(&self, actor: &Actor, category: &str) -> Value {
-        let mut inputs = self.briefed(actor, category);
+    /// [`Run::prompt_inputs`] with the outlines of tools and language, for prompts that show a running
+    /// program.
+    pub(super) fn short_prompt_inputs(&self, actor: &Actor, category: &str) -> Value {
+        let mut inputs = self.prompt_inputs(actor, category);
         inputs["toolkit"] = actor.briefing.toolkit_outline.as_str().into();
         inputs["language"] = actor.briefing.language_outline.as_str().into();
         inputs
     }
 
-    /// Commits the categories, unless they are to be found again when the run goes on.
+    /// Commits the categories, unless the actor stopped: a resumed run then finds them again.
     pub(super) fn commit_categories(
         &mut self,
         actor: &mut Actor,
-        found: &[Found],
+        found: &[FoundCategory],
     ) -> Result<(), OptimizeError> {
         let replies = actor.take_replies(None);
         if actor.stop().is_some() {
             return Ok(());
         }
-        let found = found.iter().map(|one| CategoryFound {
-            name: one.name.clone(),
-            description: one.description.clone(),
-            train: one.queries.train.clone(),
-            validation: one.queries.validation.clone(),
+        let found = found.iter().map(|category| CategoryRecord {
+            name: category.name.clone(),
+            description: category.description.clone(),
+            train: category.queries.train.clone(),
+            validation: category.queries.validation.clone(),
         });
         let categories = Categories { found: found.collect() };
         Ok(self.trials.journal.commit_with("categories", "found", &categories, &[], &replies)?)
     }
 
-    /// Commits what a step did. A step that a ceiling or an outage ended is left open, so that it
-    /// is done when the run goes on.
+    /// Commits an attempt, unless the actor stopped: a resumed run then repeats the step.
     pub(super) fn commit_attempt(
         &mut self,
         actor: &mut Actor,
@@ -424,9 +424,9 @@ impl Run<'_> {
 }
 
 impl Actor {
-    /// Advice that gained in other categories, for a prompt.
+    /// Accepted advice of other categories, for a prompt.
     pub(super) fn advice_elsewhere(&self, name: &str) -> Value {
-        elsewhere(&self.gained, name)
+        advice_from_others(&self.accepted_advice, name)
     }
 
     pub(super) fn category(&self, name: &str) -> Value {
@@ -434,7 +434,7 @@ impl Actor {
         json!({ "name": name, "description": description })
     }
 
-    /// The first lines of a program of a category: its name, and which queries belong to it.
+    /// The header of a category's program: comment lines with its name and description.
     pub(crate) fn category_header(&self, name: &str) -> String {
         let description = self.notes.get(name).map_or("", |notes| &notes.description);
         match description {
@@ -448,35 +448,35 @@ impl Actor {
         self.notes.get(name).map(|notes| notes.attempts.clone()).unwrap_or_default()
     }
 
-    /// Notes a program that was measured, and what its author says of it.
+    /// Notes a measured program with its author's note.
     pub(super) fn remember(
         &mut self,
         name: &str,
         program: &Program,
-        what: &str,
-        measured: &Measured,
+        note: &str,
+        measured: &Measurement,
     ) {
         let notes = self.notes.entry(name.to_owned()).or_default();
         if !notes.tried.insert(program.id().to_owned()) {
             return;
         }
-        let measured = earlier::Measured {
+        let measured = earlier::MeasuredProgram {
             source: program.source().to_owned(),
             queries: measured.queries.clone(),
             ranks: measured.ranks.clone(),
             before: measured.before,
             kept: measured.accepted,
         };
-        notes.attempts.measured(what, measured);
+        notes.attempts.measured(note, measured);
     }
 }
 
-/// What went wrong, for a prompt.
+/// A failure, for a prompt.
 pub(super) fn failure(query: &str, message: &str) -> Value {
     json!({ "query": query, "message": message, "place": "" })
 }
 
-/// A source that begins with the header of its category, whatever the author wrote there.
+/// Replaces the header of a source by `header`.
 pub(crate) fn headed(source: &str, header: &str) -> String {
     let is_header = |line: &&str| {
         line.trim_start().starts_with("//! category:") || header.lines().any(|own| own == *line)
@@ -485,9 +485,9 @@ pub(crate) fn headed(source: &str, header: &str) -> String {
     format!("{header}\n{}\n", rest.join("\n"))
 }
 
-/// Training queries by how well a program answers them, the worst first, ties by place.
-fn worst_first(mut queries: Vec<usize>, of: &CategoryProgram) -> Vec<usize> {
-    queries.sort_by(|&a, &b| of.train[a].total_cmp(&of.train[b]).then(a.cmp(&b)));
+/// Training queries by reciprocal rank of a program, the worst first, ties by position.
+fn worst_first(mut queries: Vec<usize>, program: &CategoryProgram) -> Vec<usize> {
+    queries.sort_by(|&a, &b| program.train[a].total_cmp(&program.train[b]).then(a.cmp(&b)));
     queries
 }
 
@@ -505,23 +505,23 @@ mod tests {
     #[test]
     fn an_improvement_sends_no_more_than_its_sections_may_have() {
         let long = "a long line of words about what was tried\n".repeat(800);
-        let present = CategoryProgram::of_test(&"let a = link(query);\n".repeat(600), &[0.5; 60]);
+        let present = CategoryProgram::for_test(&"let a = link(query);\n".repeat(600), &[0.5; 60]);
         let source = present.program.source();
         let mut attempts = Attempts::default();
         for n in 0..40_usize {
             let (source, queries) = (format!("{n}{long}"), (0..=n).collect());
             let ranks = (0..=n).map(|at| [0.25, 1.0][at % 2]).collect();
-            let one = earlier::Measured { source, queries, ranks, before: 0.2, kept: false };
+            let one = earlier::MeasuredProgram { source, queries, ranks, before: 0.2, kept: false };
             attempts.measured(&long, one);
             attempts.failed(&long, &long);
         }
-        let gained = |n: usize| Gained {
+        let accepted_advice = |n: usize| AcceptedAdvice {
             category: format!("{n} {}", "c".repeat(70)),
             advice: long.clone(),
             before: 0.1,
             after: 0.2,
         };
-        let gained: Vec<Gained> = (0..40).map(gained).collect();
+        let accepted_advice: Vec<AcceptedAdvice> = (0..40).map(accepted_advice).collect();
         let category = json!({"name": "c".repeat(70), "description": "d".repeat(500)});
         let trace = whole_lines(&long, TRACE_CHARS);
         let line = |chars: usize| execution_trace::cut(&long, chars);
@@ -535,11 +535,11 @@ mod tests {
             "also_bad": vec![line(300); SHOWN_ALSO_BAD]});
         current["tuned"] = "".into();
         let schema = "product: 3 nodes\n".repeat(400);
-        let told = Told { llm: true, query: true, avatar: false };
-        let improve = json!({"schema": schema, "toolkit": toolkit_outline(told),
+        let listed = Told { llm: true, query: true, avatar: false };
+        let improve = json!({"schema": schema, "toolkit": toolkit_outline(listed),
             "language": briefing::language_outline(), "limits": "2 s", "category": category,
             "queries": vec![solved; SHOWN_TO_IMPROVE], "current": current,
-            "advice": whole_lines(&long, ADVICE_CHARS), "elsewhere": elsewhere(&gained, "other"),
+            "advice": whole_lines(&long, ADVICE_CHARS), "elsewhere": advice_from_others(&accepted_advice, "other"),
             "traces": vec![&trace; SHOWN_TO_AUTHOR], "previous": attempts.programs(&present, |_| &long)});
         let prompts = Prompts::built_in().unwrap();
         let beside = |name: &str, inputs: Value, given: usize| {

@@ -1,7 +1,4 @@
-//! What a model is told of the base and the language: texts that are the same for all prompts of a
-//! run.
-//!
-//! Must not know: queries, answers, programs.
+//! Prompt texts about the base, the tools and the language; the same for all prompts of a run.
 
 use std::fmt::Write;
 
@@ -10,56 +7,56 @@ use agent_kb::Kb;
 use agent_sandbox::Limits;
 use agent_tools::{Told, schema_outline, schema_text, toolkit_outline, toolkit_text};
 
-/// Notes on the language, which people read as well.
+/// Manual of the language.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");
-/// The part of the notes that prompts leave out: they name the limits that a program meets first.
+/// Heading of the part that prompts omit; [`limits`] lists the limits that programs meet first.
 const LIMITS_PART: &str = "\n## Limits of one call\n";
 
 /// Texts for prompts.
 pub(super) struct Briefing {
     /// Node types, fields and relations of the base.
     pub(super) schema: String,
-    /// The same in short, for prompts that show programs, queries and documents of the base.
+    /// Outline of the schema, for prompts that show programs, queries and documents.
     pub(super) outline: String,
     /// The functions that programs may call.
     pub(super) toolkit: String,
-    /// How programs are written.
+    /// The manual of the language.
     pub(super) language: &'static str,
-    /// Both in short, for prompts that show a program that runs.
+    /// Outlines of both, for prompts that show a running program.
     pub(super) toolkit_outline: String,
     pub(super) language_outline: String,
-    /// What one run of a program may use.
+    /// Limits of one program run.
     pub(super) limits: String,
 }
 
 impl Briefing {
-    /// The texts for a base, with some tools beside those that every program needs.
-    pub(super) fn new(kb: &Kb, told: Told) -> Self {
+    /// The texts for a base and the listed tools.
+    pub(super) fn new(kb: &Kb, listed: Told) -> Self {
         let (schema, outline) = (schema_text(kb), schema_outline(kb));
-        let toolkit = toolkit_text(kb, told);
+        let toolkit = toolkit_text(kb, listed);
         Self {
             schema,
             outline,
             toolkit,
             language: language(),
-            toolkit_outline: toolkit_outline(told),
+            toolkit_outline: toolkit_outline(listed),
             language_outline: language_outline(),
-            limits: limits(told),
+            limits: limits(listed),
         }
     }
 }
 
-/// How programs are written, without the limits that a program meets late.
+/// The manual of the language without its list of limits.
 fn language() -> &'static str {
     LANGUAGE.split_once(LIMITS_PART).map_or(LANGUAGE, |parts| parts.0)
 }
 
-/// The same without the example.
+/// [`language`] without the example.
 pub(super) fn language_outline() -> String {
     without_fence(language())
 }
 
-/// A text without its first fenced block: a whole program, as an example of one.
+/// A text without its first fenced block, the example program.
 fn without_fence(text: &str) -> String {
     let mut parts = text.splitn(3, "```");
     match (parts.next(), parts.next(), parts.next()) {
@@ -68,8 +65,8 @@ fn without_fence(text: &str) -> String {
     }
 }
 
-/// The limits that a program meets first; the notes on the language name all.
-fn limits(told: Told) -> String {
+/// The limits that programs meet first; the manual of the language lists all.
+fn limits(listed: Told) -> String {
     let limits = Limits::default();
     let mut text = format!(
         "For one query at most {} s of processor time, {} million steps, {} calls of functions, {} MiB of \
@@ -82,7 +79,7 @@ fn limits(told: Told) -> String {
         limits.call_levels,
         limits.parameters
     );
-    if told.llm {
+    if listed.llm {
         // Writing to a string cannot fail.
         let _ = write!(
             text,
@@ -100,10 +97,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_functions_may_ask_is_told_where_they_are() {
-        let told = |llm| limits(Told { llm, ..Told::default() });
-        assert!(told(true).starts_with(&told(false)));
-        assert!(told(true).contains("at most 4 requests with 40000 tokens"), "{}", told(true));
+    fn request_limits_are_listed_if_llm_tools_are() {
+        let listed = |llm| limits(Told { llm, ..Told::default() });
+        assert!(listed(true).starts_with(&listed(false)));
+        assert!(listed(true).contains("at most 4 requests with 40000 tokens"), "{}", listed(true));
     }
 
     #[test]

@@ -1,12 +1,9 @@
-//! Categories of queries by what they ask: found by a model on a sample of training queries, which
-//! it puts into them at once; then every other query is put into one.
+//! Categories of queries: a model finds them on a sample of training queries, then assigns every
+//! other query.
 //!
-//! A reply is checked number by number: a query that is put nowhere, twice, or into a category that
-//! does not exist is asked for again, and then belongs to none. Queries of no category are looked at
-//! again for categories of their own, once; what is small joins the others. No request asks about a
-//! query that has its place.
-//!
-//! Must not know: answers, programs.
+//! Replies are checked number by number: a query that is assigned nowhere, twice, or to a category
+//! that does not exist is requested once more and then belongs to none. Unassigned queries are
+//! searched once for further categories; small categories join [`OTHERS`]. The model sees no answers.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -14,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     OptimizeError, Run,
-    actor::Actor,
+    actor::{Actor, NOT_ASKED},
     category_programs::{MAX_CATEGORIES, Queries},
     trial::Pool,
 };
@@ -28,18 +25,18 @@ pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
     max_tokens: 4_096,
 };
 
-/// Training queries that categories are found on.
+/// Number of training queries that categories are found on.
 pub(super) const SAMPLE: usize = 200;
 /// Queries of one request for assignment.
 pub(super) const BATCH: usize = 120;
-/// Training queries that a category must have: a share of all, and a number.
+/// Minimum training queries of a category: one in `MIN_SHARE`, and at least `MIN_QUERIES`.
 const MIN_SHARE: usize = 25;
 const MIN_QUERIES: usize = 3;
-/// Share of the training queries in no category, above which these are looked at again.
+/// If more than one in `MAX_LEFT_SHARE` training queries is unassigned, they are searched again.
 const MAX_LEFT_SHARE: usize = 10;
-/// Characters of a category's name.
+/// Maximum characters of a category's name.
 const NAME_CHARS: usize = 80;
-/// Characters of its description.
+/// Maximum characters of its description.
 const DESCRIPTION_CHARS: usize = 400;
 /// Name of the category of all queries that are in no other.
 pub(super) const OTHERS: &str = "other questions";
@@ -48,19 +45,19 @@ const SAMPLE_STREAM: u64 = 1 << 40;
 
 /// A category before it has a program.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundCategory {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) queries: Queries,
 }
 
 impl Run<'_> {
-    /// Finds categories and puts all queries of both pools into them; the last one is
-    /// [`OTHERS`], if it has training queries. At least one.
+    /// Finds at least one category and assigns the queries of both pools; the last category is
+    /// [`OTHERS`], if it has training queries.
     pub(super) fn find_categories(
         &mut self,
         actor: &mut Actor,
-    ) -> Result<Vec<Found>, OptimizeError> {
+    ) -> Result<Vec<FoundCategory>, OptimizeError> {
         let n = self.train.queries.len();
         let mut sample: Vec<usize> = (0..n).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
@@ -88,19 +85,19 @@ impl Run<'_> {
         }
         let all: Vec<usize> = (0..self.validation.queries.len()).collect();
         let validation = self.assign_queries(actor, &named, false, &all)?;
-        Ok(sorted(named, &train, &validation))
+        Ok(grouped(named, &train, &validation))
     }
 
-    /// Names and descriptions of at most `most` categories, as a model sees them in some training
+    /// Names and descriptions of at most `max_categories` categories, as a model sees them in some training
     /// queries, which it puts into them: `places` gets the category of each that has one.
     fn discover_categories(
         &mut self,
         actor: &mut Actor,
         sample: &[usize],
-        most: usize,
+        max_categories: usize,
         places: &mut [Option<usize>],
     ) -> Result<Vec<(String, String)>, OptimizeError> {
-        if most == 0 || actor.stop().is_some() {
+        if max_categories == 0 || actor.stop().is_some() {
             return Ok(Vec::new());
         }
         let inputs = json!({
@@ -109,16 +106,16 @@ impl Run<'_> {
         });
         let replies =
             actor.ask_json_all(CATEGORIES_ROLE.role(), "categories/discover", vec![inputs], 0)?;
-        match replies.into_iter().next().unwrap_or_else(|| Err("nothing was asked".to_owned())) {
+        match replies.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned())) {
             Ok(reply) => {
-                let found = found(&reply, sample.len(), most);
-                for (at, one) in found.iter().enumerate() {
-                    one.queries.iter().for_each(|&place| places[sample[place]] = Some(at));
+                let found = proposed_categories(&reply, sample.len(), max_categories);
+                for (index, category) in found.iter().enumerate() {
+                    category.queries.iter().for_each(|&place| places[sample[place]] = Some(index));
                 }
-                Ok(found.into_iter().map(|one| (one.name, one.description)).collect())
+                Ok(found.into_iter().map(|found| (found.name, found.description)).collect())
             }
             Err(why) => {
-                self.tell(format!("no categories were found: {why}"));
+                self.report(format!("no categories found: {why}"));
                 Ok(Vec::new())
             }
         }
@@ -173,7 +170,7 @@ impl Run<'_> {
     }
 }
 
-/// Queries with numbers from 1, for a prompt.
+/// Queries numbered from 1, for a prompt.
 fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
     queries
         .iter()
@@ -184,21 +181,25 @@ fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
 
 /// A category of a reply.
 #[derive(Debug, PartialEq)]
-struct Named {
+struct ProposedCategory {
     name: String,
     description: String,
-    /// Queries that belong to it and to no other, by their place in the prompt.
+    /// Queries that belong to no other category, by position in the prompt.
     queries: Vec<usize>,
 }
 
-/// Categories of a reply: texts cut, each name once, and of the queries those that are named once.
-fn found(reply: &Value, n_queries: usize, most: usize) -> Vec<Named> {
+/// Parses the categories of a reply: texts are cut, repeated names and queries dropped.
+fn proposed_categories(
+    reply: &Value,
+    n_queries: usize,
+    max_categories: usize,
+) -> Vec<ProposedCategory> {
     let text = |value: &Value, limit| -> String {
         let text = value.as_str().unwrap_or_default();
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         line.chars().take(limit).collect()
     };
-    let mut found: Vec<Named> = Vec::new();
+    let mut found: Vec<ProposedCategory> = Vec::new();
     let mut times = vec![0_usize; n_queries];
     for category in reply["categories"].as_array().into_iter().flatten() {
         let numbers = category["queries"].as_array().into_iter().flatten();
@@ -208,13 +209,13 @@ fn found(reply: &Value, n_queries: usize, most: usize) -> Vec<Named> {
         queries.dedup();
         let name = text(&category["name"], NAME_CHARS);
         let taken = name == OTHERS || found.iter().any(|other| other.name == name);
-        if name.is_empty() || taken || found.len() == most {
+        if name.is_empty() || taken || found.len() == max_categories {
             continue;
         }
         queries.iter().for_each(|&place| times[place] += 1);
         let description = text(&category["description"], usize::MAX);
         let description = first_sentences(&description, DESCRIPTION_CHARS).to_owned();
-        found.push(Named { name, description, queries });
+        found.push(ProposedCategory { name, description, queries });
     }
     for category in &mut found {
         category.queries.retain(|&place| times[place] == 1);
@@ -222,7 +223,7 @@ fn found(reply: &Value, n_queries: usize, most: usize) -> Vec<Named> {
     found
 }
 
-/// The sentences that fit into so many characters, or the words where the first one does not.
+/// The sentences that fit into `chars` characters, or the words if the first sentence does not fit.
 fn first_sentences(text: &str, chars: usize) -> &str {
     let Some((end, _)) = text.char_indices().nth(chars) else { return text };
     let head = &text[..end];
@@ -231,14 +232,13 @@ fn first_sentences(text: &str, chars: usize) -> &str {
     &text[..end]
 }
 
-/// Places in the batch with their categories; what is not one of both, or is said twice in two
-/// ways, is left out.
+/// Positions in the batch with their categories. Invalid and contradictory assignments are dropped.
 fn assignments(
     reply: &Value,
     n_queries: usize,
     n_categories: usize,
 ) -> Vec<(usize, Option<usize>)> {
-    let mut said: Vec<Vec<Option<usize>>> = vec![Vec::new(); n_queries];
+    let mut votes: Vec<Vec<Option<usize>>> = vec![Vec::new(); n_queries];
     for one in reply["assignments"].as_array().into_iter().flatten() {
         let number = |name: &str| one[name].as_u64().and_then(|n| usize::try_from(n).ok());
         let query = number("query").filter(|n| (1..=n_queries).contains(n));
@@ -247,22 +247,22 @@ fn assignments(
             false => number("category").filter(|n| (1..=n_categories).contains(n)).map(Some),
         };
         if let (Some(query), Some(category)) = (query, category) {
-            said[query - 1].push(category.map(|n| n - 1));
+            votes[query - 1].push(category.map(|n| n - 1));
         }
     }
-    let agreed = |said: &[Option<usize>]| match said {
+    let agreed = |votes: &[Option<usize>]| match votes {
         [first, rest @ ..] if rest.iter().all(|other| other == first) => Some(*first),
         _ => None,
     };
-    (0..n_queries).filter_map(|at| agreed(&said[at]).map(|category| (at, category))).collect()
+    (0..n_queries).filter_map(|at| agreed(&votes[at]).map(|category| (at, category))).collect()
 }
 
-/// The categories with their queries; small ones join the others, which come last.
-fn sorted(
+/// The categories with their queries; small ones join [`OTHERS`], which comes last.
+fn grouped(
     named: Vec<(String, String)>,
     train: &[Option<usize>],
     validation: &[Option<usize>],
-) -> Vec<Found> {
+) -> Vec<FoundCategory> {
     let of = |pool: &[Option<usize>], wanted: Option<usize>| -> Vec<usize> {
         (0..pool.len()).filter(|&query| pool[query] == wanted).collect()
     };
@@ -272,7 +272,7 @@ fn sorted(
     for (at, (name, description)) in named.into_iter().enumerate() {
         let queries = Queries { train: of(train, Some(at)), validation: of(validation, Some(at)) };
         if queries.train.len() >= least {
-            found.push(Found { name, description, queries });
+            found.push(FoundCategory { name, description, queries });
         } else {
             others.train.extend(queries.train);
             others.validation.extend(queries.validation);
@@ -282,7 +282,7 @@ fn sorted(
     others.validation.sort_unstable();
     if !others.train.is_empty() || found.is_empty() {
         let description = "Questions of any kind that are in no other category.".to_owned();
-        found.push(Found { name: OTHERS.to_owned(), description, queries: others });
+        found.push(FoundCategory { name: OTHERS.to_owned(), description, queries: others });
     }
     found
 }
@@ -326,7 +326,7 @@ mod tests {
             category("", &[5]), category(OTHERS, &[5]), category(&"x".repeat(100), &[3, 4]),
             category("one too many", &[6]),
         ] });
-        let found = found(&reply, 6, 2);
+        let found = proposed_categories(&reply, 6, 2);
         assert_eq!((&*found[0].name, &*found[0].description), ("by brand", "a b"));
         assert_eq!((found.len(), found[1].name.len()), (2, NAME_CHARS));
         let queries: Vec<&[usize]> = found.iter().map(|one| &*one.queries).collect();
@@ -337,12 +337,12 @@ mod tests {
     fn every_query_is_in_one_category_and_small_ones_join_the_others() {
         let named = ["large", "small"].map(|name| (name.to_owned(), String::new())).to_vec();
         let train = [Some(0), Some(0), Some(1), None, Some(0), Some(0)];
-        let found = sorted(named, &train, &[Some(1), Some(0), None]);
+        let found = grouped(named, &train, &[Some(1), Some(0), None]);
         let shown: Vec<(&str, &[usize], &[usize])> = found
             .iter()
             .map(|one| (one.name.as_str(), &*one.queries.train, &*one.queries.validation))
             .collect();
         assert_eq!(shown, [("large", &[0, 1, 4, 5][..], &[1][..]), (OTHERS, &[2, 3], &[0, 2])]);
-        assert_eq!(sorted(Vec::new(), &[None], &[None])[0].name, OTHERS);
+        assert_eq!(grouped(Vec::new(), &[None], &[None])[0].name, OTHERS);
     }
 }

@@ -1,17 +1,15 @@
-//! In what an earlier program differs from the one at hand, in few lines.
-//!
-//! Must not know: what programs do.
+//! Short line diff of an earlier program and the current one.
 
 use similar::{ChangeTag, TextDiff};
 
 use crate::actor::execution_trace::cut;
 
-/// Lines that are shown, and characters of each.
+/// Maximum lines, and characters of each.
 const LINES: usize = 14;
 const LINE_CHARS: usize = 100;
 
-/// The lines that the earlier program has (`-`) and the one at hand lacks, and the other way round
-/// (`+`), in order, without blank lines, comments and declarations of parameters; at most 14.
+/// Lines that only the earlier program (`-`) or only the current one (`+`) has, in order, without
+/// blank lines, comments and parameter declarations; at most 14.
 pub(super) fn changes(earlier: &str, current: &str) -> String {
     let diff = TextDiff::from_lines(earlier, current);
     let lines = diff.iter_all_changes().filter_map(|change| {
@@ -38,12 +36,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differing_lines_are_told_without_comments() {
+    fn differing_lines_are_listed_without_comments() {
         let (earlier, current) = ("// x\na\nb\n\nc\n", "// y\na\nd\nc\n");
         assert_eq!(changes(earlier, current), "- b\n+ d");
         assert_eq!(changes(earlier, earlier), "");
         let long: String = (0..50).map(|n| format!("line {n}\n")).collect();
-        let told = changes("", &long);
-        assert_eq!((told.lines().count(), told.lines().last()), (15, Some("and 36 lines more")));
+        let text = changes("", &long);
+        assert_eq!((text.lines().count(), text.lines().last()), (15, Some("and 36 lines more")));
     }
 }

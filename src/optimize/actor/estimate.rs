@@ -1,12 +1,9 @@
-//! What a run with the llm actor will ask, before anything is asked: calls, tokens, dollars and
-//! minutes, each from a least to a most.
+//! Cost estimate of a run with the llm actor, before anything is asked: ranges of calls, tokens,
+//! dollars and minutes.
 //!
-//! The least counts every reply as usable at once and short, the most counts every repair and
-//! every token that a reply may have; both are of the plan and the base's own texts, so that a run
-//! that is not stopped ends between them. Programs that ask a model themselves are counted with all
-//! that they may ask.
-//!
-//! Must not know: answers, how models are asked.
+//! The minimum assumes that every reply is short and usable; the maximum counts every repair and the
+//! longest replies. Both follow from the settings and the texts of the base, so that a run that is
+//! not stopped ends between them. Programs that ask a model count with their full allowance.
 
 use serde::Serialize;
 use serde_json::json;
@@ -17,9 +14,9 @@ use crate::{
         ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING,
         briefing::Briefing,
         categories::{BATCH, SAMPLE},
-        drafts::MENDS,
+        drafts::MAX_REPAIRS,
     },
-    asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN, most_runs},
+    asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN, max_runs},
     category_programs::MAX_CATEGORIES,
 };
 use agent_dataset::LabelledQuery;
@@ -27,39 +24,39 @@ use agent_kb::Kb;
 use agent_llm::{RoleSpec, ledger::tokens};
 use agent_tools::{Assistant, TOOLS_ROLE};
 
-/// A least and a most.
+/// Minimum and maximum.
 pub type Range<T> = [T; 2];
 
-/// Bytes of a token at most, for the least; the most counts them as the ledger does.
+/// Maximum bytes of a token, for the minimum; the maximum counts tokens as the ledger does.
 const MOST_BYTES_PER_TOKEN: u64 = 5;
 /// Tokens of a short reply.
 const SHORT_REPLY: u64 = 200;
-/// Seconds of a reply, quick and slow.
+/// Seconds of a reply.
 const REPLY_SECONDS: Range<f64> = [2.0, 60.0];
-/// Requests for one program at most: the first and its repairs.
-const PER_PROGRAM: u64 = 1 + MENDS as u64;
-/// Requests of a program for one of its own at most: the first and its repair.
+/// Maximum requests for one program: the first and its repairs.
+const PER_PROGRAM: u64 = 1 + MAX_REPAIRS as u64;
+/// Maximum requests of a tool call: the first and its repair.
 const PER_TOOL_REQUEST: u64 = 2;
-/// Tokens of a contrast with its execution traces, at most.
+/// Maximum tokens of a contrast with its execution traces.
 const TRACE_TOKENS: u64 = 20_000;
 
-/// What a run will ask.
+/// Estimated cost of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Requests.
+    /// Number of requests.
     pub calls: Range<u64>,
     /// Tokens sent.
     pub tokens_in: Range<u64>,
     /// Tokens received.
     pub tokens_out: Range<u64>,
-    /// Dollars; none when a price is not known.
+    /// Dollars; `None` if a price is unknown.
     pub usd: Option<Range<f64>>,
-    /// Minutes that replies take, one after another.
+    /// Minutes, if requests are sent one after another.
     pub minutes: Range<f64>,
 }
 
 impl Estimate {
-    /// That of a run that asks nothing.
+    /// The estimate of a run without requests.
     pub fn nothing() -> Estimate {
         let nothing = [0; 2];
         let (calls, tokens_in, tokens_out) = (nothing, nothing, nothing);
@@ -75,7 +72,7 @@ struct Kind {
     sent: Range<u64>,
 }
 
-/// What a run with these options will ask of the models.
+/// Estimates the cost of a run with these options.
 pub fn estimate(
     kb: &Kb,
     assistant: &Assistant,
@@ -83,8 +80,8 @@ pub fn estimate(
     validation: &[LabelledQuery],
     options: &Options,
 ) -> Estimate {
-    // Few words more, if the base has a query language.
-    let briefing = Briefing::new(kb, options.told(true));
+    // The query language adds only a few words.
+    let briefing = Briefing::new(kb, options.listed_tools(true));
     let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
     let sent = |bytes: &str, more: u64| {
         let least = bytes.len() as u64 / MOST_BYTES_PER_TOKEN;
@@ -103,7 +100,7 @@ pub fn estimate(
     let (steps, most) = (options.llm_steps as u64 * found, MAX_CATEGORIES as u64);
     let all = queries(train).len().max(queries(validation).len());
     let batch = "x".repeat(all * BATCH / train.len().max(validation.len()).max(1));
-    let runs = if options.llm_tools { most_runs(validation.len()) as u64 } else { 0 };
+    let runs = if options.llm_tools { max_runs(validation.len()) as u64 } else { 0 };
     let asked = runs * REQUESTS_PER_RUN * PER_TOOL_REQUEST;
     let kinds = [
         Kind { role: ACTOR_ROLE, calls: [1, 1], sent: sent(GREETING, 100) },
@@ -113,8 +110,7 @@ pub fn estimate(
             sent: sent(&format!("{}{}", briefing.schema, queries(train)), 1_000),
         },
         Kind { role: CATEGORIES_ROLE, calls: [assigned, most_assigned], sent: sent(&batch, 4_000) },
-        // Each first program is revised once after it was tried out; none is asked for where nothing
-        // can be gained.
+        // Each first program is revised once; none is requested if nothing can be gained.
         Kind {
             role: ACTOR_ROLE,
             calls: [0, most * (PER_PROGRAM + 1)],
@@ -123,7 +119,7 @@ pub fn estimate(
         Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, TRACE_TOKENS) },
         Kind {
             role: ACTOR_ROLE,
-            // One that is begun anew is revised too.
+            // A program after a restart is revised too.
             calls: [0, steps * (PER_PROGRAM + 1)],
             sent: sent(&brief, TRACE_TOKENS),
         },

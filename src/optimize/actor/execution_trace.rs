@@ -1,6 +1,6 @@
-//! Evidence for prompts: how a program came to its answer for one training query, as a table of
-//! what its calls say of the best right answer and of the wrong nodes above it; from the end of the
-//! program, with what metapaths started from.
+//! Execution traces for prompts: a table of the scores that a program's calls give the best right
+//! answer and the wrong nodes above it on one training query, from the end of the program, with the
+//! nodes that metapaths start from.
 //!
 //! ```text
 //! query (free wording): ...
@@ -11,8 +11,6 @@
 //! start link(query, ["brand"]), 3 nodes: "Dart World" 0.84 yes
 //! step of_brand: 23 nodes, 1 right answers
 //! ```
-//!
-//! Must not know: who asks for it.
 
 use std::fmt::Write;
 
@@ -20,38 +18,38 @@ use crate::{OptimizeError, wording::Wording};
 use agent_dataset::LabelledQuery;
 use agent_infer::{
     ParamValues, Runtime,
-    explain::{Kind, Linked, Shown, Signal, Signals, Start, Walked, signals},
+    explain::{Kind, LinkCall, ShownNode, Signal, Signals, Start, Traversal, signals},
 };
 use agent_kb::{Kb, NodeId};
 use agent_retrieve::Ranking;
 use agent_sandbox::Compiled;
 use agent_tools::{Trace, source::literal};
 
-/// Wrong nodes that are shown.
+/// Number of wrong nodes.
 const SHOWN_WRONG: usize = 3;
-/// Calls that are shown.
+/// Number of calls.
 const SHOWN_ROWS: usize = 8;
-/// Labels that are shown of calls that say the same of all.
+/// Number of calls that score all nodes alike.
 const SHOWN_SAME: usize = 3;
-/// Calls that are shown of those that metapaths start from, and of steps along relations.
+/// Number of calls that metapaths start from, and of steps along relations.
 const SHOWN_STARTS: usize = 3;
 const SHOWN_STEPS: usize = 4;
-/// Characters of a name, a query, a reason.
+/// Maximum characters of a name, a query, a reason.
 const NAME_CHARS: usize = 40;
 const QUERY_CHARS: usize = 600;
 const WHY_CHARS: usize = 200;
-/// Characters of a label: of a call that a variable names, of another.
+/// Maximum characters of a label, if a variable names the call, and otherwise.
 const NAMED_CHARS: usize = 56;
 const LABEL_CHARS: usize = 80;
-/// Characters of all lines.
+/// Maximum characters of a trace.
 pub(super) const TRACE_CHARS: usize = 2_000;
 
-/// What happened on one query, for a prompt: lines, of which no part is longer than its limit, at
-/// most 2,000 characters. `source` is the text of the program.
+/// Runs a program on one query and renders its trace, at most [`TRACE_CHARS`] characters. `source` is
+/// the text of the program.
 ///
 /// # Errors
 /// Those of [`Runtime::run`].
-pub(super) fn of(
+pub(super) fn render(
     runtime: &Runtime,
     compiled: &Compiled,
     params: &ParamValues,
@@ -67,17 +65,17 @@ pub(super) fn of(
     let known = (query.text.as_str(), query.answers.as_slice());
     let signals = signals(base, &calls, &ranking, known, SHOWN_WRONG);
     let mut text = head(query, &signals, failure, source);
-    nodes(&mut text, &base.kb, &signals);
-    rows(&mut text, &signals, source);
-    starts(&mut text, &base.kb, &signals);
-    steps(&mut text, &signals, source);
+    write_nodes(&mut text, &base.kb, &signals);
+    write_rows(&mut text, &signals, source);
+    write_starts(&mut text, &base.kb, &signals);
+    write_steps(&mut text, &signals, source);
     Ok(whole_lines(&text, TRACE_CHARS))
 }
 
-/// A well answered query in one line: its wording, its words and its first answer.
+/// A query in one line: wording, text and first answer.
 pub(super) fn line(kb: &Kb, query: &LabelledQuery) -> String {
     let answer = query.answers.first().map_or_else(String::new, |&answer| named(kb, answer));
-    let wording = Wording::of(&query.text).name();
+    let wording = Wording::detect(&query.text).name();
     format!("({wording}) {} -> {answer}", cut(&query.text, QUERY_CHARS / 3))
 }
 
@@ -92,7 +90,7 @@ fn name(kb: &Kb, node: NodeId) -> String {
 
 // Writing to a string cannot fail, here and below.
 fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>, source: &str) -> String {
-    let wording = Wording::of(&query.text).name();
+    let wording = Wording::detect(&query.text).name();
     let mut text = format!("query ({wording}): {}\n", cut(&query.text, QUERY_CHARS));
     let n = query.answers.len();
     let answers = if n == 1 { "1 right answer".to_owned() } else { format!("{n} right answers") };
@@ -102,10 +100,10 @@ fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>, sourc
         }
         (None, Some(loss)) => {
             let _ = write!(text, "{answers}; {} at {}", loss.kind.name(), loss.function);
-            if let Some(place) = loss.line.and_then(|line| place(source, line)) {
-                let _ = write!(text, " of {place}");
+            if let Some(line) = loss.line.and_then(|line| line_label(source, line)) {
+                let _ = write!(text, " of {line}");
             }
-            // The table says why others stand above.
+            // The table shows why other nodes rank higher.
             if loss.kind != Kind::RankedLow {
                 let _ = write!(text, ": {}", cut(&loss.why, WHY_CHARS));
             }
@@ -118,9 +116,10 @@ fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>, sourc
     text
 }
 
-/// The nodes of the table, each with its letter.
-fn nodes(text: &mut String, kb: &Kb, signals: &Signals) {
-    for (letter, Shown { node, rank, score, .. }) in letters(signals).iter().zip(&signals.shown) {
+/// Writes the nodes of the table, each with its letter.
+fn write_nodes(text: &mut String, kb: &Kb, signals: &Signals) {
+    for (letter, ShownNode { node, rank, score, .. }) in letters(signals).iter().zip(&signals.shown)
+    {
         let place = match (rank, score) {
             (Some(rank), Some(score)) => {
                 format!("rank {rank}, score {}", number(*score))
@@ -134,15 +133,15 @@ fn nodes(text: &mut String, kb: &Kb, signals: &Signals) {
 /// `R` for the right answer, `W1` and so on for wrong nodes.
 fn letters(signals: &Signals) -> Vec<String> {
     let mut wrong = 0;
-    let letter = |shown: &Shown| {
+    let letter = |shown: &ShownNode| {
         wrong += usize::from(!shown.is_answer);
         if shown.is_answer { "R".to_owned() } else { format!("W{wrong}") }
     };
     signals.shown.iter().map(letter).collect()
 }
 
-/// What the calls say of the nodes.
-fn rows(text: &mut String, signals: &Signals, source: &str) {
+/// Writes the scores that calls give the nodes.
+fn write_rows(text: &mut String, signals: &Signals, source: &str) {
     if !signals.rows.is_empty() {
         let letters = letters(signals).join(" | ");
         let _ = writeln!(text, "calls: {letters}");
@@ -151,9 +150,9 @@ fn rows(text: &mut String, signals: &Signals, source: &str) {
         let weight = signal.weight.map_or_else(String::new, |by| format!(" x{}", number(by)));
         let value = |value: &Option<f32>| value.map_or_else(|| "-".to_owned(), number);
         let values: Vec<String> = signal.values.iter().map(value).collect();
-        let _ = writeln!(text, "- {}{weight}: {}", what(signal, source), values.join(" | "));
+        let _ = writeln!(text, "- {}{weight}: {}", call_label(signal, source), values.join(" | "));
     }
-    // What is too long to be told says nothing.
+    // Long labels are not informative.
     let short = signals.same.iter().filter(|label| label.chars().count() <= NAMED_CHARS);
     let same: Vec<&str> = short.take(SHOWN_SAME).map(String::as_str).collect();
     if !same.is_empty() {
@@ -161,9 +160,9 @@ fn rows(text: &mut String, signals: &Signals, source: &str) {
     }
 }
 
-/// A call by the variable that it gives a value, by the line of the program where it combines
-/// others, with the weights of what it sums, or else by what it is called with.
-fn what(signal: &Signal, source: &str) -> String {
+/// The label of a call: the variable that it is assigned to; the line of the program if it combines
+/// other calls, with the weights of its sum; or the call itself.
+fn call_label(signal: &Signal, source: &str) -> String {
     let Signal { label, line, combines, .. } = signal;
     if let Some(name) = line.and_then(|line| variable(source, line)).filter(|_| !combines) {
         return format!("{name} = {}", cut(label, NAMED_CHARS));
@@ -177,27 +176,27 @@ fn what(signal: &Signal, source: &str) -> String {
     }
 }
 
-/// A line of a program, without an operator before it and the mark at its end.
+/// A line of a program, without leading operators and the final semicolon.
 fn text_of(source: &str, line: usize) -> Option<&str> {
     let text = source.lines().nth(line.checked_sub(1)?)?.trim();
     Some(text.trim_start_matches(['+', '-', '*', ' ']).trim_end_matches(';'))
 }
 
-/// What metapaths start from: linked entities before what was found otherwise, of which the best is
-/// shown with the best that leads to an answer.
-fn starts(text: &mut String, kb: &Kb, signals: &Signals) {
-    let mut all: Vec<&Linked> = signals.linked.iter().collect();
+/// Writes the nodes that metapaths start from: all linked entities; of other calls the best node, and
+/// the best that leads to an answer.
+fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
+    let mut all: Vec<&LinkCall> = signals.linked.iter().collect();
     all.sort_by_key(|linked| !linked.names);
-    for Linked { label, starts, n, names } in all.into_iter().take(SHOWN_STARTS) {
-        // A type is told where neither the call nor the node before tells it.
+    for LinkCall { label, starts, n, names } in all.into_iter().take(SHOWN_STARTS) {
+        // The type is omitted if the call or the previous node shows it.
         let mut last = None;
         let mut start = |Start { node, strength, leads }: &Start| {
             let strength = strength.map_or_else(String::new, |s| format!(" {}", number(s)));
             let leads = if *leads { "yes" } else { "no" };
             let kind = kb.node_type(*node);
-            let told = label.contains(&literal(kb.type_name(kind)));
-            let told = last.replace(kind) == Some(kind) || told;
-            let node = if told { name(kb, *node) } else { named(kb, *node) };
+            let in_label = label.contains(&literal(kb.type_name(kind)));
+            let is_shown = last.replace(kind) == Some(kind) || in_label;
+            let node = if is_shown { name(kb, *node) } else { named(kb, *node) };
             format!("{node}{strength} {leads}")
         };
         let leading = starts.iter().skip(1).find(|start| start.leads);
@@ -214,26 +213,26 @@ fn starts(text: &mut String, kb: &Kb, signals: &Signals) {
     }
 }
 
-/// Steps along relations that reach answers, or that should and do not.
-fn steps(text: &mut String, signals: &Signals, source: &str) {
-    let tells = |step: &&Walked| step.ends || step.n_sought == 0;
-    for Walked { label, line, n, n_sought, ends } in
+/// Writes the steps along relations that reach answers, or that should and do not.
+fn write_steps(text: &mut String, signals: &Signals, source: &str) {
+    let tells = |step: &&Traversal| step.ends || step.n_sought == 0;
+    for Traversal { label, line, n, n_sought, ends } in
         signals.walked.iter().filter(tells).take(SHOWN_STEPS)
     {
-        let what = if *ends { "right answers" } else { "nodes that lead to one" };
+        let sought = if *ends { "right answers" } else { "nodes that lead to one" };
         let variable = line.and_then(|line| variable(source, line));
         let label = variable.map_or_else(|| cut(label, LABEL_CHARS), str::to_owned);
-        let _ = writeln!(text, "step {label}: {n} nodes, {n_sought} {what}");
+        let _ = writeln!(text, "step {label}: {n} nodes, {n_sought} {sought}");
     }
 }
 
-/// A line of a program by the variable that it gives a value, or else by its text.
-fn place(source: &str, line: usize) -> Option<String> {
+/// The variable that a line of a program assigns, or its text.
+fn line_label(source: &str, line: usize) -> Option<String> {
     let text = source.lines().nth(line.checked_sub(1)?)?;
     Some(variable(source, line).map_or_else(|| cut(text, LABEL_CHARS), str::to_owned))
 }
 
-/// The variable that a line of a program gives a value.
+/// The variable that a line of a program assigns.
 fn variable(source: &str, line: usize) -> Option<&str> {
     let text = source.lines().nth(line.checked_sub(1)?)?.trim_start();
     let text = text.strip_prefix("let ").unwrap_or(text);
@@ -244,7 +243,7 @@ fn variable(source: &str, line: usize) -> Option<&str> {
     (is_name && assigns).then_some(name)
 }
 
-/// A number in few characters.
+/// A number with about three significant digits.
 pub(super) fn number(number: f32) -> String {
     let decimals = match number.abs() {
         large if large >= 100.0 => 0,
@@ -259,15 +258,15 @@ pub(super) fn number(number: f32) -> String {
     }
 }
 
-/// A text without the lines behind so many characters, and so said; one line is kept at least in
-/// part.
+/// Cuts a text to whole lines within `chars` characters and marks the cut; a single longer line is
+/// kept in part.
 pub(super) fn whole_lines(text: &str, chars: usize) -> String {
     let Some((at, _)) = text.char_indices().nth(chars) else { return text.to_owned() };
     let kept = text.get(..at).unwrap_or(text);
     format!("{}\n[cut]\n", kept.rsplit_once('\n').map_or(kept, |pair| pair.0))
 }
 
-/// A text in one line, cut.
+/// A text in one line, cut to `chars` characters.
 pub(super) fn cut(text: &str, chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(chars) {
@@ -288,30 +287,30 @@ mod tests {
         let expected =
             [None, Some("cat"), Some("pool"), None, None, Some("sum"), Some("fused"), None];
         assert_eq!(names, expected);
-        let places = [1, 3, 9].map(|line| place(source, line));
+        let places = [1, 3, 9].map(|line| line_label(source, line));
         assert_eq!(places, [Some("cat".to_owned()), Some("+ cover(a, b)".to_owned()), None]);
     }
 
     #[test]
     fn calls_are_named_by_variable_or_line_with_the_weights_of_sums() {
         let source = "let a = search(query);\n    + normalize(said) * a * params.w;\n  cover(a, b)";
-        let told = |label: &str, line: usize, combines: bool| {
+        let shown = |label: &str, line: usize, combines: bool| {
             let (label, values) = (label.to_owned(), Vec::new());
-            what(&Signal { label, line: Some(line), combines, weight: None, values }, source)
+            call_label(&Signal { label, line: Some(line), combines, weight: None, values }, source)
         };
-        assert_eq!(told("search(query)", 1, false), "a = search(query)");
-        assert_eq!(told("cover(query)", 3, false), "cover(query)");
-        let product = told("(0.5 match_text(..) + cover(..)) * search(query)", 2, true);
+        assert_eq!(shown("search(query)", 1, false), "a = search(query)");
+        assert_eq!(shown("cover(query)", 3, false), "cover(query)");
+        let product = shown("(0.5 match_text(..) + cover(..)) * search(query)", 2, true);
         let expected = "normalize(said) * a * params.w, with (0.5 match_text(..) + cover(..))";
         assert_eq!(product, expected);
-        assert_eq!(told("a(..) * b(..)", 2, true), "normalize(said) * a * params.w");
+        assert_eq!(shown("a(..) * b(..)", 2, true), "normalize(said) * a * params.w");
     }
 
     #[test]
     fn numbers_and_texts_are_short() {
-        let told: Vec<String> =
+        let shown: Vec<String> =
             [1234.5, 12.34, 1.0, 0.126, 0.0123, 0.0, -0.5].into_iter().map(number).collect();
-        assert_eq!(told, ["1234", "12.3", "1", "0.13", "0.012", "0", "-0.5"]);
+        assert_eq!(shown, ["1234", "12.3", "1", "0.13", "0.012", "0", "-0.5"]);
         assert_eq!(cut("a  b\nc", 3), "a b..");
         assert_eq!(cut("a\nb", 3), "a b");
         let lines = [10, 9, 8, 3, 1].map(|chars| whole_lines("abc\ndef\ngh", chars));

@@ -1,11 +1,9 @@
-//! What a model is told before it writes a first program for a category, beside the base and the
-//! tools: solved queries, metapaths with the share of answers that they reach, one way worked out,
-//! what linking gives, whole documents of answers, and the best program at hand.
+//! Inputs of the prompt for a first program, beside the base and the tools: solved queries, metapaths
+//! with the share of answers they reach, worked examples, results of linking, documents of answers,
+//! and the best available program.
 //!
-//! All of it is of training queries of the category. The queries shown are drawn from the seed and
-//! the number of the draft, so that no two drafts see the same.
-//!
-//! Must not know: how the model is asked, what becomes of the program.
+//! All of them come from training queries of the category. The examples are drawn from the seed and
+//! the number of the draft, so that drafts see different queries.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -15,11 +13,11 @@ use crate::{
     Ablation, OptimizeError, Run,
     actor::{
         Actor,
-        drafts::Sheet,
+        drafts::DraftRequest,
         execution_trace::{cut, named, number},
     },
     category_programs::CategoryProgram,
-    mine::{self, LinkSource, Mined, Step},
+    mine::{self, LinkSource, MinedPattern, Step},
     trial::mean,
     wording::{self, Wording},
 };
@@ -29,25 +27,25 @@ use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet};
 use agent_sandbox::program::Program;
 
-/// Solved queries in a prompt.
+/// Number of solved queries in a prompt.
 pub(super) const EXAMPLES: usize = 14;
-/// Answers named of each.
+/// Number of answers shown of each.
 const NAMED_ANSWERS: usize = 2;
-/// Metapaths told.
+/// Number of metapaths in a prompt.
 const METAPATHS: usize = 10;
-/// Ways worked out from a query to an answer.
+/// Number of worked examples.
 const WORKED: usize = 2;
-/// Edges looked at for one of them.
+/// Maximum edges followed for one of them.
 const WORKED_EDGES: usize = 20_000;
-/// Queries of which is shown what linking gives, and nodes of each.
+/// Number of queries whose links are shown, and of nodes of each.
 const LINKED: usize = 3;
 const LINKED_NODES: usize = 6;
-/// Queries on which is counted how often links lead to answers, and nodes of each type.
+/// Number of queries whose links are counted, and of nodes of each type.
 const COUNTED: usize = 60;
 const COUNTED_NODES: usize = 4;
-/// Least strengths of the classes of links that are counted, the last of all others.
+/// Lower bounds of the strength classes of links, descending.
 const STRENGTHS: [f32; 4] = [0.8, 0.5, 0.2, 0.0];
-/// Documents shown, and characters of each.
+/// Number of documents, and characters of each.
 const DOCUMENTS: usize = 2;
 const DOCUMENT_CHARS: usize = 1_500;
 /// Characters of a query.
@@ -56,15 +54,15 @@ const QUERY_CHARS: usize = 400;
 const EXAMPLE_STREAM: u64 = 2 << 40;
 
 impl Run<'_> {
-    /// The inputs of a first prompt; metapaths where they were mined.
-    pub(super) fn first_inputs(&self, actor: &Actor, sheet: &Sheet) -> Value {
-        let Sheet { name, tried, queries, best, .. } = sheet;
+    /// The inputs of the prompt; without metapaths if none were mined.
+    pub(super) fn first_inputs(&self, actor: &Actor, request: &DraftRequest) -> Value {
+        let DraftRequest { name, tried, queries, best, .. } = request;
         let ranked = ranked(&actor.mined, queries);
-        let mut inputs = self.briefed(actor, name);
+        let mut inputs = self.prompt_inputs(actor, name);
         inputs["schema"] = actor.briefing.schema.as_str().into();
-        inputs["queries"] = self.solved(tried);
+        inputs["queries"] = self.solved_queries(tried);
         inputs["metapaths"] = self.metapaths(&ranked, queries);
-        inputs["worked"] = self.worked(&ranked, tried);
+        inputs["worked"] = self.worked_examples(&ranked, tried);
         inputs["links"] = self.links(tried, queries);
         inputs["documents"] = self.documents(tried);
         inputs["best"] = self.standing(best, queries);
@@ -72,56 +70,53 @@ impl Run<'_> {
         inputs
     }
 
-    /// At most `n` of the queries, of both wordings, drawn for a step of a run.
+    /// Draws at most `n` of the queries, of both wordings; `sample` selects the draw.
     pub(super) fn examples(&self, queries: &[usize], n: usize, sample: u32) -> Vec<usize> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
         rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
-        let wording = |at: usize| Wording::of(&self.train.queries[at].text);
+        let wording = |at: usize| Wording::detect(&self.train.queries[at].text);
         wording::sample(queries, n, wording, &mut rng)
     }
 
     /// Queries with their wording and their answers.
-    pub(super) fn solved(&self, examples: &[usize]) -> Value {
-        let one = |&at: &usize| {
+    pub(super) fn solved_queries(&self, examples: &[usize]) -> Value {
+        let solved = |&at: &usize| {
             let LabelledQuery { text, answers, .. } = &self.train.queries[at];
             let names = answers.iter().take(NAMED_ANSWERS).map(|&node| named(&self.base.kb, node));
             json!({
                 "text": cut(text, QUERY_CHARS),
-                "wording": Wording::of(text).name(),
+                "wording": Wording::detect(text).name(),
                 "n": answers.len(),
                 "answers": names.collect::<Vec<_>>(),
             })
         };
-        examples.iter().map(one).collect()
+        examples.iter().map(solved).collect()
     }
 
-    /// A program with its mean reciprocal rank on some queries, in all and by their wording.
+    /// A program with its mean reciprocal rank on some queries, overall and by wording.
     pub(super) fn standing(&self, category_program: &CategoryProgram, queries: &[usize]) -> Value {
         self.standing_of(&category_program.program, queries, &category_program.train_on(queries))
     }
 
-    /// [`Run::standing`] of a program with these reciprocal ranks.
+    /// [`Run::standing`] with given reciprocal ranks.
     pub(super) fn standing_of(&self, program: &Program, queries: &[usize], ranks: &[f32]) -> Value {
-        let wording = |&at: &usize| Wording::of(&self.train.queries[at].text);
+        let wording = |&at: &usize| Wording::detect(&self.train.queries[at].text);
         let by_wording: Vec<(Wording, f32)> =
             queries.iter().map(wording).zip(ranks.iter().copied()).collect();
         json!({
             "source": if program.is_module() { "" } else { program.source() },
             "score": mean(ranks),
             "n": queries.len(),
-            "by_wording": wording::told(&by_wording),
+            "by_wording": wording::means_by_wording(&by_wording),
         })
     }
 
-    /// Mines metapaths for the prompts of a run, once.
-    ///
-    /// # Errors
-    /// Those of mining.
+    /// Mines metapaths for prompts, once in a run.
     pub(super) fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<(), OptimizeError> {
         if actor.has_mined || self.options.without.contains(&Ablation::Mining) {
             return Ok(());
         }
-        self.begins("mining metapaths for prompts");
+        self.report_phase("mining metapaths for prompts");
         let least = (self.train.queries.len() / 100).max(2);
         let (queries, hops) = (&self.train.queries, self.options.hops);
         actor.mined = mine::mine(&self.base, queries, least, hops, self.trials.stop)?;
@@ -130,15 +125,15 @@ impl Run<'_> {
     }
 
     /// The best metapaths, a line each.
-    fn metapaths(&self, ranked: &[Ranked<'_>], queries: &[usize]) -> Value {
+    fn metapaths(&self, ranked: &[RankedPattern<'_>], queries: &[usize]) -> Value {
         let kb = &self.base.kb;
-        let line = |one: &Ranked<'_>| {
+        let line = |one: &RankedPattern<'_>| {
             let pattern = &one.mined.pattern;
             let share: f64 = one
                 .reached
                 .iter()
                 .map(|&(at, reached)| {
-                    let all = mine::n_looked_at(&self.train.queries[at]).max(1);
+                    let all = mine::mined_answer_count(&self.train.queries[at]).max(1);
                     f64::from(reached.count_ones()) / all as f64
                 })
                 .sum();
@@ -164,7 +159,7 @@ impl Run<'_> {
         ranked.iter().take(METAPATHS).map(line).collect()
     }
 
-    /// A step as `walk` takes it.
+    /// A step in the notation of `walk`.
     fn written_step(&self, step: &Step) -> String {
         let relation = self.base.kb.relation_name(step.relation);
         match step.direction {
@@ -174,8 +169,8 @@ impl Run<'_> {
         }
     }
 
-    /// Ways from what an example query names to an answer, along the best metapaths.
-    fn worked(&self, ranked: &[Ranked<'_>], examples: &[usize]) -> Value {
+    /// Paths from a named entity of an example query to an answer, along the best metapaths.
+    fn worked_examples(&self, ranked: &[RankedPattern<'_>], examples: &[usize]) -> Value {
         let mut lines: Vec<String> = Vec::new();
         for one in ranked {
             let pattern = &one.mined.pattern;
@@ -184,15 +179,14 @@ impl Run<'_> {
             }
             let reaches = |at: &&usize| one.reached.iter().any(|pair| pair.0 == **at);
             let at = examples.iter().find(reaches);
-            let way = at.and_then(|&at| {
+            let found = at.and_then(|&at| {
                 let query = &self.train.queries[at];
-                let way = way(&self.base, &one.mined.pattern.steps, query, pattern)?;
-                Some((query, way))
+                Some((query, find_path(&self.base, &pattern.steps, query, pattern)?))
             });
-            let Some((query, (strength, way))) = way else { continue };
+            let Some((query, (strength, path))) = found else { continue };
             let mut line = format!("query: {}\nlink gives ", cut(&query.text, QUERY_CHARS));
-            line += &format!("{} {}", named(&self.base.kb, way[0]), number(strength));
-            for (step, &node) in pattern.steps.iter().zip(&way[1..]) {
+            line += &format!("{} {}", named(&self.base.kb, path[0]), number(strength));
+            for (step, &node) in pattern.steps.iter().zip(&path[1..]) {
                 line += &format!(
                     "\n{} leads to {}",
                     self.written_step(step),
@@ -205,10 +199,10 @@ impl Run<'_> {
         lines.into()
     }
 
-    /// What linking gives on some queries, and how often what it gives leads to an answer.
+    /// Results of linking on some queries, and how often linked nodes lead to an answer.
     fn links(&self, examples: &[usize], queries: &[usize]) -> Value {
         let mut lines: Vec<String> = Vec::new();
-        let mut told = |call: String, text: &str| {
+        let mut add_line = |call: String, text: &str| {
             let found = self.base.entities.link(&self.base.kb, text, &[], COUNTED_NODES).ranking();
             let nodes = found.iter().take(LINKED_NODES).map(|&(node, strength)| {
                 format!("{} {}", named(&self.base.kb, node), number(strength))
@@ -218,21 +212,21 @@ impl Run<'_> {
         };
         for &at in examples.iter().take(LINKED) {
             let text = &self.train.queries[at].text;
-            told(format!("query = {}\nlink(query)", cut(text, QUERY_CHARS)), text);
+            add_line(format!("query = {}\nlink(query)", cut(text, QUERY_CHARS)), text);
             if let Some(&name) = quoted(text).first() {
-                told("link(quoted(query)[0])".to_owned(), name);
+                add_line("link(quoted(query)[0])".to_owned(), name);
             }
         }
         lines.extend(self.link_counts(queries));
         lines.into()
     }
 
-    /// Of linked nodes by strength: how many are an answer or joined to one.
+    /// Counts, by strength class, of linked nodes that are an answer or joined to one.
     fn link_counts(&self, queries: &[usize]) -> Vec<String> {
         let mut counts = [(0_usize, 0_usize); STRENGTHS.len()];
         for &at in queries.iter().take(COUNTED) {
             let query = &self.train.queries[at];
-            let near = self.around(&query.answers[..mine::n_looked_at(query)]);
+            let near = self.neighborhood(&query.answers[..mine::mined_answer_count(query)]);
             let found = self.base.entities.link(&self.base.kb, &query.text, &[], COUNTED_NODES);
             for &(node, strength) in found.as_slice() {
                 let class = STRENGTHS.iter().position(|&least| strength >= least);
@@ -255,7 +249,7 @@ impl Run<'_> {
     }
 
     /// Nodes and all their neighbours.
-    fn around(&self, nodes: &[NodeId]) -> NodeSet {
+    fn neighborhood(&self, nodes: &[NodeId]) -> NodeSet {
         let kb = &self.base.kb;
         let mut near = nodes.to_vec();
         for &node in nodes {
@@ -267,7 +261,7 @@ impl Run<'_> {
         NodeSet::new(near)
     }
 
-    /// Documents of the first answers of some queries, with their query.
+    /// Documents of the first answers of some queries.
     fn documents(&self, examples: &[usize]) -> Value {
         let kb = &self.base.kb;
         let document = |&at: &usize| {
@@ -286,18 +280,17 @@ impl Run<'_> {
 }
 
 /// A mined metapath on the queries of a category.
-struct Ranked<'a> {
-    mined: &'a Mined,
-    /// Which answers it reaches by query of the category.
-    reached: Vec<(usize, mine::Reached)>,
+struct RankedPattern<'a> {
+    mined: &'a MinedPattern,
+    /// Reached answers by query of the category.
+    reached: Vec<(usize, mine::AnswerBits)>,
 }
 
-/// The metapaths that reach answers of a category's queries, by the information they give about
-/// them; ties as mined.
-fn ranked<'a>(mined: &'a [Mined], queries: &[usize]) -> Vec<Ranked<'a>> {
+/// The metapaths that reach answers of a category's queries, most informative first; ties as mined.
+fn ranked<'a>(mined: &'a [MinedPattern], queries: &[usize]) -> Vec<RankedPattern<'a>> {
     let own = NodeSet::new(queries.iter().map(|&at| at as NodeId).collect());
     let is_own = |at: usize| own.contains(at as NodeId);
-    let mut ranked: Vec<(f64, Ranked<'a>)> = mined
+    let mut ranked: Vec<(f64, RankedPattern<'a>)> = mined
         .iter()
         .filter_map(|mined| {
             let covered: f64 = mined
@@ -307,22 +300,22 @@ fn ranked<'a>(mined: &'a [Mined], queries: &[usize]) -> Vec<Ranked<'a>> {
                 .map(|pair| f64::from(pair.1))
                 .sum();
             let reached = mined.reached.iter().filter(|pair| is_own(pair.0)).copied().collect();
-            (covered > 0.0).then_some((covered * mined.bits, Ranked { mined, reached }))
+            (covered > 0.0).then_some((covered * mined.bits, RankedPattern { mined, reached }))
         })
         .collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     ranked.into_iter().map(|pair| pair.1).collect()
 }
 
-/// A way along the steps from an entity that the query names to one of its answers, with the
-/// strength of the link; the strongest entity first.
-fn way(
+/// The strength of a named entity of the query, and a path from it along the steps to an answer; the
+/// strongest entity that has one.
+fn find_path(
     base: &IndexedBase,
     steps: &[Step],
     query: &LabelledQuery,
     pattern: &mine::Pattern,
 ) -> Option<(f32, Vec<NodeId>)> {
-    let answers = NodeSet::new(query.answers[..mine::n_looked_at(query)].to_vec());
+    let answers = NodeSet::new(query.answers[..mine::mined_answer_count(query)].to_vec());
     let mut left = WORKED_EDGES;
     let of_pattern = |start: &mine::LinkedEntity| {
         start.source == pattern.source && base.kb.node_type(start.node) == pattern.start
@@ -331,13 +324,13 @@ fn way(
         mine::linked_entities(base, &query.text).into_iter().filter(of_pattern).collect();
     linked.sort_by(|a, b| b.strength.total_cmp(&a.strength));
     linked.into_iter().find_map(|start| {
-        let way = follow(base, start.node, steps, &answers, &mut left)?;
-        Some((start.strength, [vec![start.node], way].concat()))
+        let path = follow(base, start.node, steps, &answers, &mut left)?;
+        Some((start.strength, [vec![start.node], path].concat()))
     })
 }
 
-/// The nodes after `from` on a way along the steps to one of the answers; at most `left` edges are
-/// looked at.
+/// The nodes after `from` on a path along the steps to one of the answers; follows at most `left`
+/// edges.
 fn follow(
     base: &IndexedBase,
     from: NodeId,
@@ -354,8 +347,8 @@ fn follow(
     match rest {
         [] => next.iter().find(|&&node| answers.contains(node)).map(|&node| vec![node]),
         rest => next.iter().find_map(|&node| {
-            let way = follow(base, node, rest, answers, left)?;
-            Some([vec![node], way].concat())
+            let path = follow(base, node, rest, answers, left)?;
+            Some([vec![node], path].concat())
         }),
     }
 }

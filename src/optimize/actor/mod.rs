@@ -1,20 +1,18 @@
-//! The llm actor: asks a language model for categories and programs, contrasts what programs
-//! answer well and badly, and asks for better ones (AvaTaR, Wu et al. 2024).
+//! The llm actor: asks a language model for categories and programs, contrasts well and badly
+//! answered queries, and asks for better programs (AvaTaR, Wu et al. 2024).
 //!
 //! ```text
-//! categories: discover on a sample, which it places -> assign the rest -> small ones join the others
-//! program:    initial -> extracted, compiled, tried -> mended with the error, at most twice
-//!             -> tried out: score and traces go back, one revision is taken
-//! step:       good and bad queries with execution traces -> comparator's advice -> improve -> tried
+//! categories: discover on a sample -> assign the other queries -> merge small categories
+//! program:    initial -> extract, compile, try -> repair with the error, at most twice
+//!             -> show score and traces, take one revision
+//! step:       good and bad queries with execution traces -> comparator's advice -> improve -> try
 //! ```
 //!
-//! What a model says is never believed: categories and numbers of queries are checked, programs
-//! are compiled, searched for leaked answers and run in the sandbox, training queries say what is
-//! kept, and validation queries whether all that was kept is proven. The
-//! model is shown training queries with their answers; of validation queries it sees the words, to
-//! put them into categories, and no answer. A reply that cannot be used fails its step and no more.
-//!
-//! Must not know: how models are asked, what a reply costs.
+//! No reply is trusted: categories and query numbers are checked; programs are compiled, searched
+//! for leaked answers and run in the sandbox; training queries decide which programs are kept, and
+//! validation queries whether the changes are proven. The model sees training queries with answers,
+//! and the texts of validation queries, but none of their answers. An unusable reply only fails its
+//! step.
 
 mod advice;
 mod author;
@@ -44,9 +42,9 @@ pub(crate) use crate::actor::{
 };
 use crate::{
     Event, OptimizeError, Options, Run, Stop,
-    actor::{advice::Gained, briefing::Briefing, earlier::Attempts},
-    improve::Measured,
-    mine::Mined,
+    actor::{advice::AcceptedAdvice, briefing::Briefing, earlier::Attempts},
+    improve::Measurement,
+    mine::MinedPattern,
     roles::ROLES,
 };
 use agent_index::Part;
@@ -54,45 +52,48 @@ use agent_infer::bundle::LlmProvenance;
 use agent_llm::{LlmError, Message, Reply, Request, Role, RoleSpec, prompts::PromptError};
 use agent_tools::{Assistant, TOOLS_ROLE};
 
-/// Name under which the actor's proposals are kept.
+/// `proposed_by` of the actor's programs.
 pub(super) const LLM: &str = "llm";
-/// Steps in a row whose replies cannot be used, after which no model is asked any more.
+/// Consecutive steps with unusable replies after which no model is asked any more.
 const MAX_UNUSABLE: usize = 5;
-/// What a model is asked first, to see whether it answers.
+/// The first request of a run, which checks that the model answers.
 pub(crate) const GREETING: &str = "Reply with the word ready.";
-/// Times a JSON reply of a wrong form is repaired.
+/// Why there is no reply if nothing was asked.
+const NOT_ASKED: &str = "nothing was asked";
+/// Repairs of a malformed JSON reply.
 const REPAIRS: u32 = 1;
 
-/// What the actor did in one step, as the journal keeps it.
+/// A step of the actor, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// The category.
     pub category: String,
-    /// What was asked for: `initial` or `improve`.
-    pub what: String,
+    /// Kind of request: `initial` or `improve`.
+    #[serde(rename = "what")]
+    pub kind: String,
     /// The comparator's advice.
     pub advice: Option<String>,
-    /// The program that came of it, if one runs.
+    /// Id of the resulting program, if one runs.
     pub program: Option<String>,
-    /// Why nothing came of it.
+    /// Why there is no program.
     pub failure: Option<String>,
-    /// Mean reciprocal rank on training queries of the category, before.
+    /// Mean reciprocal rank of the category's program on its training queries.
     pub before: f64,
-    /// And of the program.
+    /// Mean reciprocal rank of the resulting program.
     pub after: Option<f64>,
-    /// On how many queries; all of the category where nothing was measured.
+    /// Number of measured queries; `None` for all of the category.
     #[serde(default)]
     pub n: Option<usize>,
-    /// Whether it was kept.
+    /// Whether the program was accepted.
     pub accepted: bool,
 }
 
 impl Attempt {
-    /// One that has come to nothing yet.
-    fn new(category: &str, what: &str, before: f64) -> Self {
+    /// An attempt without a result.
+    fn new(category: &str, kind: &str, before: f64) -> Self {
         Self {
             category: category.to_owned(),
-            what: what.to_owned(),
+            kind: kind.to_owned(),
             advice: None,
             program: None,
             failure: None,
@@ -103,8 +104,8 @@ impl Attempt {
         }
     }
 
-    /// Notes what came of its program.
-    fn note(&mut self, measured: &Measured) {
+    /// Adds the measurement of its program.
+    fn note(&mut self, measured: &Measurement) {
         self.before = measured.before;
         self.after = Some(measured.mrr);
         self.n = Some(measured.queries.len());
@@ -112,19 +113,19 @@ impl Attempt {
     }
 }
 
-/// The categories that were found, as the journal keeps them.
+/// The found categories, as the journal stores them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Categories {
     /// In the order in which programs are written for them.
-    pub found: Vec<CategoryFound>,
+    pub found: Vec<CategoryRecord>,
 }
 
-/// One category that was found.
+/// A found category, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CategoryFound {
+pub struct CategoryRecord {
     /// Its name.
     pub name: String,
-    /// Which queries belong to it, in the model's words.
+    /// Description by the model.
     pub description: String,
     /// Training queries by position.
     pub train: Vec<usize>,
@@ -132,18 +133,18 @@ pub struct CategoryFound {
     pub validation: Vec<usize>,
 }
 
-/// What is remembered of a category.
+/// The actor's notes on a category.
 #[derive(Default)]
 struct Notes {
     description: String,
     attempts: Attempts,
-    /// Ids of programs that were measured.
+    /// Ids of measured programs.
     tried: BTreeSet<String>,
-    /// Steps since something was accepted.
+    /// Steps since the last accepted program.
     gap: usize,
-    /// Times it was begun anew.
+    /// Number of restarts.
     restarts: usize,
-    /// Keys of replies to what was asked for it with others at a time.
+    /// Keys of replies to requests that were sent together with those of other categories.
     replies: Vec<String>,
 }
 
@@ -152,28 +153,30 @@ pub(super) struct Actor {
     assistant: Arc<Assistant>,
     briefing: Briefing,
     notes: BTreeMap<String, Notes>,
-    /// Advice whose program was kept, in order.
-    gained: Vec<Gained>,
-    /// Metapaths for prompts, and whether they were mined.
-    mined: Vec<Mined>,
+    /// Advice whose program was accepted, in order.
+    accepted_advice: Vec<AcceptedAdvice>,
+    /// Metapaths for prompts; empty unless `has_mined`.
+    mined: Vec<MinedPattern>,
     has_mined: bool,
     /// Steps in a row whose replies could not be used.
     unusable: usize,
     stop: Option<Stop>,
-    /// Keys of the replies of the step at hand.
+    /// Keys of the replies of the current step.
     replies: Vec<String>,
 }
 
 impl Actor {
     /// An actor for a run.
     pub(super) fn new(assistant: Arc<Assistant>, run: &Run<'_>) -> Self {
-        let briefing =
-            Briefing::new(&run.base.kb, run.options.told(run.base.part(Part::Query).is_ok()));
+        let briefing = Briefing::new(
+            &run.base.kb,
+            run.options.listed_tools(run.base.part(Part::Query).is_ok()),
+        );
         Self {
             assistant,
             briefing,
             notes: BTreeMap::new(),
-            gained: Vec::new(),
+            accepted_advice: Vec::new(),
             mined: Vec::new(),
             has_mined: false,
             unusable: 0,
@@ -182,7 +185,7 @@ impl Actor {
         }
     }
 
-    /// What its replies depend on, beside base and queries.
+    /// Settings that its replies depend on.
     pub(super) fn identity(&self, options: &Options) -> Value {
         let set = |spec: &RoleSpec| {
             let set = self.assistant.llm().role(&spec.role())?;
@@ -200,36 +203,35 @@ impl Actor {
         })
     }
 
-    /// The models that were asked, and the fingerprint of the prompts; of a bundle whose programs ask
-    /// a model themselves or do not.
+    /// Models and fingerprint of the prompts, for a bundle; `asks` is true if its programs ask a model.
     pub(super) fn provenance(&self, asks: bool) -> LlmProvenance {
         let model = |spec: RoleSpec| {
             let set = self.assistant.llm().role(&spec.role())?;
             Some((spec.name.to_owned(), set.model.clone()))
         };
-        let asked = [ACTOR_ROLE, COMPARATOR_ROLE, CATEGORIES_ROLE];
+        let category_inputs = [ACTOR_ROLE, COMPARATOR_ROLE, CATEGORIES_ROLE];
         let tools = asks.then_some(TOOLS_ROLE);
         LlmProvenance {
-            models: asked.into_iter().chain(tools).filter_map(model).collect(),
+            models: category_inputs.into_iter().chain(tools).filter_map(model).collect(),
             prompts: self.assistant.prompts().fingerprint().to_owned(),
             tools: asks,
         }
     }
 
-    /// Asks one short question, so that a wrong key, a wrong address or a spent account ends the
-    /// run before anything is worked at. The reply is kept like any other: a run asks once.
+    /// Sends one short request, so that a wrong key, a wrong address or an exhausted account fails
+    /// early. The reply is stored: a resumed run does not ask again.
     ///
     /// # Errors
-    /// That the service gave no reply, or none that can be kept.
+    /// If the service gives no reply, or one that cannot be stored.
     pub(super) fn greet(&mut self) -> Result<(), OptimizeError> {
         let llm = self.assistant.llm();
         let request = llm.request(ACTOR_ROLE.role(), vec![Message::user(GREETING)], None, 0);
         match llm.ask(&request) {
-            // A cassette that was recorded without the question is no service that fails.
+            // Older cassettes have no greeting.
             Err(LlmError::Unrecorded(_)) => Ok(()),
-            // A web page, or another form than the agreed one: there is no model at this address.
+            // A web page or another protocol: there is no model at this address.
             Err(error @ LlmError::Reply { .. }) => Err(OptimizeError::NoService(error)),
-            reply => self.heard(reply).map(drop),
+            reply => self.classify(reply).map(drop),
         }
     }
 
@@ -238,8 +240,8 @@ impl Actor {
         self.stop.as_ref()
     }
 
-    /// Puts a prompt with each of several inputs to a role, some at a time; none where nothing usable
-    /// came or may be asked for, which is then noted.
+    /// Asks a role the prompt with each of the inputs, several at a time. An inner error says why
+    /// there is no usable reply.
     fn ask_all(
         &mut self,
         role: Role,
@@ -253,21 +255,21 @@ impl Actor {
             .into_iter()
             .zip(&requests)
             .map(|(reply, request)| {
-                self.note_used(request, &reply);
-                self.heard(reply)
+                self.note_reply_key(request, &reply);
+                self.classify(reply)
             })
             .collect()
     }
 
-    /// As [`Actor::ask_all`], for a category each: the replies are those of its step.
+    /// [`Actor::ask_all`] with one input per category, whose step the reply is noted for.
     fn ask_each(
         &mut self,
         role: Role,
         prompt: &str,
-        asked: Vec<(&str, Value)>,
+        category_inputs: Vec<(&str, Value)>,
         sample: u32,
     ) -> Result<Vec<Result<Reply, String>>, OptimizeError> {
-        let (names, inputs): (Vec<&str>, Vec<Value>) = asked.into_iter().unzip();
+        let (names, inputs): (Vec<&str>, Vec<Value>) = category_inputs.into_iter().unzip();
         let before = self.replies.len();
         let replies = self.ask_all(role, prompt, inputs, sample)?;
         let mut keys = self.replies.split_off(before).into_iter();
@@ -278,7 +280,7 @@ impl Actor {
         Ok(replies)
     }
 
-    /// As [`Actor::ask_all`], for one.
+    /// [`Actor::ask_all`] with one input.
     fn ask(
         &mut self,
         role: Role,
@@ -287,10 +289,10 @@ impl Actor {
         sample: u32,
     ) -> Result<Result<Reply, String>, OptimizeError> {
         let mut replies = self.ask_all(role, prompt, vec![inputs], sample)?;
-        Ok(replies.pop().unwrap_or_else(|| Err("nothing was asked".to_owned())))
+        Ok(replies.pop().unwrap_or_else(|| Err(NOT_ASKED.to_owned())))
     }
 
-    /// The requests that a prompt makes with each of several inputs.
+    /// The requests of a prompt with each of the inputs.
     fn requests(
         &self,
         role: &Role,
@@ -302,7 +304,7 @@ impl Actor {
         inputs.into_iter().map(request).collect()
     }
 
-    /// As [`Actor::ask_all`], for replies in JSON.
+    /// [`Actor::ask_all`] for replies in JSON.
     fn ask_json_all(
         &mut self,
         role: Role,
@@ -316,20 +318,20 @@ impl Actor {
             .into_iter()
             .zip(&requests)
             .map(|((value, _), request)| {
-                self.note_used(request, &value);
-                self.heard(value)
+                self.note_reply_key(request, &value);
+                self.classify(value)
             })
             .collect()
     }
 
-    /// Notes the reply that a step used, if there was one.
-    fn note_used<T>(&mut self, request: &Request, reply: &Result<T, LlmError>) {
+    /// Notes the key of a reply that the step uses.
+    fn note_reply_key<T>(&mut self, request: &Request, reply: &Result<T, LlmError>) {
         if reply.is_ok() {
             self.replies.push(request.key());
         }
     }
 
-    /// The keys of the replies of the step that ends, those of its category included, each once.
+    /// Takes the keys of the step's replies and of its category's, sorted, without duplicates.
     fn take_replies(&mut self, category: Option<&str>) -> Vec<String> {
         let mut replies = std::mem::take(&mut self.replies);
         if let Some(notes) = category.and_then(|name| self.notes.get_mut(name)) {
@@ -340,10 +342,12 @@ impl Actor {
         replies
     }
 
-    /// Sorts what came of a request: a value; a failure of this step, as words; or an error that
-    /// ends the run, as an outage does: it goes on where it was once the service answers. A ceiling
-    /// ends the actor's part.
-    fn heard<T>(&mut self, reply: Result<T, LlmError>) -> Result<Result<T, String>, OptimizeError> {
+    /// Classifies a reply: a value; a failure of this step, in words; or an error that ends the run,
+    /// such as an outage. A ceiling stops the actor.
+    fn classify<T>(
+        &mut self,
+        reply: Result<T, LlmError>,
+    ) -> Result<Result<T, String>, OptimizeError> {
         match reply {
             Ok(value) => Ok(Ok(value)),
             Err(error @ LlmError::Reply { .. }) => Ok(Err(error.to_string())),
@@ -355,14 +359,14 @@ impl Actor {
         }
     }
 
-    /// What was done, or nothing where a ceiling, met by a tool of a program, ended it.
+    /// The result, or `None` if a ceiling, reached by a tool of a program, ended the step.
     pub(super) fn unless_stopped<T>(
         &mut self,
         done: Result<T, OptimizeError>,
     ) -> Result<Option<T>, OptimizeError> {
         match done {
             Err(OptimizeError::Llm(error)) => {
-                if let Err(why) = self.heard::<T>(Err(error))? {
+                if let Err(why) = self.classify::<T>(Err(error))? {
                     tracing::info!(why, "a tool's request ended the step");
                 }
                 self.replies.clear();
@@ -372,8 +376,8 @@ impl Actor {
         }
     }
 
-    /// Notes whether a step's replies could be used.
-    fn used(&mut self, usable: Result<(), &str>) {
+    /// Notes whether a step's reply was usable; stops the actor after [`MAX_UNUSABLE`] failures.
+    fn note_usable(&mut self, usable: Result<(), &str>) {
         match usable {
             Ok(()) => self.unusable = 0,
             Err(why) => {
@@ -389,7 +393,7 @@ impl Actor {
 }
 
 impl Run<'_> {
-    fn tell(&mut self, what: String) {
-        (self.watch)(Event::Told(what));
+    fn report(&mut self, message: String) {
+        (self.watch)(Event::Message(message));
     }
 }

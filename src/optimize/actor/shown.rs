@@ -1,14 +1,12 @@
-//! A program as prompts show it: without the header that names its category, which they tell apart;
-//! for a reader who writes none also without the ranges of its parameters.
-//!
-//! Must not know: what programs do.
+//! Shortens programs for prompts: without the header of the category, which prompts show separately,
+//! and for the comparator also without parameter ranges.
 
 use crate::actor::execution_trace::cut;
 use agent_infer::ParamValues;
 
-/// Characters of what an author says of a program.
-const WHAT_CHARS: usize = 400;
-/// Where the declaration of a parameter begins.
+/// Maximum characters of an author's note.
+const NOTE_CHARS: usize = 400;
+/// Start of a parameter declaration.
 const DECLARATION: &str = "#{ value:";
 
 /// A program without the lines of its header.
@@ -17,7 +15,7 @@ pub(super) fn without_header(source: &str, header: &str) -> String {
     source.lines().filter(is_own).collect::<Vec<_>>().join("\n")
 }
 
-/// A program with every parameter's value in the place of its declaration, tuned ones as tuned.
+/// A program with each parameter declaration replaced by its value, tuned if it was tuned.
 pub(super) fn with_values(source: &str, params: &ParamValues) -> String {
     let mut text = String::new();
     let mut rest = source;
@@ -34,15 +32,15 @@ pub(super) fn with_values(source: &str, params: &ParamValues) -> String {
     text + rest
 }
 
-/// Tuned values in words; empty where there are none.
-pub(super) fn tuned(params: &ParamValues) -> String {
-    let told = |(name, value): (&String, &f64)| format!("{name} = {}", (value * 1e3).round() / 1e3);
-    params.iter().map(told).collect::<Vec<_>>().join(", ")
+/// Tuned values, such as `k = 7.25`; empty if there are none.
+pub(super) fn tuned_text(params: &ParamValues) -> String {
+    let text = |(name, value): (&String, &f64)| format!("{name} = {}", (value * 1e3).round() / 1e3);
+    params.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// What an author says of a program before it.
-pub(super) fn what(reply: &str) -> String {
-    cut(reply.split("```").next().unwrap_or_default(), WHAT_CHARS)
+/// The text before the program in an author's reply.
+pub(super) fn author_note(reply: &str) -> String {
+    cut(reply.split("```").next().unwrap_or_default(), NOTE_CHARS)
 }
 
 #[cfg(test)]
@@ -50,19 +48,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_shown_without_what_is_told_elsewhere() {
+    fn a_program_is_shown_without_header_and_ranges() {
         let source = "//! category: ours\n//! All.\n//! Finds.\nfn params() {\n    #{\n        \
                       w: #{ value: 1.0, min: 0.0, max: 4.0 }, // weight\n        k: #{ value: 5, \
                       min: 1, max: 9 }, n: #{ value: 2 }, m: 3\n    }\n}\n";
         let short = without_header(source, "//! category: ours\n//! All.");
         assert!(short.starts_with("//! Finds.\nfn params() {"), "{short}");
         let params: ParamValues = [("k".to_owned(), 7.25)].into_iter().collect();
-        let told = with_values(&short, &params);
-        assert!(told.contains("w: 1.0, // weight\n        k: 7.25, n: 2, m: 3\n"), "{told}");
+        let text = with_values(&short, &params);
+        assert!(text.contains("w: 1.0, // weight\n        k: 7.25, n: 2, m: 3\n"), "{text}");
         assert_eq!(with_values("a #{ value: 1", &params), "a #{ value: 1");
-        assert_eq!(tuned(&params), "k = 7.25");
+        assert_eq!(tuned_text(&params), "k = 7.25");
         assert_eq!(
-            what("Links less,\nand more.\n```rhai\nfn x() {}\n```"),
+            author_note("Links less,\nand more.\n```rhai\nfn x() {}\n```"),
             "Links less, and more."
         );
     }

@@ -1,4 +1,4 @@
-//! Bodies as JSON text: within a number of bytes, nested no deeper than can be read, numbers exact.
+//! Encodes bodies as JSON with a limit of bytes and nesting; numbers are exact.
 
 use std::io::{self, Write};
 
@@ -7,14 +7,14 @@ use serde_json::ser::{CompactFormatter, Formatter};
 
 use crate::journal::{BODY_DEPTH, JournalError};
 
-/// A value as JSON text. Fails while writing, so that no more than `limit` bytes are held.
+/// Encodes a value as JSON. Fails while writing, so that at most `limit` bytes are held.
 pub(super) fn encode<T: Serialize + ?Sized>(
     kind: &str,
     key: &str,
     value: &T,
     limit: usize,
 ) -> Result<String, JournalError> {
-    let mut text = Limited { bytes: Vec::new(), limit, full: false };
+    let mut text = LimitedBuffer { bytes: Vec::new(), limit, full: false };
     let mut depth = Depth { depth: 0, too_deep: false };
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, &mut depth);
     let written = value.serialize(&mut serializer);
@@ -31,7 +31,7 @@ pub(super) fn encode<T: Serialize + ?Sized>(
     String::from_utf8(text.bytes).map_err(|error| failed(serde::ser::Error::custom(error)))
 }
 
-/// A value from its JSON text.
+/// Decodes a value from JSON.
 pub(super) fn decode<T: DeserializeOwned>(
     kind: &str,
     key: &str,
@@ -45,13 +45,13 @@ pub(super) fn decode<T: DeserializeOwned>(
 }
 
 /// Bytes up to a limit.
-struct Limited {
+struct LimitedBuffer {
     bytes: Vec<u8>,
     limit: usize,
     full: bool,
 }
 
-impl Write for Limited {
+impl Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() > self.limit - self.bytes.len() {
             self.full = true;

@@ -1,4 +1,4 @@
-//! What can go wrong with a journal. Each message names the thing and says what to do.
+//! Errors of a journal. Each message names the file or step and the remedy.
 
 use std::{
     io,
@@ -12,13 +12,13 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum JournalError {
     /// The directory of a new run holds a run.
-    #[error("{} holds a run already: continue it with --resume, or name another --run DIR", .dir.display())]
+    #[error("{} already holds a run: continue it with --resume, or name another --run DIR", .dir.display())]
     Exists {
         /// The directory.
         dir: PathBuf,
     },
     /// The directory of a new run holds other files.
-    #[error("{} is not empty ({found:?} is in it): name another --run DIR", .dir.display())]
+    #[error("{} is not empty (it contains {found:?}): name another --run DIR", .dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
@@ -33,8 +33,8 @@ pub enum JournalError {
         /// What is missing, and the remedy.
         why: &'static str,
     },
-    /// Another writer has the run. The process is unknown where the system hides a locked file or
-    /// the holder has only just begun.
+    /// Another process writes the run. Its id is unknown if the system hides a locked file or the
+    /// process has just started.
     #[error("the run in {} is in use by {}: wait for it to end, or stop it", .dir.display(), holder(*.pid))]
     Locked {
         /// The directory.
@@ -42,12 +42,12 @@ pub enum JournalError {
         /// The process that holds it.
         pid: Option<u32>,
     },
-    /// What is stored is not what was written.
-    #[error("{} is damaged: {what}; restore it from a copy, or begin again in another --run DIR", .path.display())]
+    /// The stored data is not what was written.
+    #[error("{} is damaged: {what}; restore it from a copy, or start again with another --run DIR", .path.display())]
     Damaged {
         /// The database.
         path: PathBuf,
-        /// The first thing found wrong.
+        /// The first defect found.
         what: String,
     },
     /// A later version wrote the run.
@@ -61,7 +61,7 @@ pub enum JournalError {
         supported: i64,
     },
     /// An earlier version wrote the run.
-    #[error("{} has journal format {found}, this version reads format {supported}: use the version that began the run, or begin again in another --run DIR", .path.display())]
+    #[error("{} has journal format {found}, this version reads format {supported}: use the version that started the run, or start again with another --run DIR", .path.display())]
     OlderVersion {
         /// The database.
         path: PathBuf,
@@ -80,8 +80,8 @@ pub enum JournalError {
         /// Why it failed.
         source: io::Error,
     },
-    /// The database could not read or write its files. Nothing of the step at hand is stored as
-    /// half; whether the whole of it is shows when the run is resumed.
+    /// The database could not read or write its files. The current step is stored completely or not
+    /// at all.
     #[error("cannot {action} {}: {cause}", .path.display())]
     Storage {
         /// What was attempted.
@@ -91,18 +91,18 @@ pub enum JournalError {
         /// Why it failed.
         cause: String,
     },
-    /// There is no room left on the disk.
+    /// The disk is full.
     #[error("cannot write {}: the disk is full; free some space and use --resume", .path.display())]
     Full {
         /// The file that was written.
         path: PathBuf,
     },
-    /// A write failed before, so that nothing more is written.
-    #[error("the journal {} takes no more steps since a write failed ({cause}): mend the cause and use --resume", .path.display())]
+    /// An earlier write failed, so that nothing more is written.
+    #[error("the journal {} accepts no more steps after a failed write ({cause}): fix the cause and use --resume", .path.display())]
     Stopped {
         /// The database.
         path: PathBuf,
-        /// What the write that failed said.
+        /// Message of the failed write.
         cause: String,
     },
     /// The files of the run were removed or replaced while it was being written.
@@ -120,7 +120,7 @@ pub enum JournalError {
     /// The same step was committed with another result: the run is not deterministic, or its
     /// configuration was changed.
     #[error(
-        "step {kind} {key:?} was stored as number {n} with another result: resume with the same version and settings, or begin again in another --run DIR"
+        "step {kind} {key:?} was stored as number {n} with another result: resume with the same version and settings, or start again with another --run DIR"
     )]
     Conflict {
         /// Number of the step that is stored.
@@ -140,14 +140,14 @@ pub enum JournalError {
         /// Unit of the limit.
         unit: &'static str,
     },
-    /// The key of a reply cannot stand in a list of keys.
+    /// The key of a reply is empty, too long, or has spaces.
     #[error("the key of a reply must have 1 to {limit} bytes and no spaces")]
     BadKey {
-        /// Most bytes.
+        /// Maximum length, bytes.
         limit: usize,
     },
-    /// A step names a reply that is not kept.
-    #[error("step {kind} {key:?} names the reply {reply:?}, which is not kept: keep it first")]
+    /// A step names a reply that is not stored.
+    #[error("step {kind} {key:?} names the reply {reply:?}, which is not stored: store it first")]
     UnknownReply {
         /// Kind of step.
         kind: String,
@@ -163,39 +163,39 @@ pub enum JournalError {
         kind: String,
         /// Key of the step within its kind.
         key: String,
-        /// What serialization says.
+        /// Error of the serialization.
         source: serde_json::Error,
     },
-    /// A stored or about to be stored result does not read back as the type asked for.
+    /// A result does not read back as the requested type.
     #[error(
-        "step {kind} {key:?} does not read back as what was asked for: {source}; resume with the version that began the run"
+        "step {kind} {key:?} does not read back as the expected type: {source}; resume with the version that started the run"
     )]
     Decode {
         /// Kind of step.
         kind: String,
         /// Key of the step within its kind.
         key: String,
-        /// What deserialization says.
+        /// Error of the deserialization.
         source: serde_json::Error,
     },
-    /// The beginning of a program's identity is too short, too long or not hexadecimal.
-    #[error("{prefix:?} does not name a program: give 6 to 64 hexadecimal digits of its identity")]
+    /// The prefix of a program's id is too short, too long or not hexadecimal.
+    #[error("{prefix:?} does not name a program: give 6 to 64 hexadecimal digits of its id")]
     BadPrefix {
-        /// What was given.
+        /// The given prefix.
         prefix: String,
     },
-    /// Several programs begin so.
+    /// Several programs have the prefix.
     #[error("{prefix:?} names several programs: {}; give more digits", .ids.join(", "))]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         prefix: String,
-        /// The first identities that begin so, ascending; at most ten.
+        /// The first ids with the prefix, ascending; at most ten.
         ids: Vec<String>,
     },
 }
 
 impl JournalError {
-    /// Turns the failure of a file operation into an error that names the file.
+    /// Converts the error of a file operation.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| match source.kind() {

@@ -1,16 +1,16 @@
-//! The open files of a run: one connection to the database, shared by the journal and its replies,
-//! and what becomes of both when a write fails. Must not know what is written.
+//! The open files of a run: one database connection that the journal and its replies share, and its
+//! state after failed writes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::journal::{
     JournalError,
-    lock::{Lock, Place},
+    lock::{FileLocation, Lock},
     reserve::Reserve,
     store::Store,
 };
 
-/// The files of one run, shared by all who read and write them in this process.
+/// The files of a run, shared within this process.
 #[derive(Clone, Debug)]
 pub(super) struct SharedFiles(Arc<Mutex<Files>>);
 
@@ -19,29 +19,27 @@ impl SharedFiles {
         Self(Arc::new(Mutex::new(files)))
     }
 
-    /// Waits for the others.
     pub(super) fn lock(&self) -> MutexGuard<'_, Files> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The files of one run.
+/// The files of a run.
 #[derive(Debug)]
 pub(super) struct Files {
     // Closed before the lock is released: fields are dropped in this order.
     pub(super) store: Store,
-    /// `None` when opened for reading.
+    /// `None` if opened for reading.
     pub(super) writer: Option<Writer>,
 }
 
-/// What a writer holds.
+/// State of a writer.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// The files that must stay where they are: lock, database, write-ahead log.
-    pub(super) places: Vec<Place>,
-    /// What may still be written.
+    /// Files that must not be moved: lock, database, write-ahead log.
+    pub(super) locations: Vec<FileLocation>,
     pub(super) state: State,
-    /// Room for the last results on a disk that fills up.
+    /// Disk space for the last results.
     pub(super) reserve: Reserve,
     /// Held until dropped.
     pub(super) _lock: Lock,
@@ -52,32 +50,31 @@ pub(super) struct Writer {
 pub(super) enum State {
     /// Everything.
     Open,
-    /// What was paid for already, as far as there is room; says why nothing else.
+    /// Only paid results, as far as they fit; with the cause.
     Full(String),
-    /// Nothing, and why.
+    /// Nothing; with the cause.
     Failed(String),
 }
 
 impl Files {
-    /// Fails if nothing new is to be begun, since its result could not be kept.
+    /// Fails if the result of a new step could not be stored.
     pub(super) fn check_writable(&self) -> Result<(), JournalError> {
         match &self.writer()?.state {
-            State::Open => self.check_places(),
+            State::Open => self.check_locations(),
             State::Full(cause) | State::Failed(cause) => Err(self.stopped(cause)),
         }
     }
 
-    /// Fails if a result that was paid for cannot be kept.
+    /// Fails if a paid result cannot be stored.
     pub(super) fn check_keeps_paid(&self) -> Result<(), JournalError> {
         match &self.writer()?.state {
-            State::Open | State::Full(_) => self.check_places(),
+            State::Open | State::Full(_) => self.check_locations(),
             State::Failed(cause) => Err(self.stopped(cause)),
         }
     }
 
-    /// Writes in one transaction. On a full disk what is at hand takes the room kept for it. After
-    /// a failure nothing is written any more, but what was paid for when it was the room that
-    /// lacked: that failed while writing, not while syncing what was written.
+    /// Writes in one transaction; on a full disk, uses the reserve. After a failure nothing more is
+    /// written, except paid results after a full disk: that fails while writing, not while syncing.
     pub(super) fn write(
         &mut self,
         mut write: impl FnMut(&mut Store) -> Result<(), JournalError>,
@@ -90,8 +87,8 @@ impl Files {
             writer.state = State::Full(error.to_string());
             written = write(&mut self.store);
         }
-        // What was written to a file without a name is lost.
-        let written = written.and_then(|()| self.check_places());
+        // Data written to a removed file is lost.
+        let written = written.and_then(|()| self.check_locations());
         if let (Err(error), Some(writer)) = (&written, &mut self.writer) {
             writer.state = match error {
                 JournalError::Full { .. } => State::Full(error.to_string()),
@@ -112,8 +109,8 @@ impl Files {
         JournalError::Stopped { path: self.store.path().to_owned(), cause: cause.to_owned() }
     }
 
-    /// Fails if a file of the run was removed or replaced; a reader's may be.
-    pub(super) fn check_places(&self) -> Result<(), JournalError> {
-        self.writer.iter().flat_map(|writer| &writer.places).try_for_each(Place::check)
+    /// Fails if a file of the writer was removed or replaced.
+    pub(super) fn check_locations(&self) -> Result<(), JournalError> {
+        self.writer.iter().flat_map(|writer| &writer.locations).try_for_each(FileLocation::check)
     }
 }

@@ -1,9 +1,8 @@
-//! One writer per run directory, and whether files are still the ones that were opened.
+//! The lock of a run directory, and checks that its files were not moved.
 //!
-//! The lock is the operating system's lock on the file `lock`, not the file's existence, so that
-//! the system releases it however its holder ends, and a copied directory is not locked. The
-//! file's content, the holder's process number in decimal, only serves the message that others
-//! get. Must not know the database.
+//! The lock is the operating system's lock on the file `lock`, not the file's existence: the system
+//! releases it however its holder ends, and a copied directory is not locked. The file contains the
+//! holder's process id in decimal, which is only used in messages.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -17,24 +16,23 @@ use crate::journal::JournalError;
 
 /// Name of the lock file in a run directory.
 pub(super) const LOCK_FILE: &str = "lock";
-/// Times to try for the lock, and to look for the holder's number, which follows the lock by an
-/// instant.
-const LOOKS: usize = 5;
-/// Wait between two looks, milliseconds.
-const LOOK_MS: u64 = 5;
-/// Longest content of the lock file that is read, bytes.
+/// Attempts to take the lock, and to read the holder's id, which is written just after locking.
+const MAX_TRIES: usize = 5;
+/// Pause between attempts, milliseconds.
+const RETRY_MS: u64 = 5;
+/// Maximum content of the lock file that is read, bytes.
 const CONTENT_BYTES: u64 = 32;
 
 /// The lock of a run directory, held until dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
-    /// Where the lock file was when it was locked.
-    pub(super) place: Place,
+    /// Location of the lock file when it was locked.
+    pub(super) location: FileLocation,
 }
 
 impl Lock {
-    /// Takes the lock of an existing directory, or says at once who has it.
+    /// Takes the lock of an existing directory.
     pub(super) fn take(dir: &Path) -> Result<Self, JournalError> {
         let path = dir.join(LOCK_FILE);
         let mut file = OpenOptions::new()
@@ -45,12 +43,12 @@ impl Lock {
             .open(&path)
             .map_err(JournalError::io("open", &path))?;
         let mut locked = file.try_lock();
-        for _ in 1..LOOKS {
+        for _ in 1..MAX_TRIES {
             if !matches!(locked, Err(TryLockError::WouldBlock)) {
                 break;
             }
-            // One who looks whether there is a writer has the file for an instant.
-            thread::sleep(Duration::from_millis(LOOK_MS));
+            // `writer_pid` holds a shared lock for an instant.
+            thread::sleep(Duration::from_millis(RETRY_MS));
             locked = file.try_lock();
         }
         match locked {
@@ -65,26 +63,26 @@ impl Lock {
         file.set_len(0)
             .and_then(|()| file.write_all(process::id().to_string().as_bytes()))
             .map_err(JournalError::io("write", &path))?;
-        // Another may have replaced the file between opening and locking; it then has its own lock.
-        let place = Place::of_file(&path, &file)?;
-        place.check()?;
-        Ok(Self { file, place })
+        // The file may have been replaced between opening and locking.
+        let location = FileLocation::from_file(&path, &file)?;
+        location.check()?;
+        Ok(Self { file, location })
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The system releases the lock when the file closes; an old number left behind would
-        // only be named in a message during the next holder's first instant.
+        // The system releases the lock when the file closes; a stale id would only appear in messages
+        // until the next holder writes its own.
         let _ = self.file.set_len(0);
     }
 }
 
-/// The process number in a lock file that another has locked.
+/// The id of the process that holds a lock file.
 fn holder(path: &Path) -> Option<u32> {
-    for look in 0..LOOKS {
+    for look in 0..MAX_TRIES {
         if look > 0 {
-            thread::sleep(Duration::from_millis(LOOK_MS));
+            thread::sleep(Duration::from_millis(RETRY_MS));
         }
         if let Some(pid) = File::open(path).ok().and_then(number) {
             return Some(pid);
@@ -93,41 +91,41 @@ fn holder(path: &Path) -> Option<u32> {
     None
 }
 
-/// The process number in a lock file.
+/// The process id in a lock file.
 fn number(file: File) -> Option<u32> {
     let mut content = String::new();
     file.take(CONTENT_BYTES).read_to_string(&mut content).ok()?;
     content.trim().parse().ok()
 }
 
-/// The process that writes the run in a directory now; none when nobody does, or has only just
-/// begun. Does not wait, and keeps nobody from writing.
-pub fn writer(dir: &Path) -> Option<u32> {
+/// The process that writes the run in a directory; `None` without a writer, or if it has just
+/// started. Does not block.
+pub fn writer_pid(dir: &Path) -> Option<u32> {
     let path = dir.join(LOCK_FILE);
-    // A number that is left behind was a killed process's.
+    // A killed process leaves its id behind.
     let pid = File::open(&path).ok().and_then(number)?;
     let file = File::open(&path).ok()?;
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(pid)
 }
 
-/// A path and which file was there, so that removal and replacement are noticed: the system lets
-/// an open file be written to long after its name is gone.
+/// A path and the identity of its file, to notice removal and replacement: an open file can still be
+/// written after its name is gone.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct FileLocation {
     path: PathBuf,
-    /// Device and number of the file; `None` on systems without them.
+    /// Device and inode; `None` on systems without them.
     file: Option<(u64, u64)>,
 }
 
-impl Place {
-    /// The file that is at a path now.
-    pub(super) fn of(path: &Path) -> Result<Self, JournalError> {
+impl FileLocation {
+    /// The location of the file that is at a path now.
+    pub(super) fn current(path: &Path) -> Result<Self, JournalError> {
         let metadata = fs::metadata(path).map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }
 
-    /// An open file and the path it should be at.
-    fn of_file(path: &Path, file: &File) -> Result<Self, JournalError> {
+    /// The location of an open file.
+    fn from_file(path: &Path, file: &File) -> Result<Self, JournalError> {
         let metadata = file.metadata().map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }
@@ -141,7 +139,7 @@ impl Place {
     }
 }
 
-/// Device and number of a file.
+/// Device and inode of a file.
 #[cfg(unix)]
 fn identity(metadata: &fs::Metadata) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;

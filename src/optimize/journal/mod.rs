@@ -1,15 +1,14 @@
-//! The journal of a run: what was done, so that a run that was killed goes on where it was and
-//! ends in the same result, and nothing that was paid for is paid twice.
+//! The journal of a run: all completed steps and paid replies, so that a killed run can be resumed,
+//! ends in the same result, and pays for nothing twice.
 //!
-//! A run is a directory: `run.sqlite` (with `-wal` and `-shm` beside it while it is open), `lock`,
-//! `reserve` while there is a writer, and what others put there. A step is a kind, a key unique
-//! within its kind, a JSON body, the programs it proposed and the keys of the replies it used; it is
-//! committed whole, in one transaction, before its result is used. Replies of language models are
-//! kept beside the steps, each in a transaction of its own: [`JournalReplies`].
+//! A run is a directory: `run.sqlite` (with `-wal` and `-shm` while it is open), `lock`, `reserve`
+//! while there is a writer, and files of other modules. A step has a kind, a key that is unique
+//! within its kind, a JSON body, the programs it proposed and the keys of the replies it used. It is
+//! committed in one transaction, before its result is used. Replies of language models are stored
+//! beside the steps, each in its own transaction: [`JournalReplies`].
 //!
-//! [`Journal::step`] is the way to use it: a step that was done is read, any other is computed and
-//! committed, and both give the value as read back from its JSON, so that a resumed run sees the
-//! same numbers bit for bit.
+//! [`Journal::step`] reads a committed step, or computes and commits it. Both return the value as
+//! read back from its JSON, so that a resumed run sees the same numbers bit for bit.
 //!
 //! | limit | unit | value |
 //! | --- | --- | --- |
@@ -21,9 +20,8 @@
 //! | [`CONFIG_BYTES`] | bytes of JSON | 1 Mi |
 //!
 //! JSON has no infinity and no NaN: serialization turns them into `null`. [`Journal::step`] refuses
-//! a value that for this reason does not read back; an `Option` of a number reads back as `None`.
-//!
-//! Must not know: what steps mean, the clock, who computes.
+//! a value that therefore does not read back; an `Option` of a number reads back as `None`. The
+//! journal stores no times.
 
 mod encode;
 mod error;
@@ -48,12 +46,12 @@ use serde_json::Value;
 use crate::journal::{
     encode::{decode, encode},
     files::{Files, SharedFiles, State, Writer},
-    lock::{LOCK_FILE, Lock, Place},
+    lock::{FileLocation, LOCK_FILE, Lock},
     replies::check_key,
     reserve::Reserve,
-    store::{Access, Store, Stored},
+    store::{Access, Store, StoredStep},
 };
-pub use crate::journal::{error::JournalError, lock::writer, replies::JournalReplies};
+pub use crate::journal::{error::JournalError, lock::writer_pid, replies::JournalReplies};
 use agent_sandbox::program::Program;
 
 /// Name of the database in a run directory.
@@ -70,34 +68,34 @@ pub const CONFIG_BYTES: usize = 1 << 20;
 pub const KIND_BYTES: usize = 64;
 /// Longest key of a step, bytes.
 pub const KEY_BYTES: usize = 4_096;
-/// Most programs that one step proposes.
+/// Maximum programs of a step.
 pub const PROGRAMS_PER_STEP: usize = 10_000;
-/// Most replies that one step names.
+/// Maximum replies of a step.
 pub const REPLIES_PER_STEP: usize = 10_000;
 /// Longest source of a program, bytes; the longest module that a sandbox takes has 5.4 Mi in base64.
 pub const PROGRAM_BYTES: usize = 6 << 20;
-/// Fewest digits that name a program.
+/// Minimum digits of a program's id prefix.
 pub const PREFIX_DIGITS: usize = 6;
 
 /// A step that was committed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepRecord {
-    /// Its number: 1, 2, ... in order of commit.
+    /// Its number, from 1 in order of commit.
     pub n: u64,
-    /// What was done, for instance `score`.
+    /// Its kind, for instance `trial`.
     pub kind: String,
-    /// Which of its kind.
+    /// Its key, unique within the kind.
     pub key: String,
-    /// Ids of the programs it proposed, new or not, in the order given.
+    /// Ids of the programs it proposed, new or not, in the given order.
     pub programs: Vec<String>,
-    /// Keys of the replies it used, in the order given.
+    /// Keys of the replies it used, in the given order.
     pub replies: Vec<String>,
     /// Its result.
     pub body: Value,
 }
 
-/// The journal of one run, open. One writer at a time, any number of readers beside it. The run
-/// is free for another writer once the journal and its replies are dropped.
+/// An open journal. One writer at a time, and any number of readers. The run is free for another
+/// writer once the journal and its replies are dropped.
 #[derive(Debug)]
 pub struct Journal {
     files: SharedFiles,
@@ -106,8 +104,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins a run in a directory that is absent or empty, and stores its configuration. A
-    /// beginning that was interrupted leaves a directory in which a run can begin.
+    /// Creates a run with its configuration in a directory that is absent or empty. An interrupted
+    /// creation leaves a directory in which a run can be created.
     ///
     /// # Errors
     /// [`JournalError::Exists`], [`JournalError::NotEmpty`], [`JournalError::Locked`],
@@ -119,12 +117,12 @@ impl Journal {
         if dir.join(DATABASE_FILE).exists()
             && let Err(used @ JournalError::Locked { .. }) = Lock::take(dir)
         {
-            // A run that goes on cannot be resumed, which is what `Exists` advises.
+            // `Exists` advises to resume, which a running run refuses.
             return Err(used);
         }
         check_empty(dir)?;
         let lock = Lock::take(dir)?;
-        // Another may have begun a run and ended since.
+        // Another process may have created a run meanwhile.
         check_empty(dir)?;
         let unfinished = dir.join(UNFINISHED_FILE);
         for suffix in ["", "-journal", "-wal", "-shm"] {
@@ -146,7 +144,7 @@ impl Journal {
         Self::write(dir, lock)
     }
 
-    /// Opens a run to go on with it. Checks every row, which takes time linear in its size.
+    /// Opens a run to continue it. Checks every row, which takes time linear in its size.
     ///
     /// # Errors
     /// [`JournalError::NotARun`], [`JournalError::Locked`], [`JournalError::Damaged`],
@@ -158,8 +156,8 @@ impl Journal {
         Self::write(dir, lock)
     }
 
-    /// Opens a run to read it, while another process may be writing it. Rows are checked as they
-    /// are read. Takes no lock.
+    /// Opens a run for reading, while another process may write it. Rows are checked when they are
+    /// read. Takes no lock.
     ///
     /// # Errors
     /// Those of [`Journal::resume`] but [`JournalError::Locked`].
@@ -184,7 +182,11 @@ impl Journal {
         })?;
         let writer = match lock {
             Some(lock) => Some(Writer {
-                places: vec![lock.place.clone(), Place::of(&path)?, Place::of(&store::log(&path))?],
+                locations: vec![
+                    lock.location.clone(),
+                    FileLocation::current(&path)?,
+                    FileLocation::current(&store::log(&path))?,
+                ],
                 state: State::Open,
                 reserve: Reserve::take(dir)?,
                 _lock: lock,
@@ -194,7 +196,7 @@ impl Journal {
         Ok(Self { files: SharedFiles::new(Files { store, writer }), path, config })
     }
 
-    /// The configuration that the run was begun with, as read back from its JSON.
+    /// The configuration that the run was created with, as read back from its JSON.
     pub fn config(&self) -> &Value {
         &self.config
     }
@@ -202,7 +204,7 @@ impl Journal {
     /// The result of a step, if it was committed.
     ///
     /// # Errors
-    /// [`JournalError::Decode`] when it is of another type; [`JournalError::Damaged`],
+    /// [`JournalError::Decode`] if it has another type; [`JournalError::Damaged`],
     /// [`JournalError::Storage`].
     pub fn find<T: DeserializeOwned>(
         &self,
@@ -216,18 +218,17 @@ impl Journal {
         }
     }
 
-    /// Commits a step: its result and the programs it proposed, in one transaction. When this
-    /// returns `Ok`, they are on the disk. Committing an equal step again does nothing.
+    /// Commits a step: its result and the programs it proposed, in one transaction, which is on the
+    /// disk when this returns `Ok`. Committing an equal step again does nothing.
     ///
     /// # Errors
-    /// [`JournalError::Conflict`] when the step was committed with another result;
-    /// [`JournalError::TooLarge`], [`JournalError::Encode`] for
-    /// what cannot be stored; all these leave the journal as it was. After
-    /// [`JournalError::Storage`], [`JournalError::Moved`] or [`JournalError::Damaged`], further
-    /// commits are refused with [`JournalError::Stopped`]: a write that failed is not tried again,
-    /// as the system may have dropped it. When the disk fills up, the step at hand takes the room
-    /// kept for it, 4 MiB, and the next is refused; [`JournalError::Full`] when that was not
-    /// enough. [`JournalError::ReadOnly`] without a lock.
+    /// [`JournalError::Conflict`] if the step was committed with another result;
+    /// [`JournalError::TooLarge`] and [`JournalError::Encode`] if it cannot be stored. These leave the
+    /// journal unchanged. After [`JournalError::Storage`], [`JournalError::Moved`] or
+    /// [`JournalError::Damaged`], further commits fail with [`JournalError::Stopped`]: a failed write
+    /// is not repeated, since the system may have dropped its data. On a full disk, the current step
+    /// uses the 4 MiB reserve and the next one fails; [`JournalError::Full`] if the reserve is too
+    /// small. [`JournalError::ReadOnly`] without a lock.
     pub fn commit<T: Serialize>(
         &mut self,
         kind: &str,
@@ -238,12 +239,11 @@ impl Journal {
         self.commit_with(kind, key, body, programs, &[])
     }
 
-    /// Commits a step as [`Journal::commit`] does, with the keys of the replies it used; they must
-    /// be kept.
+    /// [`Journal::commit`] with the keys of the replies that the step used; they must be stored.
     ///
     /// # Errors
-    /// Those of [`Journal::commit`], and [`JournalError::UnknownReply`], [`JournalError::BadKey`],
-    /// which leave the journal as it was.
+    /// Those of [`Journal::commit`]; [`JournalError::UnknownReply`] and [`JournalError::BadKey`], which
+    /// leave the journal unchanged.
     pub fn commit_with<T: Serialize>(
         &mut self,
         kind: &str,
@@ -256,22 +256,21 @@ impl Journal {
         self.append(kind, key, &body, programs, replies)
     }
 
-    /// The replies of the run, to be shared by all who ask. Of a journal that was opened for
-    /// reading they can be read only.
+    /// The replies of the run, shared by all threads; read-only if the journal is.
     ///
     /// # Errors
     /// [`JournalError::Moved`].
     pub fn replies(&self) -> Result<Arc<JournalReplies>, JournalError> {
-        self.files.lock().check_places()?;
+        self.files.lock().check_locations()?;
         Ok(Arc::new(JournalReplies::new(self.files.clone(), self.path.clone())))
     }
 
-    /// The result of a step: read if it was committed, otherwise computed and committed. Both ways
-    /// give the value as read back from its JSON.
+    /// The result of a step: read if it was committed, else computed and committed; in both cases as
+    /// read back from its JSON.
     ///
     /// # Errors
-    /// Those of the computation, after which nothing is stored, of [`Journal::find`] and of
-    /// [`Journal::commit`]. A journal that can store nothing is found before computing.
+    /// Those of `compute`, after which nothing is stored, of [`Journal::find`] and of
+    /// [`Journal::commit`]. A journal that cannot be written fails before `compute`.
     pub fn step<T, E>(
         &mut self,
         kind: &str,
@@ -289,7 +288,7 @@ impl Journal {
         self.files.lock().check_writable()?;
         let (value, programs) = compute()?;
         let body = encode(kind, key, &value, BODY_BYTES)?;
-        // Before the commit, so that nothing is stored that cannot be read.
+        // Before the commit, so that every stored value can be read.
         let value = decode(kind, key, &body)?;
         self.append(kind, key, &body, &programs, &[])?;
         Ok(value)
@@ -308,18 +307,18 @@ impl Journal {
         Ok(steps)
     }
 
-    /// The steps behind one, at most so many, in order of commit: how a reader follows a run that
-    /// another process writes. Only these steps are read.
+    /// At most `limit` steps after step `n`, in order of commit. Lets a reader follow a run that
+    /// another process writes.
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
-    pub fn steps_after(&self, n: u64, most: usize) -> Result<Vec<StepRecord>, JournalError> {
-        let stored = self.files.lock().store.steps_after(n, most)?;
+    pub fn steps_after(&self, n: u64, limit: usize) -> Result<Vec<StepRecord>, JournalError> {
+        let stored = self.files.lock().store.steps_after(n, limit)?;
         stored.into_iter().map(step_record).collect()
     }
 
-    /// The program whose id begins with the digits given, of which there must be at least
-    /// [`PREFIX_DIGITS`]; upper and lower case are alike. `None` when there is none.
+    /// The program whose id begins with the given digits, at least [`PREFIX_DIGITS`], in upper or lower
+    /// case; `None` if there is none.
     ///
     /// # Errors
     /// [`JournalError::BadPrefix`], [`JournalError::Ambiguous`], [`JournalError::Damaged`],
@@ -328,7 +327,7 @@ impl Journal {
         let prefix = id_or_prefix.to_ascii_lowercase();
         let digits = prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !digits || !(PREFIX_DIGITS..=blake3::OUT_LEN * 2).contains(&prefix.len()) {
-            // What is shown is cut, so that a whole file given by mistake stays readable.
+            // Cut, so that the message stays readable if a whole file was given by mistake.
             let prefix = id_or_prefix.chars().take(blake3::OUT_LEN * 2 + 1).collect();
             return Err(JournalError::BadPrefix { prefix });
         }
@@ -349,7 +348,7 @@ impl Journal {
         self.files.lock().store.programs()
     }
 
-    /// Stores a step, or stops the journal.
+    /// Stores an encoded step.
     fn append(
         &mut self,
         kind: &str,
@@ -367,7 +366,7 @@ impl Journal {
         if let Some(stored) = files.store.step(kind, key)? {
             let same = stored.programs == store::ids(programs)
                 && stored.replies == names
-                && (stored.body == body || equal(&stored.body, body));
+                && (stored.body == body || is_same_json(&stored.body, body));
             let conflict = || JournalError::Conflict {
                 n: stored.n.unsigned_abs(),
                 kind: kind.to_owned(),
@@ -385,8 +384,8 @@ impl Journal {
     }
 }
 
-/// A step as it was stored.
-fn step_record(step: Stored) -> Result<StepRecord, JournalError> {
+/// Decodes a stored step.
+fn step_record(step: StoredStep) -> Result<StepRecord, JournalError> {
     let list = |text: &str| text.split_terminator(' ').map(str::to_owned).collect();
     Ok(StepRecord {
         n: step.n.unsigned_abs(),
@@ -398,8 +397,8 @@ fn step_record(step: Stored) -> Result<StepRecord, JournalError> {
     })
 }
 
-/// Whether two JSON texts mean the same; the order of keys does not matter.
-fn equal(a: &str, b: &str) -> bool {
+/// Whether two JSON texts are equal, ignoring the order of keys.
+fn is_same_json(a: &str, b: &str) -> bool {
     let read = |text| serde_json::from_str::<Value>(text);
     matches!((read(a), read(b)), (Ok(a), Ok(b)) if a == b)
 }
@@ -418,7 +417,7 @@ fn check_names(kind: &str, key: &str) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// Fails if programs are too many, too long, or would not come back as they are.
+/// Fails if there are too many programs, or one is too long.
 fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<(), JournalError> {
     if programs.len() > PROGRAMS_PER_STEP {
         return Err(JournalError::TooLarge {
@@ -439,7 +438,7 @@ fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<(), Jou
     Ok(())
 }
 
-/// Fails if the replies that a step names are too many, or cannot stand in a list.
+/// Fails if there are too many replies, or a key is invalid.
 fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<(), JournalError> {
     if replies.len() > REPLIES_PER_STEP {
         return Err(JournalError::TooLarge {
@@ -451,7 +450,7 @@ fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<(), Journa
     replies.iter().try_for_each(|reply| check_key(reply))
 }
 
-/// Fails unless a new run may begin in a directory.
+/// Fails unless a run can be created in a directory.
 fn check_empty(dir: &Path) -> Result<(), JournalError> {
     if dir.join(DATABASE_FILE).exists() {
         return Err(JournalError::Exists { dir: dir.to_owned() });
@@ -470,13 +469,13 @@ fn check_empty(dir: &Path) -> Result<(), JournalError> {
 fn check_run(dir: &Path) -> Result<(), JournalError> {
     let why = match (dir.is_dir(), dir.join(DATABASE_FILE).is_file()) {
         (true, true) => return Ok(()),
-        (true, false) => "it has no run.sqlite; begin one without --resume",
-        (false, _) => "there is no such directory; begin a run without --resume",
+        (true, false) => "it has no run.sqlite; start a run without --resume",
+        (false, _) => "the directory does not exist; start a run without --resume",
     };
     Err(JournalError::NotARun { dir: dir.to_owned(), why })
 }
 
-/// Writes the entries of a directory to the disk, where the system has that.
+/// Syncs the entries of a directory to the disk, if the system supports it.
 fn sync_directory(dir: &Path) -> Result<(), JournalError> {
     if cfg!(unix) {
         File::open(dir).and_then(|file| file.sync_all()).map_err(JournalError::io("write", dir))?;

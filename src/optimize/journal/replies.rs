@@ -1,9 +1,7 @@
-//! The replies of language models that a run paid for, in the database of its journal.
+//! Replies of language models that a run paid for, in the database of its journal.
 //!
-//! Every thread of a run may ask and keep at the same time. Replies have no number, so that the
-//! steps of a run are the same for any number of threads; steps name the replies they used.
-//!
-//! Must not know: who asked, what a reply means, the clock.
+//! All threads of a run may read and store replies at the same time. Replies have no number, so that
+//! the journal's steps are the same for any number of threads; steps name the replies they used.
 
 use std::path::PathBuf;
 
@@ -15,13 +13,13 @@ use crate::journal::{
 };
 use agent_llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage};
 
-/// What stands for the kind of a step in messages.
+/// Kind in error messages.
 const KIND: &str = "reply";
 
-/// Replies to one request that could not be used, of which what they took is kept.
+/// Maximum unusable replies to one request whose usage is stored.
 const MAX_UNUSABLE: usize = 1_000;
 
-/// The replies of a run. The run stays locked until they are dropped, too.
+/// The replies of a run. The run stays locked until they are dropped.
 #[derive(Debug)]
 pub struct JournalReplies {
     files: SharedFiles,
@@ -33,18 +31,18 @@ impl JournalReplies {
         Self { files, path }
     }
 
-    /// The exchange of a key, if it is kept.
+    /// The exchange with a key, if it is stored.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`], [`JournalError::Storage`]; [`JournalError::Decode`] when another
+    /// [`JournalError::Damaged`], [`JournalError::Storage`]; [`JournalError::Decode`] if another
     /// version wrote it.
     pub fn find(&self, key: &str) -> Result<Option<Exchange>, JournalError> {
         let stored = self.files.lock().store.reply(key)?;
         stored.map(exchange).transpose()
     }
 
-    /// Keeps an exchange. When this returns `Ok`, it is on the disk; a key that is kept stays as it
-    /// is. On a disk that fills up, what was paid for takes the 4 MiB kept for it.
+    /// Stores an exchange, unless its key is stored; it is on the disk when this returns `Ok`. On a
+    /// full disk it uses the 4 MiB reserve.
     ///
     /// # Errors
     /// Those of [`Journal::commit`](super::Journal::commit) but [`JournalError::Conflict`].
@@ -61,7 +59,7 @@ impl JournalReplies {
         files.write(|store| store.append_reply(key, role, &request, &reply, paid))
     }
 
-    /// All exchanges with their keys, by the name of their role, then by key. All of them must fit into memory.
+    /// All exchanges with their keys, by name of the role, then by key. They must fit into memory.
     ///
     /// # Errors
     /// Those of [`JournalReplies::find`].
@@ -85,8 +83,7 @@ impl JournalReplies {
 }
 
 impl ReplyStore for JournalReplies {
-    /// For a key that is not kept, fails if its reply could not be kept either, so that nothing is
-    /// paid for in vain.
+    /// Fails for a missing key if its reply could not be stored, so that nothing is paid for in vain.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let found = self.find(key).map_err(store_error)?;
         if found.is_none() {
@@ -99,7 +96,7 @@ impl ReplyStore for JournalReplies {
         self.keep(key, exchange).map_err(store_error)
     }
 
-    /// As an exchange without text, under a key that no request has.
+    /// Stores an exchange without text, under a key that no request has.
     fn note_unusable(&self, key: &str, request: &Request, usage: Usage) -> Result<(), LlmError> {
         for n in 0..MAX_UNUSABLE {
             let key = format!("{key}-unusable-{n}");
@@ -110,7 +107,7 @@ impl ReplyStore for JournalReplies {
             let exchange = Exchange { request: request.clone(), reply, paid: true };
             return self.keep(&key, &exchange).map_err(store_error);
         }
-        Err(LlmError::Store(format!("{MAX_UNUSABLE} replies to one request could not be used")))
+        Err(LlmError::Store(format!("{MAX_UNUSABLE} replies to one request were unusable")))
     }
 }
 
@@ -118,7 +115,7 @@ fn store_error(error: JournalError) -> LlmError {
     LlmError::Store(error.to_string())
 }
 
-/// An exchange from its row.
+/// Decodes a stored exchange.
 fn exchange(stored: StoredReply) -> Result<Exchange, JournalError> {
     Ok(Exchange {
         request: decode(KIND, &stored.key, &stored.request)?,
@@ -127,7 +124,7 @@ fn exchange(stored: StoredReply) -> Result<Exchange, JournalError> {
     })
 }
 
-/// Fails unless a key can stand in a list with spaces between.
+/// Fails unless a key is valid in a space-separated list.
 pub(super) fn check_key(key: &str) -> Result<(), JournalError> {
     if key.is_empty() || key.len() > KEY_BYTES || key.contains(char::is_whitespace) {
         return Err(JournalError::BadKey { limit: KEY_BYTES });

@@ -1,4 +1,4 @@
-//! The SQLite database `run.sqlite`: the only file that knows SQLite.
+//! The SQLite database `run.sqlite`. All SQL of the journal is in this module.
 //!
 //! ```text
 //! application_id "agtJ", user_version = FORMAT
@@ -40,12 +40,12 @@ use agent_sandbox::program::Program;
 pub(super) const FORMAT: i64 = 2;
 /// Marks the database as a run journal: "agtJ".
 const APPLICATION: i64 = 0x6167_744a;
-/// Longest wait for another connection to the database, milliseconds. Readers never block the
-/// writer; only a foreign tool can.
+/// Maximum wait for another connection, milliseconds. Readers never block the writer; only a foreign
+/// tool can.
 const BUSY_MS: u64 = 5_000;
-/// Size to which the write-ahead log is cut after it was copied into the database, bytes.
+/// Size to which the write-ahead log is truncated after a checkpoint, bytes.
 const LOG_BYTES: i64 = 64 << 20;
-/// Ids listed when a prefix is ambiguous.
+/// Maximum ids that are listed if a prefix is ambiguous.
 const LISTED: i64 = 10;
 /// The tables, by name. Compared byte by byte with what is stored.
 const TABLES: [&str; 4] = [
@@ -60,30 +60,30 @@ const TABLES: [&str; 4] = [
      programs TEXT NOT NULL, replies TEXT NOT NULL, body TEXT NOT NULL, digest BLOB NOT NULL, \
      UNIQUE(kind, key)) STRICT",
 ];
-/// Columns of a step in the order that [`Stored::read`] expects.
+/// Columns of a step in the order that [`StoredStep::read`] expects.
 const STEP: &str = "SELECT n, kind, key, programs, replies, body, digest FROM step";
 
 /// A step as stored.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredStep {
     /// Number; positive once checked by [`Store::each_step`].
     pub(super) n: i64,
     pub(super) kind: String,
     pub(super) key: String,
-    /// Ids with a space between.
+    /// Space-separated ids.
     pub(super) programs: String,
-    /// Keys with a space between.
+    /// Space-separated keys.
     pub(super) replies: String,
     pub(super) body: String,
     digest: [u8; 32],
 }
 
-/// Whether to write.
+/// Access to a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Reads and writes; the caller has the lock.
+    /// Reads and writes; the caller holds the lock.
     Write,
-    /// Reads while another may write.
+    /// Reads, while another process may write.
     Read,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Writes a new database with no steps, completely, and closes it.
+    /// Creates and closes a database without steps.
     pub(super) fn create(path: &Path, config: &str) -> Result<(), JournalError> {
         let written = || -> rusqlite::Result<()> {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -124,8 +124,8 @@ impl Store {
         written().map_err(|error| failed("create", path, &error))
     }
 
-    /// Opens a database and checks its header, tables and configuration. With [`Access::Write`]
-    /// checks all rows too; takes time linear in the size of the database.
+    /// Opens a database and checks its header, tables and configuration; with [`Access::Write`] also
+    /// all rows, in time linear in its size.
     pub(super) fn open(path: &Path, access: Access) -> Result<Self, JournalError> {
         let length = fs::metadata(path).map_err(JournalError::io("open", path))?.len();
         if length == 0 {
@@ -133,8 +133,8 @@ impl Store {
             return Err(damaged(path, "the file is empty"));
         }
         match Self::open_with(path, access, false) {
-            // Without the right to write its shared index, SQLite reads a database only when told
-            // that nobody else writes; so it is when there is no log.
+            // Without the permission to write its shared index, SQLite only reads a database that it
+            // may treat as immutable, which it is without a log.
             Err(JournalError::Storage { .. }) if access == Access::Read && !has_log(path) => {
                 Self::open_with(path, access, true)
             }
@@ -142,7 +142,7 @@ impl Store {
         }
     }
 
-    /// Opens a database, as unchangeable if wanted.
+    /// Opens a database, optionally as immutable.
     fn open_with(path: &Path, access: Access, immutable: bool) -> Result<Self, JournalError> {
         let flags = match access {
             Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -155,7 +155,7 @@ impl Store {
         .map_err(|error| failed("open", path, &error))?;
         let mut store =
             Self { connection, path: path.to_owned(), run: [0; 32], config: String::new() };
-        // Nothing is written to the database until all of it has proved sound.
+        // Nothing is written before all checks have passed.
         store.leave_log(true)?;
         set_up(&store.connection).map_err(|error| store.failed("open", &error))?;
         store.check_header()?;
@@ -170,22 +170,21 @@ impl Store {
                     cause: format!("the database cannot be written to (journal mode {mode})"),
                 });
             }
-            // A write that changes nothing creates the log and shows at once, before anything was
-            // paid for, whether the disk takes one.
+            // A write without changes creates the log, and fails now, before anything was paid for, if
+            // the disk cannot be written.
             store
                 .connection
                 .pragma_update(None, "user_version", FORMAT)
                 .map_err(|error| store.failed("write", &error))?;
-            // What a sync of the log could not write may be readable for now and gone after a power
-            // cut, with all that is committed behind it. Copied into the database, it is synced
-            // anew; readers may hold back a part.
+            // If an earlier sync of the log failed, its content may be lost after a power cut, with all
+            // later commits. A checkpoint syncs it again; readers may hold back a part.
             copy_log(&store.connection).map_err(|error| store.failed("write", &error))?;
             store.leave_log(false)?;
         }
         Ok(store)
     }
 
-    /// Checks what the database says of itself and reads the configuration.
+    /// Checks header, tables and configuration.
     fn check_header(&mut self) -> Result<(), JournalError> {
         if self.value::<i64>("PRAGMA application_id")? != APPLICATION {
             return Err(self.damaged("it is not a run journal"));
@@ -228,7 +227,7 @@ impl Store {
 
     /// Checks every page, index and row.
     fn verify(&self) -> Result<(), JournalError> {
-        // Finds what the quick check does, and rows that an index lacks or has in excess.
+        // Unlike the quick check, also compares indexes with rows.
         let report: String = self.value("PRAGMA integrity_check(1)")?;
         if report != "ok" {
             return Err(self.damaged(&report));
@@ -253,21 +252,24 @@ impl Store {
                 .and_then(|n| Ok((n, row.get(2)?)))
                 .map_err(|error| self.failed("read", &error))?;
             if n != n_programs || proposed.get(program.id()) != Some(&step) {
-                return Err(
-                    self.damaged(&format!("program {} is not of step {step}", program.id()))
-                );
+                return Err(self
+                    .damaged(&format!("program {} does not belong to step {step}", program.id())));
             }
         }
         self.each_reply(|_| Ok(()))
     }
 
-    /// The steps behind one, at most so many, in order of commit. Checks that none is missing
-    /// between and that each matches its digest.
-    pub(super) fn steps_after(&self, n: u64, most: usize) -> Result<Vec<Stored>, JournalError> {
-        let (mut last, most) = (n.cast_signed(), i64::try_from(most).unwrap_or(i64::MAX));
+    /// At most `limit` steps after step `n`, in order of commit. Checks that none is missing and that
+    /// each matches its digest.
+    pub(super) fn steps_after(
+        &self,
+        n: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredStep>, JournalError> {
+        let (mut last, limit) = (n.cast_signed(), i64::try_from(limit).unwrap_or(i64::MAX));
         let mut statement = self.prepare(&format!("{STEP} WHERE n > ?1 ORDER BY n LIMIT ?2"))?;
         let mut rows =
-            statement.query(params![last, most]).map_err(|error| self.failed("read", &error))?;
+            statement.query(params![last, limit]).map_err(|error| self.failed("read", &error))?;
         let mut steps = Vec::new();
         while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
             let step = self.checked_step(row)?;
@@ -280,12 +282,12 @@ impl Store {
         Ok(steps)
     }
 
-    /// Calls a function with every step in order of commit. Checks that none is missing between,
-    /// that each matches its digest, and that its programs and replies are there, the programs no
-    /// later than the step.
+    /// Calls `visit` with every step in order of commit. Checks that none is missing, that each
+    /// matches its digest, and that its programs and replies exist, the programs no later than the
+    /// step.
     pub(super) fn each_step(
         &self,
-        mut visit: impl FnMut(Stored) -> Result<(), JournalError>,
+        mut visit: impl FnMut(StoredStep) -> Result<(), JournalError>,
     ) -> Result<(), JournalError> {
         let mut statement = self.prepare(&format!("{STEP} ORDER BY n"))?;
         let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
@@ -317,7 +319,7 @@ impl Store {
     }
 
     /// The step of a kind with a key.
-    pub(super) fn step(&self, kind: &str, key: &str) -> Result<Option<Stored>, JournalError> {
+    pub(super) fn step(&self, kind: &str, key: &str) -> Result<Option<StoredStep>, JournalError> {
         let mut statement = self.prepare(&format!("{STEP} WHERE kind = ?1 AND key = ?2"))?;
         let mut rows =
             statement.query(params![kind, key]).map_err(|error| self.failed("read", &error))?;
@@ -327,8 +329,8 @@ impl Store {
         }
     }
 
-    /// Adds a step and those of its programs that are new, in one transaction. Returns when all
-    /// of it is on the disk; after an error none or all of it is.
+    /// Adds a step and its new programs in one transaction, which is on the disk on return; after an
+    /// error, all or nothing is.
     pub(super) fn append(
         &mut self,
         kind: &str,
@@ -398,8 +400,7 @@ impl Store {
         &self.path
     }
 
-    /// Whether closing leaves the write-ahead log alone; otherwise closing copies it into the
-    /// database.
+    /// Sets whether closing leaves the write-ahead log; otherwise closing checkpoints it.
     pub(super) fn leave_log(&self, leave: bool) -> Result<(), JournalError> {
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave)
@@ -408,8 +409,8 @@ impl Store {
     }
 
     /// A row of [`STEP`], checked.
-    fn checked_step(&self, row: &Row<'_>) -> Result<Stored, JournalError> {
-        let step = Stored::read(row).map_err(|error| self.failed("read", &error))?;
+    fn checked_step(&self, row: &Row<'_>) -> Result<StoredStep, JournalError> {
+        let step = StoredStep::read(row).map_err(|error| self.failed("read", &error))?;
         let texts = [&*step.kind, &step.key, &step.programs, &step.replies, &step.body];
         if step_digest(&self.run, step.n, texts) != step.digest {
             return Err(self.damaged(&format!("step {} does not match its digest", step.n)));
@@ -417,7 +418,7 @@ impl Store {
         Ok(step)
     }
 
-    /// A program from a row, whose id is in the given column and its source two further; checked.
+    /// A program from a row with its id in `column` and its source two columns further, checked.
     fn checked_program(&self, row: &Row<'_>, column: usize) -> Result<Program, JournalError> {
         let (id, source): (String, String) = row
             .get(column)
@@ -437,7 +438,7 @@ impl Store {
             .map_err(|error| self.failed("read", &error))
     }
 
-    /// The texts that a statement gives.
+    /// The first column of a statement's rows.
     fn list(&self, sql: &str) -> Result<Vec<String>, JournalError> {
         self.prepare(sql)?
             .query_map([], |row| row.get(0))
@@ -445,7 +446,7 @@ impl Store {
             .map_err(|error| self.failed("read", &error))
     }
 
-    /// A statement, compiled once.
+    /// A cached statement.
     fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>, JournalError> {
         self.connection.prepare_cached(sql).map_err(|error| self.failed("read", &error))
     }
@@ -459,7 +460,7 @@ impl Store {
     }
 }
 
-impl Stored {
+impl StoredStep {
     /// Reads a row of [`STEP`].
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
@@ -474,29 +475,29 @@ impl Stored {
     }
 }
 
-/// Copies the write-ahead log into the database, as far as no reader needs it.
+/// Checkpoints the write-ahead log, as far as no reader needs it.
 fn copy_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
-/// Ids with a space between.
+/// Space-separated ids.
 pub(super) fn ids(programs: &[Program]) -> String {
     programs.iter().map(Program::id).collect::<Vec<_>>().join(" ")
 }
 
-/// The write-ahead log of a database.
+/// Path of the write-ahead log of a database.
 pub(super) fn log(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     PathBuf::from(log)
 }
 
-/// Whether there is something in the write-ahead log.
+/// Whether the write-ahead log is not empty.
 fn has_log(path: &Path) -> bool {
     fs::metadata(log(path)).is_ok_and(|metadata| metadata.len() > 0)
 }
 
-/// The address of a database that nobody changes.
+/// The URI of an immutable database.
 fn address(path: &Path) -> String {
     let mut address = "file:".to_owned();
     for &byte in path.as_os_str().as_encoded_bytes() {
@@ -544,8 +545,8 @@ fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 5]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// An error from what SQLite says. What it can only say of a database that was written by other
-/// hands is damage.
+/// Converts an error of SQLite. Errors that only a database written by another program can cause are
+/// damage.
 fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> JournalError {
     let cause = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => return JournalError::Full { path: path.to_owned() },
@@ -574,7 +575,7 @@ fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Journal
     JournalError::Storage { action, path: path.to_owned(), cause }
 }
 
-/// Which operation failed, by SQLite's extended code.
+/// The failed operation, by SQLite's extended code.
 fn operation(code: i32) -> Option<&'static str> {
     Some(match code {
         ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ => "reading",

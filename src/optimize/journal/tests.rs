@@ -1,4 +1,4 @@
-//! Tests of the journal through its public face; faults are put into its files.
+//! Tests of the journal through its public API, with faults injected into its files.
 
 mod crashes;
 mod damage;
@@ -15,13 +15,13 @@ use tempfile::TempDir;
 use crate::{
     given,
     journal::{
-        BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError, PROGRAM_BYTES, writer,
+        BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError, PROGRAM_BYTES, writer_pid,
     },
 };
 use agent_llm::{Exchange, Finish, Message, Reply, Request, Role, Usage};
 use agent_sandbox::{Code, Limits, program::Program};
 
-/// What a reader sees of a journal: configuration, steps, programs, replies.
+/// Content of a journal: configuration, steps, programs, replies.
 type Seen = (Value, Vec<Value>, Vec<Program>, Vec<(String, Exchange)>);
 
 fn program(number: usize) -> Program {
@@ -44,7 +44,7 @@ fn add(journal: &mut Journal, n: usize) -> Result<(), JournalError> {
     journal.commit_with("score", &format!("query {n}"), &body, &programs, &replies)
 }
 
-/// An exchange of which a run has several.
+/// An example exchange.
 fn exchange(n: usize) -> Exchange {
     let request = Request {
         role: Role::new(["actor", "comparator"][n % 2]),
@@ -61,7 +61,7 @@ fn exchange(n: usize) -> Exchange {
     Exchange { request, reply, paid: n % 2 == 1 }
 }
 
-/// Keeps an exchange; its key.
+/// Stores an exchange and returns its key.
 fn keep(journal: &Journal, n: usize) -> Result<String, JournalError> {
     let exchange = exchange(n);
     let key = exchange.request.key();
@@ -79,7 +79,7 @@ fn seen(journal: &Journal) -> Result<Seen, JournalError> {
     Ok((journal.config().clone(), steps, journal.programs()?, replies))
 }
 
-/// What each way of opening shows, or why not.
+/// The content or error of each way of opening.
 fn reopened(dir: &Path) -> [Result<Seen, JournalError>; 2] {
     // The reader first: a writer may repair the log.
     let read = Journal::open_read_only(dir).and_then(|journal| seen(&journal));
@@ -212,16 +212,16 @@ fn there_is_one_writer_and_any_number_of_readers() {
     let pid = process::id();
     assert!(matches!(second, Err(JournalError::Locked { pid: Some(found), .. }) if found == pid));
     assert!(second.expect_err("locked").to_string().contains(&format!("process {pid}")));
-    assert_eq!(writer(dir.path()), Some(pid));
+    assert_eq!(writer_pid(dir.path()), Some(pid));
     let mut reader = Journal::open_read_only(dir.path()).expect("reader");
     add(&mut journal, 1).expect("commit beside a reader");
     assert_eq!(seen(&reader).expect("seen"), seen(&journal).expect("seen"));
     assert!(matches!(add(&mut reader, 2), Err(JournalError::ReadOnly { .. })));
     let copy = image(dir.path());
-    assert_eq!(writer(copy.path()), None, "a copied number is nobody's");
+    assert_eq!(writer_pid(copy.path()), None, "a copied lock file names no writer");
     Journal::resume(copy.path()).expect("a copied lock holds nothing");
     drop(journal);
-    assert_eq!(writer(dir.path()), None);
+    assert_eq!(writer_pid(dir.path()), None);
     add(&mut Journal::resume(dir.path()).expect("after drop"), 2).expect("commit");
     assert_eq!(reader.steps().expect("steps").len(), 3);
     // The number of a process that is gone.
@@ -342,14 +342,14 @@ fn rows_changed_by_other_hands_are_noticed() {
         ("DELETE FROM step WHERE n = 2", "missing"),
         ("DELETE FROM program WHERE n = 2", "missing"),
         ("UPDATE program SET source = 'x' WHERE n = 2", "digest"),
-        ("UPDATE program SET step = 1 WHERE n = 4", "is not of step"),
+        ("UPDATE program SET step = 1 WHERE n = 4", "does not belong to step"),
         ("UPDATE run SET config = '{}'", "digest"),
         ("DELETE FROM run", "no rows"),
         ("CREATE TABLE more(x)", "tables"),
         ("DROP TABLE program", "tables"),
         ("PRAGMA application_id = 1", "not a run journal"),
         ("PRAGMA user_version = 0", "format 0"),
-        ("PRAGMA user_version = 1", "begin again"),
+        ("PRAGMA user_version = 1", "start again"),
         ("UPDATE reply SET reply = '{}' WHERE rowid = 1", "digest"),
         ("UPDATE reply SET paid = NOT paid WHERE rowid = 1", "digest"),
         ("UPDATE reply SET key = 'x' WHERE rowid = 1", "missing"),
@@ -406,7 +406,7 @@ fn a_full_disk_stops_the_journal_and_leaves_it_whole() {
     add(&mut journal, 3).expect("space was made");
 }
 
-/// Needs a disk of 10 to 64 MiB, which `AGENT_TEST_SMALL_DISK` names.
+/// Needs a disk of 10 to 64 MiB, mounted at `AGENT_TEST_SMALL_DISK`.
 #[test]
 fn what_was_paid_for_when_the_disk_fills_up_is_kept() {
     let Some(disk) = given::variable("AGENT_TEST_SMALL_DISK", "small disk") else { return };

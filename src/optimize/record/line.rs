@@ -1,4 +1,4 @@
-//! What one step of a run did, in one line. Must not know how that is shown.
+//! Summary of one step of a run.
 
 use std::collections::HashMap;
 
@@ -11,43 +11,43 @@ use crate::{
     trial::{TRIAL, Trial},
 };
 
-/// Who is named where only the parameters of a program changed.
+/// Proposer of changes that only affect parameters.
 const TUNER: &str = "tuner";
 
-/// One step; what does not apply to its kind is left out.
+/// One step; fields that do not apply to its kind are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Line {
     /// Its number.
     pub n: u64,
-    /// What was done.
+    /// Its kind.
     pub kind: String,
-    /// Which of its kind.
+    /// Its key, unique within the kind.
     pub key: String,
     /// The category.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// The program that was tried or tested.
+    /// Id of the tried or tested program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// The program that the category had.
+    /// Id of the category's previous program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Who proposed it.
+    /// Proposer of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposed_by: Option<String>,
-    /// What was done, in words.
+    /// Description of the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// The queries: `train` or `validation`.
+    /// Pool of the queries: `train` or `validation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// How many of them.
+    /// Number of queries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queries: Option<usize>,
     /// Mean reciprocal rank on them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mrr: Option<f64>,
-    /// Those on which it failed.
+    /// Number of queries on which it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<usize>,
     /// The first failure.
@@ -56,10 +56,10 @@ pub struct Line {
     /// Difference of the mean reciprocal ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<f64>,
-    /// Two-sided p of that.
+    /// Two-sided p of the difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
-    /// Whether the change was kept.
+    /// Whether the change was accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<bool>,
     /// Ids of the programs it proposed.
@@ -68,45 +68,45 @@ pub struct Line {
     pub replies: Vec<String>,
 }
 
-/// Tells steps in the order of the journal; who proposed a program is known once it was tried.
+/// Converts steps in the order of the journal; the proposer of a program is known after its trial.
 #[derive(Default)]
 pub struct Lines {
-    /// Who first proposed a program.
+    /// First proposer by id of a program.
     proposers: HashMap<String, String>,
 }
 
 impl Lines {
     /// All lines of a run.
-    pub fn of(record: &Record) -> Vec<Line> {
+    pub fn from_record(record: &Record) -> Vec<Line> {
         let mut lines = Lines::default();
         let line = |step| lines.line(step, |program| record.category(program).to_owned());
         record.steps.iter().map(line).collect()
     }
 
-    /// The next step; `category` gives that of a program.
+    /// The line of the next step; `category` returns the category of a program.
     pub fn line(&mut self, step: &StepRecord, category: impl Fn(&str) -> String) -> Line {
         if step.kind == TRIAL
             && let Some(trial) = body::<Trial>(step)
         {
-            let by = trial.origin.proposed_by.clone();
-            self.proposers.entry(trial.program.clone()).or_insert(by);
-            return of_trial(&category(&trial.program), step, trial);
+            let proposed_by = trial.origin.proposed_by.clone();
+            self.proposers.entry(trial.program.clone()).or_insert(proposed_by);
+            return trial_line(&category(&trial.program), step, trial);
         }
         if step.kind == DECISION
             && let Some(decision) = body::<Decision>(step)
         {
-            let by = match decision.from == decision.to {
+            let proposed_by = match decision.from == decision.to {
                 true => Some(TUNER.to_owned()),
                 false => self.proposers.get(&decision.to).cloned(),
             };
-            return of_decision(step, decision, by);
+            return decision_line(step, decision, proposed_by);
         }
-        bare(step)
+        basic_line(step)
     }
 }
 
-/// What every step has.
-fn bare(step: &StepRecord) -> Line {
+/// The fields of every kind of step.
+fn basic_line(step: &StepRecord) -> Line {
     Line {
         n: step.n,
         kind: step.kind.clone(),
@@ -117,7 +117,7 @@ fn bare(step: &StepRecord) -> Line {
     }
 }
 
-fn of_trial(category: &str, step: &StepRecord, trial: Trial) -> Line {
+fn trial_line(category: &str, step: &StepRecord, trial: Trial) -> Line {
     Line {
         category: Some(category.to_owned()),
         mrr: Some(trial.mrr()),
@@ -128,11 +128,11 @@ fn of_trial(category: &str, step: &StepRecord, trial: Trial) -> Line {
         pool: Some(trial.pool),
         failed: Some(trial.failed),
         failure: trial.failure,
-        ..bare(step)
+        ..basic_line(step)
     }
 }
 
-fn of_decision(step: &StepRecord, decision: Decision, proposed_by: Option<String>) -> Line {
+fn decision_line(step: &StepRecord, decision: Decision, proposed_by: Option<String>) -> Line {
     Line {
         category: Some(decision.category),
         program: Some(decision.to),
@@ -144,6 +144,6 @@ fn of_decision(step: &StepRecord, decision: Decision, proposed_by: Option<String
         difference: Some(decision.difference),
         p: Some(decision.p),
         accepted: Some(decision.accepted),
-        ..bare(step)
+        ..basic_line(step)
     }
 }

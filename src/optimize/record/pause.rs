@@ -1,6 +1,5 @@
-//! Why a run waits for its service, in [`PAUSE_FILE`] in its directory, beside the journal, until a
-//! process goes on with it. A file that is missing or damaged says nothing. Must not know what a run
-//! does, who writes the file.
+//! [`PAUSE_FILE`] in a run's directory: why the run waits for its service, until it is resumed. A
+//! missing or damaged file is ignored.
 
 use std::path::Path;
 
@@ -10,13 +9,13 @@ use agent_ground::files;
 
 /// Name of the file in the run's directory.
 pub const PAUSE_FILE: &str = "paused.json";
-/// Bytes of it that are read.
+/// Maximum size of the file, bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What the file says.
+/// Content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Pause {
-    /// Why the service gave no answer.
+    /// Why the service was unavailable.
     pub why: String,
 }
 

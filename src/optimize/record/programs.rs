@@ -1,5 +1,4 @@
-//! The programs of a run's journal or of a bundle, in one form. Must not know how they are named or
-//! shown.
+//! Programs of a run's journal or of a bundle, in one form.
 
 use std::{
     collections::HashMap,
@@ -20,20 +19,20 @@ use agent_infer::{
 };
 use agent_sandbox::{Origin, program::Program};
 
-/// Kind and key of the step that says what a run depends on.
+/// Kind and key of the step that holds the run's identity.
 const RUN: &str = "run";
 const IDENTITY: &str = "identity";
-/// The pool that feeds learning, as trials name it.
+/// Name of the training pool.
 const TRAIN: &str = "train";
-/// Stands between the id of a program and that of its parameters.
+/// Separates the id of a program from the id of its parameters.
 pub const TUNED: char = '~';
-/// Digits of the latter.
+/// Digits of the id of parameters.
 const TUNED_DIGITS: usize = 4;
 
 /// The score of a program on some queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// Queries.
+    /// Number of queries.
     pub n: usize,
     /// Mean reciprocal rank.
     pub mrr: f64,
@@ -43,44 +42,44 @@ pub struct Score {
 pub struct Entry {
     /// The program.
     pub program: Program,
-    /// The category it answers; empty when it says none.
+    /// Its category; empty if it names none.
     pub category: String,
     /// Parameters that differ from the declared ones.
     pub params: ParamValues,
-    /// Who proposed it.
+    /// Its proposer.
     pub proposed_by: String,
-    /// Its score on the most training queries it ran on.
+    /// Its score in the largest trial on training queries.
     pub train: Option<Score>,
-    /// Of a run: its score on the most validation queries it ran on. Of a bundle: the bundle's
+    /// In a run, its score in the largest trial on validation queries; in a bundle, the bundle's
     /// score on the validation queries that the router sends to it.
     pub validation: Option<Score>,
-    /// Its trial on the most validation queries; of runs only.
+    /// The largest trial on validation queries; only in runs.
     pub on_validation: Option<Trial>,
     /// Whether it is in the bundle.
     pub frozen: bool,
 }
 
-/// All programs of a place.
+/// All programs of a run or bundle.
 pub struct Sources {
-    /// In the order in which they were proposed, or of the bundle's categories. A program is here
-    /// once for each set of parameters it ran with.
+    /// In the order of proposals, or of the bundle's categories; one entry per program and set of
+    /// parameters.
     pub entries: Vec<Entry>,
-    /// First trial of every program; of runs only.
+    /// First trial of each program; only in runs.
     pub origins: HashMap<String, Trial>,
-    /// Tests of changes in their order; of runs only.
+    /// Tests of changes, in order; only in runs.
     pub decisions: Vec<Decision>,
-    /// The bundle, if the place is one or the run has one.
+    /// The bundle, if there is one.
     pub bundle: Option<Bundle>,
-    /// Name of the dataset, if it is known.
+    /// Name of the dataset, if known.
     pub dataset: Option<String>,
-    /// Digest of the validation queries; of runs only.
+    /// Digest of the validation queries; only in runs.
     pub validation: Option<String>,
-    /// The file of the journal; of runs only.
+    /// The file of the journal; only in runs.
     journal: Option<PathBuf>,
 }
 
-/// The short id of a program with its parameters: that of the program and, where parameters differ
-/// from the declared ones, [`TUNED`] and four digits of a digest of these.
+/// The short id of a program with its parameters: the program's short id and, if parameters differ
+/// from the declared ones, [`TUNED`] and four digits of their digest.
 pub fn variant(program: &Program, params: &ParamValues) -> String {
     let id = program.short_id();
     if params.is_empty() {
@@ -100,14 +99,14 @@ fn body<T: DeserializeOwned>(step: StepRecord) -> Result<T, JournalError> {
 
 impl Sources {
     /// The programs of a bundle.
-    pub fn of_bundle(bundle: &Bundle) -> Sources {
+    pub fn from_bundle(bundle: &Bundle) -> Sources {
         let entry = |category: &Category| Entry {
             program: category.program.clone(),
             category: category.name.clone(),
             params: category.params.clone(),
             proposed_by: category.proposed_by.clone(),
             train: None,
-            validation: category.validation.as_ref().map(|of| Score { n: of.n, mrr: of.mrr }),
+            validation: category.validation.as_ref().map(|s| Score { n: s.n, mrr: s.mrr }),
             on_validation: None,
             frozen: true,
         };
@@ -125,8 +124,8 @@ impl Sources {
     /// Reads the programs of a run, finished or not.
     ///
     /// # Errors
-    /// That there is no run, or that its journal is damaged.
-    pub fn of_run(dir: &Path) -> Result<Sources, JournalError> {
+    /// If there is no run, or its journal is damaged.
+    pub fn from_run(dir: &Path) -> Result<Sources, JournalError> {
         let journal = Journal::open_read_only(dir)?;
         let programs: HashMap<String, Program> = journal
             .programs()?
@@ -139,7 +138,7 @@ impl Sources {
             let mut categories = bundle.iter().flat_map(|bundle| &bundle.categories);
             categories.any(|category| category.program == *program && category.params == *params)
         };
-        let text = |of: Option<&serde_json::Value>| Some(of?.as_str()?.to_owned());
+        let text = |value: Option<&serde_json::Value>| Some(value?.as_str()?.to_owned());
         let identity: Option<serde_json::Value> = journal.find(RUN, IDENTITY)?;
         let mut sources = Sources {
             entries: Vec::new(),
@@ -147,7 +146,7 @@ impl Sources {
             decisions: Vec::new(),
             bundle: None,
             dataset: text(journal.config().get("dataset")),
-            validation: text(identity.as_ref().and_then(|of| of.get("validation"))),
+            validation: text(identity.as_ref().and_then(|identity| identity.get("validation"))),
             journal: Some(dir.join(DATABASE_FILE)),
         };
         // Entries by program and parameters.
@@ -189,7 +188,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Where the programs come from.
+    /// Origin of the programs.
     pub fn origin(&self) -> Origin<'_> {
         match (&self.journal, &self.bundle) {
             (Some(journal), _) => Origin::Run(journal),
@@ -201,7 +200,8 @@ impl Sources {
     /// The category of the bundle that a program answers.
     pub fn category(&self, entry: &Entry) -> Option<(&Bundle, usize)> {
         let bundle = self.bundle.as_ref()?;
-        let at = bundle.categories.iter().position(|of| of.program == entry.program)?;
-        Some((bundle, at))
+        let index =
+            bundle.categories.iter().position(|category| category.program == entry.program)?;
+        Some((bundle, index))
     }
 }

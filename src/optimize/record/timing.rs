@@ -1,47 +1,45 @@
-//! How long the parts of a run took, and when its programs were first better than every baseline.
+//! Times of the phases of a run, and of the moments at which its programs first beat every baseline.
 //!
-//! Kept in [`TIMES_FILE`] in the run's directory, beside the journal, which knows no clock. A run
-//! that was interrupted adds to what it has: seconds of a part are those of all its processes, and
-//! of a step those of the process that took it longest, as a step that is read from the journal
-//! takes none. Times are for people: a file that is missing or damaged counts as empty. Must not
-//! know what the parts do, who takes the times.
+//! Stored in [`TIMES_FILE`] in the run's directory, since the journal has no clock. A resumed run
+//! adds to its times: seconds of a phase are summed over processes; of a step the longest counts,
+//! since a step that is read from the journal takes no time. A missing or damaged file is empty.
 
 use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Better, What};
+use crate::{Milestone, Scope};
 
 /// Name of the file in the run's directory.
 pub const TIMES_FILE: &str = "times.json";
-/// Bytes of it that are read.
+/// Maximum size of the file, bytes.
 const MAX_BYTES: u64 = 4 << 20;
-/// Steps of a part whose times are kept.
+/// Maximum recorded steps of a phase.
 const MAX_STEPS: usize = 10_000;
-/// Parts that are kept.
+/// Maximum recorded phases.
 const MAX_PHASES: usize = 100;
 
-/// One part of a run.
+/// Times of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// What was done.
+    /// Its name.
     pub name: String,
-    /// Seconds, of all processes that wrote the run.
+    /// Seconds, summed over all processes that wrote the run.
     pub seconds: f64,
-    /// Seconds of each of its steps.
+    /// Seconds of each step.
     pub steps: Vec<f64>,
 }
 
-/// A part of a run in numbers.
+/// Summary of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// What was done.
+    /// Its name.
     pub name: String,
-    /// Seconds.
+    /// Total seconds.
     pub seconds: f64,
-    /// Steps.
+    /// Number of steps.
     pub steps: usize,
-    /// Median of the seconds of a step.
+    /// Median seconds of a step.
     pub median: f64,
     /// Seconds of the longest step.
     pub longest: f64,
@@ -52,14 +50,14 @@ pub struct Summary {
 pub struct Timing {
     /// Seconds of all processes that wrote the run, without opening base and journal.
     pub seconds: f64,
-    /// Parts in the order in which they were begun.
+    /// Phases in order of their start.
     pub phases: Vec<Phase>,
-    /// When programs were first better than every baseline.
-    pub first_better: Vec<Better>,
+    /// Moments at which programs first beat every baseline.
+    pub first_better: Vec<Milestone>,
 }
 
 impl Timing {
-    /// The times of the run in a directory; none where they are not known.
+    /// Reads the times of a run; empty if they are unknown.
     pub fn read(dir: &Path) -> Timing {
         let path = dir.join(TIMES_FILE);
         let small = fs::metadata(&path).is_ok_and(|file| file.len() <= MAX_BYTES);
@@ -67,7 +65,7 @@ impl Timing {
         bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
-    /// Its parts in numbers.
+    /// Summaries of all phases.
     pub fn summaries(&self) -> Vec<Summary> {
         let summary = |phase: &Phase| {
             let mut steps = phase.steps.clone();
@@ -84,12 +82,12 @@ impl Timing {
         self.phases.iter().map(summary).collect()
     }
 
-    /// Seconds until one program, or all together, were first better than every baseline.
-    pub fn seconds_to(&self, what: What) -> Option<f64> {
-        self.first_better.iter().find(|better| better.what == what).map(|better| better.seconds)
+    /// Seconds until one program, or all together, first beat every baseline.
+    pub fn seconds_to(&self, scope: Scope) -> Option<f64> {
+        self.first_better.iter().find(|better| better.scope == scope).map(|better| better.seconds)
     }
 
-    /// Adds seconds to a step of a part.
+    /// Adds seconds to a step of a phase.
     pub fn add(&mut self, name: &str, step: usize, seconds: f64) {
         let at = match self.phases.iter().position(|phase| phase.name == name) {
             Some(at) => at,
@@ -103,11 +101,11 @@ impl Timing {
         phase.seconds += seconds;
         if step < MAX_STEPS {
             phase.steps.resize(phase.steps.len().max(step + 1), 0.0);
-            phase.steps.get_mut(step).into_iter().for_each(|of| *of += seconds);
+            phase.steps.get_mut(step).into_iter().for_each(|total| *total += seconds);
         }
     }
 
-    /// What a run took whose earlier processes took `self` and whose present one takes `now`.
+    /// The times of a run whose earlier processes took `self` and whose current one takes `now`.
     pub fn and(&self, now: &Timing) -> Timing {
         let mut sum = self.clone();
         sum.seconds += now.seconds;
@@ -127,9 +125,9 @@ impl Timing {
         }
         sum.phases.truncate(MAX_PHASES);
         for better in &now.first_better {
-            if sum.seconds_to(better.what).is_none() {
+            if sum.seconds_to(better.scope).is_none() {
                 let seconds = self.seconds + better.seconds;
-                sum.first_better.push(Better { seconds, ..better.clone() });
+                sum.first_better.push(Milestone { seconds, ..better.clone() });
             }
         }
         sum
@@ -151,7 +149,7 @@ mod tests {
             second.add("trying", step, seconds);
         }
         second.add("freezing", 0, 1.0);
-        second.first_better.push(Better::of_test(2.0));
+        second.first_better.push(Milestone::for_test(2.0));
         let sum = first.and(&second);
         let summaries = sum.summaries();
         let [trying, freezing] = &summaries[..] else { panic!("{summaries:?}") };
@@ -159,10 +157,10 @@ mod tests {
         assert_eq!((trying.median, trying.longest), (3.5, 6.0));
         assert_eq!((freezing.steps, freezing.median, freezing.longest), (1, 1.0, 1.0));
         // It was found two seconds into the second process.
-        assert_eq!(sum.seconds_to(What::Program), Some(9.0));
-        let third = Timing { first_better: vec![Better::of_test(0.1)], ..Timing::default() };
-        assert_eq!(sum.and(&third).seconds_to(What::Program), Some(9.0));
-        assert_eq!(sum.seconds_to(What::Together), None);
+        assert_eq!(sum.seconds_to(Scope::Program), Some(9.0));
+        let third = Timing { first_better: vec![Milestone::for_test(0.1)], ..Timing::default() };
+        assert_eq!(sum.and(&third).seconds_to(Scope::Program), Some(9.0));
+        assert_eq!(sum.seconds_to(Scope::Together), None);
         assert_eq!(Timing::default().summaries(), []);
     }
 }

@@ -2,6 +2,12 @@
 //! nothing else. A test that is not given what it needs is skipped, and every skip is counted and
 //! said, also where the output of tests is captured. The tests of the library use this file too.
 
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "compiled into several crates, each of which uses a part"
+)]
+
 use std::{
     io::Write,
     path::PathBuf,

@@ -1,4 +1,4 @@
-//! The rows of replies in the database.
+//! The table of replies.
 
 use blake3::Hasher;
 use rusqlite::{Row, TransactionBehavior, params};
@@ -54,7 +54,7 @@ impl Store {
             .map_err(|error| self.failed("read", &error))
     }
 
-    /// Calls a function with every reply, checked, by key.
+    /// Calls `visit` with every reply, checked, by key.
     pub(in crate::journal) fn each_reply(
         &self,
         mut visit: impl FnMut(StoredReply) -> Result<(), JournalError>,
@@ -67,7 +67,7 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a reply. Returns when it is on the disk; after an error all of it is, or nothing.
+    /// Adds a reply, which is on the disk on return; after an error, all or nothing is.
     pub(in crate::journal) fn append_reply(
         &mut self,
         key: &str,

@@ -1,8 +1,8 @@
-//! Tests of the journal on a disk that stops, loses and fails at every point.
+//! Tests of the journal on a disk that stops, loses data and fails at every point.
 //!
-//! O1 to O3 of the faults that a run survives: whatever happens, a run that goes on ends with the
-//! same steps and replies as one that nothing disturbed (R), and nothing that was acknowledged is
-//! lost (N). `AGENT_TEST_CRASHES` multiplies the number of random cases.
+//! Faults O1 to O3: a resumed run ends with the same steps and replies as an undisturbed one (R), and
+//! nothing that was acknowledged is lost (N). `AGENT_TEST_CRASHES` multiplies the number of random
+//! cases.
 
 use std::{fs, path::Path};
 
@@ -19,12 +19,12 @@ use super::{
 use crate::journal::{DATABASE_FILE, Journal, JournalError};
 use agent_llm::ReplyStore;
 
-/// Steps of the run.
+/// Number of steps of the run.
 const STEPS: usize = 7;
-/// Pages of the log after which it is copied into the database: often, so that copying is met.
+/// Pages of the log between checkpoints; few, so that checkpoints are tested.
 const LOG_PAGES: u32 = 12;
 
-/// A directory in memory where there is one, as syncing takes long elsewhere.
+/// A directory in memory if possible, since syncing a disk is slow.
 pub(super) fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
@@ -39,17 +39,17 @@ fn directory_with(files: &Files) -> TempDir {
     dir
 }
 
-/// How many times as many random cases as usual.
+/// Factor of the number of random cases.
 fn times() -> u64 {
     std::env::var("AGENT_TEST_CRASHES").map_or(1, |n| n.parse().expect("a number"))
 }
 
-/// Begins the run or goes on with it, to its end. `acknowledged` is the number of steps that are
-/// known to be done, at any moment; `told` is called when it is known first, and when it grows.
+/// Starts or resumes the run to its end. `reported` is called with the number of acknowledged steps,
+/// first after opening and then whenever it grows.
 fn go_on(
     dir: &Path,
     acknowledged: &mut usize,
-    told: &mut dyn FnMut(usize),
+    reported: &mut dyn FnMut(usize),
 ) -> Result<Seen, JournalError> {
     let mut journal = match dir.join(DATABASE_FILE).exists() {
         true => Journal::resume(dir)?,
@@ -63,11 +63,11 @@ fn go_on(
     let done = journal.steps()?.len();
     assert!(done >= *acknowledged, "{done} steps are kept of {acknowledged} acknowledged");
     *acknowledged = done;
-    told(done);
+    reported(done);
     for n in done..STEPS {
         add(&mut journal, n)?;
         *acknowledged = n + 1;
-        told(n + 1);
+        reported(n + 1);
     }
     seen(&journal)
 }
@@ -76,8 +76,8 @@ fn finish(dir: &Path, mut acknowledged: usize) -> Seen {
     go_on(dir, &mut acknowledged, &mut |_| {}).expect("the run goes on")
 }
 
-/// A run that nothing disturbs: what it ends with, what was done to the disk, and after how many of
-/// these ops how many steps were acknowledged.
+/// An undisturbed run: its final content, its disk operations, and the number of acknowledged steps
+/// after each number of operations.
 struct Undisturbed {
     seen: Seen,
     ops: Vec<Op>,
@@ -96,7 +96,7 @@ impl Undisturbed {
         Self { seen, ops, acknowledged }
     }
 
-    /// A reader, who repairs nothing, sees the first steps or an error.
+    /// A reader, which repairs nothing, sees the first steps or an error.
     fn is_read_in_part(&self, dir: &Path) {
         if let Ok((config, steps, programs, replies)) =
             Journal::open_read_only(dir).and_then(|journal| seen(&journal))
@@ -108,7 +108,7 @@ impl Undisturbed {
         }
     }
 
-    /// Steps that were acknowledged before a number of ops.
+    /// Number of steps acknowledged before a number of operations.
     fn acknowledged(&self, n_ops: usize) -> usize {
         self.acknowledged.iter().rev().find(|(ops, _)| *ops <= n_ops).map_or(0, |(_, n)| *n)
     }
@@ -128,12 +128,11 @@ fn o1_a_kill_at_every_write_loses_nothing_and_changes_nothing() {
     }
 }
 
-/// Calls that a run pays for after a kill: those whose replies were not kept before it, whatever
-/// else was written.
+/// After a kill, a run pays only for calls whose replies were not stored.
 #[test]
 fn o1_no_reply_that_was_kept_is_paid_for_again() {
     const REPLIES: usize = 6;
-    let ask_all = |dir: &Path, told: &mut dyn FnMut(usize)| -> usize {
+    let ask_all = |dir: &Path, reported: &mut dyn FnMut(usize)| -> usize {
         let journal = match dir.join(DATABASE_FILE).exists() {
             true => Journal::resume(dir).expect("resume"),
             false => Journal::create(dir, &json!({"seed": 7})).expect("create"),
@@ -146,7 +145,7 @@ fn o1_no_reply_that_was_kept_is_paid_for_again() {
             if replies.get(&key).expect("get").is_none() {
                 paid += 1;
                 replies.put(&key, &exchange).expect("put");
-                told(n + 1);
+                reported(n + 1);
             }
         }
         paid
@@ -249,7 +248,7 @@ fn o2_a_log_cut_at_every_byte_of_its_last_record_redoes_that_record_only() {
 }
 
 #[test]
-fn o3_every_write_that_fails_is_told_and_changes_nothing() {
+fn o3_every_failed_write_is_reported_and_changes_nothing() {
     let run = Undisturbed::new();
     for (kind, forever) in [
         (Kind::Write, false),
@@ -259,7 +258,7 @@ fn o3_every_write_that_fails_is_told_and_changes_nothing() {
         (Kind::Read, false),
         (Kind::Read, true),
     ] {
-        let mut told = 0;
+        let mut reported = 0;
         for at in 0.. {
             let dir = directory();
             let disk = Disk::watch(dir.path());
@@ -273,7 +272,7 @@ fn o3_every_write_that_fails_is_told_and_changes_nothing() {
             match ended {
                 Ok(seen) => assert_eq!(seen, run.seen, "{kind:?} {at}"),
                 Err(error) => {
-                    told += 1;
+                    reported += 1;
                     let text = error.to_string();
                     let path = dir.path().display().to_string();
                     assert!(text.contains(&path), "{kind:?} {at}: {text}");
@@ -282,7 +281,7 @@ fn o3_every_write_that_fails_is_told_and_changes_nothing() {
             let seen = finish(dir.path(), acknowledged);
             assert_eq!(seen, run.seen, "{kind:?} at {at}, forever: {forever}");
         }
-        assert!(told > 20, "{kind:?}, forever: {forever}: {told} faults were told");
+        assert!(reported > 20, "{kind:?}, forever: {forever}: {reported} faults were reported");
     }
 }
 
@@ -319,8 +318,8 @@ fn o3_after_a_failed_sync_nothing_is_written_until_it_is_resumed() {
     assert_eq!(disk.n_ops(), before, "something was written after a failed sync");
 }
 
-/// The system may drop what a sync could not write, though the file still shows it until the power
-/// goes: what is acknowledged later must not lie behind such a gap.
+/// The system may drop data that a failed sync could not write, though the file still shows it until
+/// a power cut: later acknowledged data must not follow such a gap.
 #[test]
 fn o3_what_a_failed_sync_may_have_dropped_is_written_again() {
     let run = Undisturbed::new();

@@ -1,4 +1,4 @@
-//! Tests of damaged files (O6), and of how long recovery takes.
+//! Tests of damaged files (O6) and of recovery time.
 //!
 //! `AGENT_TEST_FLIPS` sets the number of mutations; 100 000 take some minutes.
 
@@ -18,7 +18,7 @@ use agent_llm::ReplyStore;
 /// Size of a page of the database, bytes.
 const PAGE: usize = 4_096;
 
-/// Changes bytes in one of the ways in which disks, systems and people do.
+/// Damages bytes in a random way.
 fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut ChaCha8Rng) -> &'static str {
     let n = bytes.len();
     let at = random.random_range(0..n);
@@ -57,7 +57,7 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut ChaCha8Rng) -> &'stati
     }
 }
 
-/// What is found by a reader and by a writer.
+/// The results of opening as a reader and as a writer.
 fn found(dir: &std::path::Path) -> [Result<Seen, JournalError>; 2] {
     let read = || Journal::open_read_only(dir).and_then(|journal| seen(&journal));
     let first = read();
@@ -90,9 +90,9 @@ fn o6_no_mutation_is_taken_for_another_run() {
 
     let mut random = ChaCha8Rng::seed_from_u64(31);
     let (mut refused, mut unharmed, mut shortened) = (0, 0, 0);
-    let place = directory();
+    let location = directory();
     for case in 0..n_mutations {
-        for entry in fs::read_dir(place.path()).expect("read") {
+        for entry in fs::read_dir(location.path()).expect("read") {
             fs::remove_file(entry.expect("entry").path()).expect("remove");
         }
         let in_log = case % 3 == 0;
@@ -100,12 +100,12 @@ fn o6_no_mutation_is_taken_for_another_run() {
         let what = mutate(&mut changed, if in_log { &other_wal } else { &other }, &mut random);
         let what = format!("case {case}: {what}, in the log: {in_log}");
         let put =
-            |name: &str, bytes: &[u8]| fs::write(place.path().join(name), bytes).expect("write");
+            |name: &str, bytes: &[u8]| fs::write(location.path().join(name), bytes).expect("write");
         put(DATABASE_FILE, if in_log { &database_before } else { &changed });
         if in_log {
             put(log, &changed);
         }
-        for found in found(place.path()) {
+        for found in found(location.path()) {
             match found {
                 Err(error) => {
                     refused += 1;
@@ -129,7 +129,7 @@ fn o6_no_mutation_is_taken_for_another_run() {
     assert!(refused > n_mutations / 4 && shortened > n_mutations / 20);
 }
 
-/// The figure is printed; the bound is only for what hangs.
+/// Prints the time; the bound only detects hangs.
 #[test]
 fn o1_a_run_of_200_steps_is_resumed_in_an_instant() {
     let dir = directory();

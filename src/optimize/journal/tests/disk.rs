@@ -1,6 +1,6 @@
-//! A disk for SQLite that writes down what is done to it, and fails when told to: a layer over the
-//! system's files, for the files of directories that are watched. From what was written down,
-//! [`killed`] and [`power_cut`] make the files that a killed process or a power cut would leave.
+//! A recording disk for SQLite that injects failures: a layer over the system's files in watched
+//! directories. [`killed`] and [`power_cut`] derive from the record the files that a killed process or
+//! a power cut would leave.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,10 +25,10 @@ const SECTOR: usize = 512;
 /// Files by name.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
-/// What was done to a file.
+/// An operation on a file.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// It was there when it was first opened, whole and synced; the others are gone.
+    /// It existed, synced, when it was first opened; older operations are unknown.
     Found {
         file: String,
         bytes: Vec<u8>,
@@ -49,7 +49,7 @@ pub(super) enum Op {
     Sync {
         file: String,
     },
-    /// It failed, so that what was written since the last one may never reach the disk.
+    /// A failed sync: data written since the last one may never reach the disk.
     LostSync {
         file: String,
     },
@@ -59,10 +59,10 @@ pub(super) enum Op {
     },
 }
 
-/// What fails.
+/// Kind of failing calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Writes, syncs, deletions: as on a broken disk.
+    /// Writes, syncs and deletions, as on a broken disk.
     Write,
     /// Writes, as on a full disk.
     Full,
@@ -70,13 +70,13 @@ pub(super) enum Kind {
     Read,
 }
 
-/// Which call fails.
+/// An injected failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
-    /// Which of its kind, from 0.
+    /// Index of the failing call among those of its kind, from 0.
     pub(super) at: usize,
     pub(super) kind: Kind,
-    /// Whether all that follow fail, too.
+    /// Whether all later calls fail too.
     pub(super) forever: bool,
 }
 
@@ -108,23 +108,23 @@ impl Disk {
         disk
     }
 
-    /// What was done so far.
+    /// The operations so far.
     pub(super) fn ops(&self) -> Vec<Op> {
         self.state().ops.clone()
     }
 
-    /// How much was done so far.
+    /// Number of operations so far.
     pub(super) fn n_ops(&self) -> usize {
         self.state().ops.len()
     }
 
-    /// Lets calls fail from now on, counted from now on; or none.
+    /// Sets the failure, counted from now; `None` for no failure.
     pub(super) fn fail(&self, fault: Option<Fault>) {
         let mut state = self.state();
         (state.fault, state.writes, state.reads) = (fault, 0, 0);
     }
 
-    /// Whether the call at which the fault begins was reached.
+    /// Whether the first failing call was reached.
     pub(super) fn failed(&self) -> bool {
         let state = self.state();
         state.fault.is_some_and(|fault| {
@@ -146,7 +146,7 @@ impl Disk {
 }
 
 impl State {
-    /// Counts a call that changes something, or one that reads; whether it fails.
+    /// Counts a call; returns whether it fails.
     fn count(&mut self, read: bool) -> Option<Kind> {
         let counter = if read { &mut self.reads } else { &mut self.writes };
         let at = *counter;
@@ -156,8 +156,8 @@ impl State {
     }
 }
 
-/// The files after the first `n` ops, as a killed process leaves them; the next is half done if
-/// wanted and if it is a write.
+/// The files after the first `n` operations, as a killed process leaves them; optionally with half of
+/// the next operation, if it is a write.
 pub(super) fn killed(ops: &[Op], n: usize, torn: bool) -> Files {
     let mut files = Files::new();
     for op in &ops[..n] {
@@ -170,8 +170,8 @@ pub(super) fn killed(ops: &[Op], n: usize, torn: bool) -> Files {
     files
 }
 
-/// The files after the first `n` ops, as a power cut may leave them: of what was done to a file
-/// since it was synced last, any part in any order, writes by sectors; or nothing.
+/// The files after the first `n` operations, as a power cut may leave them: of the operations since a
+/// file's last sync, any subset in any order, with writes split by sectors.
 pub(super) fn power_cut(ops: &[Op], n: usize, random: &mut ChaCha8Rng) -> Files {
     let mut durable = Files::new();
     let mut pending: BTreeMap<String, Vec<Op>> = BTreeMap::new();
@@ -248,7 +248,7 @@ struct Watched {
     name: String,
 }
 
-/// What the layer stands on.
+/// The system's file layer.
 struct Below(*mut sqlite3_vfs);
 
 // SAFETY: SQLite's list of file systems is for all threads and never changes what it points to.
@@ -280,8 +280,7 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Puts the layer over the system's files, for all connections of the process that are opened
-/// from now on.
+/// Registers the layer for all connections that this process opens from now on.
 fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -304,7 +303,7 @@ fn below() -> *mut sqlite3_vfs {
     BELOW.get().expect("registered").0
 }
 
-/// The path in a name that SQLite gives.
+/// The path in a name from SQLite.
 unsafe fn path(name: *const c_char) -> Option<PathBuf> {
     // SAFETY: a name is null or a string that ends.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })?;

@@ -44,7 +44,7 @@ fn replies_are_kept_once_listed_by_role_and_key_and_survive() {
 }
 
 #[test]
-fn replies_that_cannot_be_used_are_listed_as_paid_and_are_no_answer() {
+fn unusable_replies_are_listed_as_paid_and_do_not_answer() {
     let dir = TempDir::new().expect("directory");
     let journal = filled(dir.path(), 0);
     let replies = journal.replies().expect("replies");
@@ -134,7 +134,7 @@ fn o4_nothing_is_asked_for_that_cannot_be_kept_and_what_was_paid_for_is() {
         "{full:?}"
     );
     pages(1 << 30);
-    // Nothing new is begun, but what other threads paid for meanwhile is kept.
+    // No new step starts, but replies that other threads paid for meanwhile are stored.
     let next = replies.get(&exchange(9).request.key());
     assert!(matches!(&next, Err(LlmError::Store(text)) if text.contains("--resume")), "{next:?}");
     let step = journal.commit("step", "1", &1, &[]);
