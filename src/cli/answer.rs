@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let llm = llm::open(&args.llm, None, ctx)?;
     let resources = Resources::new(Some(&llm), args.sandbox.places(ctx), ctx);
     let system = open_system(&system, &base, &resources)?;
-    let detail = Detail { explained: 0, paths: true };
+    let detail = Detail { explained_count: 0, paths: true };
     let answer = infer::answer(&base, &*system, question, SHOWN, detail)?;
     warn_unassisted(&answer, ctx);
     if let Some(stand_in) = &answer.stand_in {

@@ -152,7 +152,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let text = checked(&text)?;
     let explained = if args.explain { MAX_EXPLAINED } else { 0 };
-    let detail = Detail { explained, paths: true };
+    let detail = Detail { explained_count: explained, paths: true };
     let mut answer = infer::answer(&base, &*opened.answers, text, args.k as usize, detail)?;
     answer.timings.insert("open_ms", open_ms);
     let exit = if answer.stand_in.is_some() { Exit::Failed } else { Exit::Done };
@@ -174,7 +174,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 /// Says on stderr that a language model was to help with an answer and did not.
 pub(super) fn warn_unassisted(answer: &Answer, ctx: &Context) {
     if let Some(miss) = answer.unassisted {
-        let told = miss.told();
+        let told = miss.message();
         ctx.printer.warning(&format!(
             "{told}; this is the answer without it (-v shows what the service said)"
         ));
@@ -188,7 +188,7 @@ fn warn(answer: &Answer, ctx: &Context) {
         ctx.printer.warning(&format!("a program failed: {reason}"));
         ctx.printer.warning(&format!("this is the ranking of {system} instead"));
     }
-    match (answer.understood.recognised, answer.ranking().is_empty()) {
+    match (answer.analysis.recognised, answer.ranking().is_empty()) {
         (false, true) => ctx.printer.notice("nothing in this base was recognised"),
         (false, false) => ctx.printer.notice(
             "no name in the question was recognised; these nodes are found by its other words",

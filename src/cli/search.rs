@@ -11,7 +11,7 @@ use crate::{
 };
 use agent_index::IndexedBase;
 use agent_infer as infer;
-use agent_retrieve::{Answer, Detail, checked};
+use agent_retrieve::{Answer, Detail, check_query};
 use agent_systems as systems;
 
 /// Rank the nodes of a dataset for a text
@@ -53,10 +53,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let k = args.k as usize;
     if let Some(query) = &args.query {
         let base = dataset::open(&dataset::find(&args.dataset, ctx)?, ctx)?;
-        let answer = Answer::of(base.query_index()?.search(&base.kb, query, &[], k)?);
+        let answer = Answer::from_ranking(base.query_index()?.search(&base.kb, query, &[], k)?);
         return print(&base, &answer, args, ctx);
     }
-    let text = checked(args.text.as_deref().unwrap_or_default())?;
+    let text = check_query(args.text.as_deref().unwrap_or_default())?;
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let name = named::system(&args.system, &ctx.home)?;
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let llm = llm::open_if_configured(&args.llm, is_asked, ctx)?;
     let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
     let system = open_system(&name, &base, &resources)?;
-    let detail = Detail { explained: if args.explain { k } else { 0 }, paths: false };
+    let detail = Detail { explained_count: if args.explain { k } else { 0 }, paths: false };
     let answer = system.answer(text, k, detail)?;
     warn_unassisted(&answer, ctx);
     print(&base, &answer, args, ctx)

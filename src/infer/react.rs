@@ -22,7 +22,7 @@ use agent_kb::{
 };
 use agent_llm::{LlmError, Message, Request, RoleSpec, prompts::PromptError};
 use agent_retrieve::{
-    Answer, Detail, Ranking, RetrieveError, Retriever, checked, place_of, shortlist,
+    Answer, Detail, Ranking, RetrieveError, Retriever, check_query, rank_explanation, shortlist,
 };
 use agent_tools::{
     Assistant, Kind, NodeFlow, Session, Told, ToolCache, ToolError, ToolHost, ToolSpec, Value,
@@ -239,7 +239,7 @@ impl React {
 
     /// The shortlist and what the model makes of it.
     fn run(&self, query: &str, k: usize) -> Result<Answered, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let shortlist = shortlist(&self.base, query, k.max(SHOWN))?;
         let (named, steps) = self.named(query, &shortlist)?;
         Ok(Answered { shortlist, named, steps })
@@ -434,8 +434,8 @@ impl Retriever for React {
                 Explanation::new("call", one_line(&step.call))
                     .with([Explanation::new("result", one_line(&step.result))])
             });
-            place_of(NAME, at, score).with([of_model]).with(steps)
+            rank_explanation(NAME, at, score).with([of_model]).with(steps)
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }

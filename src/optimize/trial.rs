@@ -122,7 +122,7 @@ pub trait Evaluators: Sync {
 
 /// Reciprocal rank of the first answer in a ranking.
 pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId]) -> f32 {
-    let candidates = Candidates::of(&runtime.base().kb);
+    let candidates = Candidates::of_base(&runtime.base().kb);
     AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
 }
 

@@ -431,7 +431,7 @@ pub(super) async fn searched(
         let began = Instant::now();
         let detail = match asked.explain {
             Detail::None => Told::default(),
-            Detail::Full => Told { explained: k, paths: true },
+            Detail::Full => Told { explained_count: k, paths: true },
         };
         let answer = infer::answer(&opened.base, system.as_ref(), &asked.query, k, detail)?;
         let took_ms = began.elapsed().as_secs_f64() * 1e3;

@@ -39,8 +39,8 @@ pub fn asks(name: &str, effort: Effort) -> Result<Vec<Asks>, SystemError> {
         name if name == ask::SPEC.name && effort > Effort::None => vec![ASK_ASKS],
         name if name == prf::SPEC.name => asks(prf::first(arguments), effort)?,
         name if name == answer::SPEC.name => {
-            let (checked, inner) = answer::parts(arguments)?;
-            let check = checked.then_some(CHECK_ASKS);
+            let (check_query, inner) = answer::parts(arguments)?;
+            let check = check_query.then_some(CHECK_ASKS);
             [asks(inner, effort)?, vec![WRITE_ASKS], check.into_iter().collect()].concat()
         }
         _ => Vec::new(),

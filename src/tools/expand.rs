@@ -12,7 +12,7 @@ use crate::{
 use agent_kb::{Scores, TypeId};
 use agent_retrieve::{
     Ranking, RetrieveError, System, checked,
-    expand::{Expansion, Failed, Method, Sources, TEXTS, Writer},
+    expand::{Expansion, Method, Sources, TEXTS, WriteError, Writer},
     rank,
 };
 
@@ -60,8 +60,8 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let base = ctx.base;
     let written = match method {
         None => {
-            let found = ctx.found(query, TEXTS);
-            found.map(|found| Expansion::of_documents(base, &found))
+            let found = ctx.search(query, TEXTS);
+            found.map(|found| Expansion::from_documents(base, &found))
         }
         Some(method) => {
             ctx.meter.touch(LOOKED_AT * base.kb.types().len())?;
@@ -70,12 +70,12 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         }
     };
     match written {
-        Ok(expansion) => Ok(Value::text(&expansion.of(query))),
-        Err(Failed::Unusable(_)) => {
+        Ok(expansion) => Ok(Value::text(&expansion.apply(query))),
+        Err(WriteError::Unusable(_)) => {
             ctx.requester.note_unparsed(1);
             Ok(Value::text(query))
         }
-        Err(Failed::Other(error)) => Err(error),
+        Err(WriteError::Other(error)) => Err(error),
     }
 }
 
@@ -84,15 +84,16 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 impl Sources for ToolCtx<'_> {
     type Error = ToolError;
 
-    fn reply(&mut self, prompt: &'static str, inputs: Json) -> Result<Json, Failed<ToolError>> {
+    fn reply(&mut self, prompt: &'static str, inputs: Json) -> Result<Json, WriteError<ToolError>> {
         let replies = self.requester.json(self.meter, prompt, vec![inputs], 1, ROUNDS[0]);
-        let reply = replies.map_err(Failed::Other)?.into_iter().next().flatten();
-        reply.ok_or_else(|| Failed::Unusable("no reply of the form asked for".to_owned()))
+        let reply = replies.map_err(WriteError::Other)?.into_iter().next().flatten();
+        reply.ok_or_else(|| WriteError::Unusable("no reply of the form asked for".to_owned()))
     }
 
-    fn found(&mut self, text: &str, n: usize) -> Result<Ranking, Failed<ToolError>> {
-        cost::words(self, text).map_err(Failed::Other)?;
-        rank(self.base, System::Bm25Names, text, n).map_err(|error| Failed::Other(internal(error)))
+    fn search(&mut self, text: &str, n: usize) -> Result<Ranking, WriteError<ToolError>> {
+        cost::words(self, text).map_err(WriteError::Other)?;
+        rank(self.base, System::Bm25Names, text, n)
+            .map_err(|error| WriteError::Other(internal(error)))
     }
 
     fn nearest(
@@ -100,27 +101,27 @@ impl Sources for ToolCtx<'_> {
         text: &str,
         types: &[TypeId],
         n: usize,
-    ) -> Result<Ranking, Failed<ToolError>> {
-        cost::rows(self, types).map_err(Failed::Other)?;
-        cost::analysed(self, text).map_err(Failed::Other)?;
+    ) -> Result<Ranking, WriteError<ToolError>> {
+        cost::rows(self, types).map_err(WriteError::Other)?;
+        cost::analysed(self, text).map_err(WriteError::Other)?;
         let near = self.base.search_vectors(text, types, n);
-        near.map_err(|error| Failed::Other(internal(error)))
+        near.map_err(|error| WriteError::Other(internal(error)))
     }
 
-    fn linked(
+    fn link(
         &mut self,
         text: &str,
         types: &[TypeId],
         n: usize,
-    ) -> Result<Scores, Failed<ToolError>> {
-        cost::words(self, text).map_err(Failed::Other)?;
+    ) -> Result<Scores, WriteError<ToolError>> {
+        cost::words(self, text).map_err(WriteError::Other)?;
         let base = self.base;
         let linked = base.entities.link_while(&base.kb, text, types, n, &mut || self.meter.poll());
-        linked.map_err(Failed::Other)
+        linked.map_err(WriteError::Other)
     }
 
-    fn spend(&mut self, work: usize) -> Result<(), Failed<ToolError>> {
-        self.meter.touch(work).map_err(Failed::Other)
+    fn spend(&mut self, work: usize) -> Result<(), WriteError<ToolError>> {
+        self.meter.touch(work).map_err(WriteError::Other)
     }
 }
 
@@ -182,7 +183,7 @@ mod tests {
     fn feedback_needs_no_model_and_all_else_says_that_there_is_none() {
         let mut session = Session::new(planted(), None);
         let found = rank(&planted(), System::Bm25Names, QUERY, 3).unwrap();
-        let expanded = Expansion::of_documents(&planted(), &found).of(QUERY);
+        let expanded = Expansion::from_documents(&planted(), &found).apply(QUERY);
         assert_eq!(text(call(&mut session, QUERY, "prf")), expanded);
         for method in Method::ALL {
             assert_eq!(call(&mut session, QUERY, method.name()), Err(ToolError::NoLlm));

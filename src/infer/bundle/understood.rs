@@ -12,14 +12,14 @@ use crate::bundle::{
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::NodeId;
-use agent_retrieve::{LinkedEntity, SchemaWord, Understood};
+use agent_retrieve::{LinkedEntity, QueryAnalysis, SchemaWord};
 
 /// Nodes of one name, and entities that are not spelled out, that are told.
 const MAX_TOLD: usize = 5;
 
 /// What of a question is understood. Entities that it spells out come first, in its order; then
 /// those that it surely means, strongest first, ties by id.
-pub fn understand(base: &IndexedBase, query: &str) -> Understood {
+pub fn understand(base: &IndexedBase, query: &str) -> QueryAnalysis {
     let names = Question::new(base, query).names;
     let linked = base.entities.link(&base.kb, query, &[], 1);
     let spelled = names.iter().flat_map(|nodes| nodes.iter().take(MAX_TOLD));
@@ -59,5 +59,5 @@ pub fn understand(base: &IndexedBase, query: &str) -> Understood {
         }
     }
     let recognised = linked.largest() >= SURE_LINK;
-    Understood { recognised, entities, words, others, unused: Vec::new() }
+    QueryAnalysis { recognised, entities, words, others, unused: Vec::new() }
 }

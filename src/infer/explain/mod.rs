@@ -273,7 +273,7 @@ impl Explainer {
     }
 
     fn reciprocal_rank(&self, ranking: &Ranking, answers: &[NodeId]) -> f32 {
-        let candidates = Candidates::of(&self.runtime.base().kb);
+        let candidates = Candidates::of_base(&self.runtime.base().kb);
         AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
     }
 

@@ -115,7 +115,7 @@ fn what_an_answer_cites_is_ranked_and_nothing_else() {
         {"text": "The second.", "cites": [2]}, {"text": "Both.", "cites": [1, 2]},
     ]));
     assert_eq!(system.name(), "answer:bm25+names");
-    let detail = Detail { explained: 5, paths: true };
+    let detail = Detail { explained_count: 5, paths: true };
     let answer = system.answer(QUESTION, 20, detail).unwrap();
     let found = nodes();
     assert_eq!(answer.ranking(), [(found[1], 1.0), (found[0], 0.5)]);

@@ -1,12 +1,12 @@
-//! Scores one ranking against the answers of its query.
+//! Ranks of a query's answers in one ranking, and scores by them.
 //!
 //! The definitions are those of the STaRK benchmark (Wu et al. 2024, `stark_qa` with torchmetrics),
 //! so that numbers compare with published ones. A ranking covers *all* candidates: those it does
 //! not name tie below every named one. Here ties are always broken by ascending node id, so every
 //! rank is defined; only [`AnswerRanks::ndcg_at`] averages over ties, as its reference does.
 //!
-//! - Named nodes that are no candidates are dropped and take up no rank.
-//! - Answers that are no candidates are dropped; a query left with none scores 0 everywhere.
+//! - Named nodes that are not candidates are dropped and take up no rank.
+//! - Answers that are not candidates are dropped; a query left with none scores 0 everywhere.
 //! - Unnamed candidates follow in ascending id order, with the lowest named score less 1.
 //! - An empty ranking scores 0 everywhere (the reference refuses it): naming nothing earns nothing.
 //!
@@ -29,10 +29,10 @@ pub enum Candidates<'a> {
     All(u32),
     /// Every node id from the first up to, but without, the second.
     Range(NodeId, NodeId),
-    /// These ids, strictly ascending. [`Candidates::sorted`] finds out if they are a range, which
-    /// is several times faster.
+    /// These ids, strictly ascending. [`Candidates::sorted`] turns gapless ids into the several times
+    /// faster range.
     Sorted(&'a [NodeId]),
-    /// Those of a base, which tells them by their types without a search.
+    /// Those of a base, checked by type without a search.
     Base(&'a Kb),
 }
 
@@ -52,14 +52,14 @@ impl<'a> Candidates<'a> {
     }
 
     /// The candidates of a base: a range if they have no gaps. `O(1)`.
-    pub fn of(kb: &'a Kb) -> Candidates<'a> {
+    pub fn of_base(kb: &'a Kb) -> Candidates<'a> {
         match Candidates::sorted(kb.candidates()) {
             Candidates::Sorted(_) => Candidates::Base(kb),
             range => range,
         }
     }
 
-    /// How many candidates there are.
+    /// Number of candidates.
     pub fn n_candidates(&self) -> u64 {
         match *self {
             Candidates::All(n) => u64::from(n),
@@ -78,7 +78,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// How many candidates have a smaller id, if the node is a candidate itself.
+    /// Number of candidates with a smaller id; none if the node is not a candidate.
     #[inline]
     fn position(&self, node: NodeId) -> Option<u64> {
         match *self {
@@ -86,7 +86,7 @@ impl<'a> Candidates<'a> {
             Candidates::Range(start, end) => {
                 (start <= node && node < end).then(|| u64::from(node - start))
             }
-            Candidates::Sorted(ids) => ids.binary_search(&node).ok().map(|at| at as u64),
+            Candidates::Sorted(ids) => ids.binary_search(&node).ok().map(|index| index as u64),
             Candidates::Base(kb) => Candidates::Sorted(kb.candidates()).position(node),
         }
     }
@@ -114,14 +114,14 @@ struct TieGroup {
     n_answers: u64,
 }
 
-/// Where the answers of one query stand; every metric is a function of it.
+/// Ranks of the answers of one query; every metric is a function of them.
 ///
 /// Ranks start at 1. All metrics are 0 if no answer is a candidate or the ranking was empty.
 #[derive(Clone, Debug)]
 pub struct AnswerRanks {
     /// Ranks of the answers that are candidates, ascending.
     ranks: Vec<u64>,
-    /// The first so many ranks count under the score rule.
+    /// Number of first ranks that count under the score rule.
     n_counted: usize,
     /// Groups that hold answers, best first.
     groups: Vec<TieGroup>,
@@ -284,7 +284,7 @@ impl AnswerRanks {
     }
 }
 
-/// How many of the ascending ranks are at most `k`.
+/// Number of the ascending ranks that are at most `k`.
 fn within(ranks: &[u64], k: u64) -> usize {
     ranks.partition_point(|&rank| rank <= k)
 }

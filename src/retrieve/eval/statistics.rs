@@ -1,8 +1,8 @@
 //! Intervals, tests and percentiles over per-query numbers.
 //!
-//! Everything here assumes that queries are independent draws from the population one speaks about.
-//! Splits are fixed and programs are chosen on other queries of the same base, so intervals cover
-//! the luck of the sampled queries, not that of another base, another seed or another model.
+//! Queries are assumed to be independent draws from one population. Splits are fixed and programs are
+//! chosen on other queries of the same base, so intervals cover the sampling of queries, not another
+//! base, seed or model.
 //!
 //! - Intervals: percentile bootstrap (Efron & Tibshirani, *An Introduction to the Bootstrap*, 1993,
 //!   chapter 13). With few queries (below about 30) or means near 0 or 1 it is too narrow; with one
@@ -45,8 +45,8 @@ const SUM_TOLERANCE: f64 = 1e-9;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatisticsError {
-    /// There is no number to speak about.
-    #[error("no values to summarise; give at least one query")]
+    /// There are no values.
+    #[error("no values to summarise; need at least one query")]
     Empty,
     /// A value is infinite or not a number.
     #[error("value {value} at position {position} is not finite; correct the measurement")]

@@ -39,9 +39,9 @@ fn what_is_no_candidate_neither_ranks_nor_counts() {
     let found = AnswerRanks::new(&ranking, &[9, 9, 3, 1000], candidates, ScoreRule::Any);
     assert_eq!(found.ranks(), [1]);
     assert_eq!(found.recall_at(1), 1.0);
-    assert_eq!(Metrics::of(&ranking, &[3], candidates), Metrics::default());
-    assert_eq!(Metrics::of(&ranking, &[], candidates), Metrics::default());
-    assert_eq!(Metrics::of(&[], &[2], candidates), Metrics::default());
+    assert_eq!(Metrics::new(&ranking, &[3], candidates), Metrics::default());
+    assert_eq!(Metrics::new(&ranking, &[], candidates), Metrics::default());
+    assert_eq!(Metrics::new(&[], &[2], candidates), Metrics::default());
     // Unnamed candidates follow by id even if nothing named was a candidate.
     let found = AnswerRanks::new(&[(3, 5.0)], &[7], candidates, ScoreRule::Any);
     assert_eq!(found.ranks(), [3]);
@@ -57,7 +57,7 @@ fn candidates_of_a_base_are_told_by_type() {
     let meta = KbMeta { candidate_types: vec!["answer".to_owned()], ..KbMeta::default() };
     writer.finish(&meta, &mut |_, _| true).unwrap();
     let kb = Kb::open(dir.path()).unwrap();
-    let base = Candidates::of(&kb);
+    let base = Candidates::of_base(&kb);
     assert!(matches!(base, Candidates::Base(_)));
     let ids: Vec<NodeId> = (0..40).step_by(3).collect();
     let ranking: Vec<(NodeId, f32)> = (5..60).map(|node| (node, 1.0 / node as f32)).collect();
