@@ -170,7 +170,7 @@ impl Runtime {
     }
 
     /// The same runtime, whose programs ask at most so many requests of so many tokens in a call.
-    pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
+    pub fn with_llm_limits(mut self, requests: u64, tokens: u64) -> Self {
         self.asking = Some((requests, tokens));
         self
     }
@@ -250,10 +250,10 @@ impl Runtime {
             session = session.with_assistant(assistant.clone());
         }
         if let Some((requests, tokens)) = self.asking {
-            session = session.asking_at_most(requests, tokens);
+            session = session.with_llm_limits(requests, tokens);
         }
         if let Some(trace) = trace {
-            session = session.traced(trace);
+            session = session.with_trace(trace);
         }
         let n_nodes = self.base.kb.n_nodes() as usize;
         let input = Input { query, candidates: &candidates, params, n_nodes };

@@ -25,8 +25,8 @@ use agent_retrieve::{
     Answer, Detail, Ranking, RetrieveError, Retriever, check_query, rank_explanation, shortlist,
 };
 use agent_tools::{
-    Assistant, Kind, NodeFlow, Session, Told, ToolCache, ToolError, ToolHost, ToolSpec, Value,
-    registry, schema_text, source::literal, toolkit_text,
+    Assistant, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost, ToolSpec, ToolkitScope,
+    Value, registry, schema_text, source::literal, toolkit_text,
 };
 
 /// Calls tools step by step to answer one query.
@@ -115,7 +115,7 @@ impl React {
     ) -> Self {
         let schema = schema_text(&base.kb);
         let query = base.part(Part::Query).is_ok();
-        let toolkit = toolkit_text(&base.kb, Told { avatar: true, llm: llm_tools, query });
+        let toolkit = toolkit_text(&base.kb, ToolkitScope { avatar: true, llm: llm_tools, query });
         Self { base, assistant, cache, schema, toolkit, llm_tools }
     }
 

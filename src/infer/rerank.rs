@@ -121,7 +121,7 @@ impl Rerank {
                     json!({"query": query, "entities": entities, "candidates": candidates});
                 self.assistant.request(RERANK_ROLE.role(), PROMPT, inputs, sample)
             });
-            let replies = self.assistant.json_of(requests.collect(), repairs);
+            let replies = self.assistant.ask_json(requests.collect(), repairs);
             for (batch, (reply, _)) in batches.iter().zip(replies) {
                 let reply = match reply {
                     Ok(reply) => reply,

@@ -92,7 +92,7 @@ use agent_kb::Kb;
 use agent_llm::{LlmError, prompts::PromptError};
 use agent_retrieve::{RetrieveError, eval::statistics::StatisticsError};
 use agent_sandbox::{Failure, SandboxOptions, Workers, program::Program};
-use agent_tools::{Assistant, Told, ToolCache};
+use agent_tools::{Assistant, ToolCache, ToolkitScope};
 
 /// Memory for answers of tool calls, bytes.
 const CACHE_BYTES: usize = 2 << 30;
@@ -133,8 +133,8 @@ pub struct Options {
 
 impl Options {
     /// The tools that models are told of; `query` says whether the base has a query language.
-    pub(crate) fn told(&self, query: bool) -> Told {
-        Told { avatar: self.avatar_tools, llm: self.llm_tools, query }
+    pub(crate) fn told(&self, query: bool) -> ToolkitScope {
+        ToolkitScope { avatar: self.avatar_tools, llm: self.llm_tools, query }
     }
 }
 
@@ -283,7 +283,7 @@ pub enum Event<'a> {
         bound: Option<Bound>,
     },
     /// The llm actor did something worth a line.
-    Told(String),
+    ToolkitScope(String),
     /// A change was tested on the training queries of its category.
     Tested {
         /// The category.
@@ -411,7 +411,7 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     };
     let asking = runtime()
         .with_assistant(assistant.clone().filter(|_| options.llm_tools))
-        .asking_at_most(asks::REQUESTS_PER_RUN, asks::TOKENS_PER_RUN);
+        .with_llm_limits(asks::REQUESTS_PER_RUN, asks::TOKENS_PER_RUN);
     let forbidden = forbidden_words(&base.kb, &train, &validation);
     let allowance = Allowance::new(validation.len());
     let mut run = Run {

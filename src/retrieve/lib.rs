@@ -54,7 +54,7 @@ pub enum RetrieveError {
     #[error("the query is empty; enter some words")]
     EmptyQuery,
     /// The query exceeds [`MAX_QUERY_BYTES`].
-    #[error("the query has {0} bytes, more than the limit of {MAX_QUERY_BYTES}; shorten it")]
+    #[error("the query has {0} bytes; at most {MAX_QUERY_BYTES} are searched")]
     LongQuery(usize),
     /// An index failed.
     #[error(transparent)]

@@ -1,13 +1,11 @@
-//! `expand`: a program's query with texts that would answer it, by each of the methods of
-//! [`agent_retrieve::expand`], within what one program call may ask and touch.
-//!
-//! Must not know: what the program does with the expanded query.
+//! `expand`: expands a program's query by the methods of [`agent_retrieve::expand`], within the bounds of one
+//! program call.
 
 use serde_json::Value as Json;
 
 use crate::{
     ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, asking::ROUNDS, cost,
-    schema_text, text::internal, toolkit::LOOKED_AT,
+    schema_text, text::internal, toolkit::SAMPLED_NODES,
 };
 use agent_kb::{Scores, TypeId};
 use agent_retrieve::{
@@ -16,7 +14,7 @@ use agent_retrieve::{
     rank,
 };
 
-/// Feedback from the first documents, which asks no model.
+/// Pseudo-relevance feedback: asks no model.
 pub const FEEDBACK: &str = "prf";
 
 pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
@@ -41,12 +39,12 @@ pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
 }];
 
 fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
-    let how = args.text(1)?;
-    let method = Method::ALL.into_iter().find(|method| method.name() == how);
-    if method.is_none() && how != FEEDBACK {
+    let name = args.text(1)?;
+    let method = Method::ALL.into_iter().find(|method| method.name() == name);
+    if method.is_none() && name != FEEDBACK {
         let known = Method::ALL.map(Method::name).join(", ");
         return Err(ToolError::BadArgs(format!(
-            "there is no way {how:?} to expand a query; there are {FEEDBACK}, {known}"
+            "there is no way {name:?} to expand a query; there are {FEEDBACK}, {known}"
         )));
     }
     if method.is_some() {
@@ -58,18 +56,18 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         Err(error) => return Err(ToolError::BadArgs(error.to_string())),
     };
     let base = ctx.base;
-    let written = match method {
+    let expansion = match method {
         None => {
             let found = ctx.search(query, TEXTS);
             found.map(|found| Expansion::from_documents(base, &found))
         }
         Some(method) => {
-            ctx.meter.touch(LOOKED_AT * base.kb.types().len())?;
+            ctx.meter.touch(SAMPLED_NODES * base.kb.types().len())?;
             let structures = &schema_text(&base.kb);
             Writer { base, structures, method, n: TEXTS }.write(query, ctx)
         }
     };
-    match written {
+    match expansion {
         Ok(expansion) => Ok(Value::text(&expansion.apply(query))),
         Err(WriteError::Unusable(_)) => {
             ctx.requester.note_unparsed(1);
@@ -79,8 +77,8 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     }
 }
 
-/// The language model and the indexes, as far as the program call may use them. What is expanded for
-/// is `bm25+names`.
+/// The language model and the indexes within the bounds of the program call; the expanded system is
+/// `bm25+names`.
 impl Sources for ToolCtx<'_> {
     type Error = ToolError;
 
@@ -91,7 +89,7 @@ impl Sources for ToolCtx<'_> {
     }
 
     fn search(&mut self, text: &str, n: usize) -> Result<Ranking, WriteError<ToolError>> {
-        cost::words(self, text).map_err(WriteError::Other)?;
+        cost::charge_words(self, text).map_err(WriteError::Other)?;
         rank(self.base, System::Bm25Names, text, n)
             .map_err(|error| WriteError::Other(internal(error)))
     }
@@ -102,8 +100,8 @@ impl Sources for ToolCtx<'_> {
         types: &[TypeId],
         n: usize,
     ) -> Result<Ranking, WriteError<ToolError>> {
-        cost::rows(self, types).map_err(WriteError::Other)?;
-        cost::analysed(self, text).map_err(WriteError::Other)?;
+        cost::charge_rows(self, types).map_err(WriteError::Other)?;
+        cost::charge_text(self, text).map_err(WriteError::Other)?;
         let near = self.base.search_vectors(text, types, n);
         near.map_err(|error| WriteError::Other(internal(error)))
     }
@@ -114,7 +112,7 @@ impl Sources for ToolCtx<'_> {
         types: &[TypeId],
         n: usize,
     ) -> Result<Scores, WriteError<ToolError>> {
-        cost::words(self, text).map_err(WriteError::Other)?;
+        cost::charge_words(self, text).map_err(WriteError::Other)?;
         let base = self.base;
         let linked = base.entities.link_while(&base.kb, text, types, n, &mut || self.meter.poll());
         linked.map_err(WriteError::Other)
@@ -201,7 +199,7 @@ mod tests {
         let (trace, cache) = (Trace::default(), Arc::new(ToolCache::new(1 << 20)));
         let mut session = Session::new(planted(), Some(cache.clone()))
             .with_assistant(assistant(model))
-            .traced(&trace);
+            .with_trace(&trace);
         for method in Method::ALL {
             assert_eq!(text(call(&mut session, QUERY, method.name())), QUERY);
         }
@@ -223,7 +221,7 @@ mod tests {
         let (model, heard) = llm(echo);
         let mut session = Session::new(planted(), None)
             .with_assistant(assistant(model))
-            .asking_at_most(4, 40_000);
+            .with_llm_limits(4, 40_000);
         let refused = call(&mut session, QUERY, "agr");
         assert!(matches!(refused, Err(ToolError::Budget(_))), "{refused:?}");
         assert_eq!(heard.count(), 4);

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use crate::asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN};
 use agent_kb::Kb;
 use agent_sandbox::Limits;
-use agent_tools::{Told, schema_outline, schema_text, toolkit_outline, toolkit_text};
+use agent_tools::{ToolkitScope, schema_outline, schema_text, toolkit_outline, toolkit_text};
 
 /// Notes on the language, which people read as well.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");
@@ -34,7 +34,7 @@ pub(super) struct Briefing {
 
 impl Briefing {
     /// The texts for a base, with some tools beside those that every program needs.
-    pub(super) fn new(kb: &Kb, told: Told) -> Self {
+    pub(super) fn new(kb: &Kb, told: ToolkitScope) -> Self {
         let (schema, outline) = (schema_text(kb), schema_outline(kb));
         let toolkit = toolkit_text(kb, told);
         Self {
@@ -69,7 +69,7 @@ fn without_fence(text: &str) -> String {
 }
 
 /// The limits that a program meets first; the notes on the language name all.
-fn limits(told: Told) -> String {
+fn limits(told: ToolkitScope) -> String {
     let limits = Limits::default();
     let mut text = format!(
         "For one query at most {} s of processor time, {} million steps, {} calls of functions, {} MiB of \
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_functions_may_ask_is_told_where_they_are() {
-        let told = |llm| limits(Told { llm, ..Told::default() });
+        let told = |llm| limits(ToolkitScope { llm, ..ToolkitScope::default() });
         assert!(told(true).starts_with(&told(false)));
         assert!(told(true).contains("at most 4 requests with 40000 tokens"), "{}", told(true));
     }
