@@ -68,8 +68,8 @@ use agent_retrieve::{
     RoutedCategory, check_query, rank_explanation, rank_in_list, shortlist,
 };
 use agent_sandbox::{
-    ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Outcome, Param, Ran, Sandbox,
-    SandboxOptions, Workers, program::Program,
+    ChosenSandbox, CompiledProgram, Failure, FailureKind, Input, Limits, Outcome, Param, RunResult,
+    Sandbox, SandboxOptions, Workers, program::Program,
 };
 use agent_tools::{Assistant, Session, ToolCache, ToolCall, Trace};
 
@@ -194,7 +194,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The failure, with its place in the source.
-    pub fn compile(&self, program: &Program) -> Result<Compiled, Failure> {
+    pub fn compile(&self, program: &Program) -> Result<CompiledProgram, Failure> {
         self.sandbox.compile(program.code(), &self.limits)
     }
 
@@ -202,7 +202,7 @@ impl Runtime {
     ///
     /// # Errors
     /// What `params()` fails with.
-    pub fn declared_params(&self, compiled: &Compiled) -> Result<Vec<Param>, Failure> {
+    pub fn declared_params(&self, compiled: &CompiledProgram) -> Result<Vec<Param>, Failure> {
         self.sandbox.declared_params(compiled, &self.limits)
     }
 
@@ -232,7 +232,7 @@ impl Runtime {
     /// result.
     pub fn run(
         &self,
-        compiled: &Compiled,
+        compiled: &CompiledProgram,
         params: &ParamValues,
         query: &str,
         trace: Option<&Trace>,
@@ -257,7 +257,7 @@ impl Runtime {
         }
         let n_nodes = self.base.kb.n_nodes() as usize;
         let input = Input { query, candidates: &candidates, params, n_nodes };
-        let (result, host): Ran =
+        let (result, host): RunResult =
             self.sandbox.run(compiled, Box::new(session), input, &self.limits);
         match host.outage() {
             Some(error) => Err(RetrieveError::Llm(error)),
@@ -270,7 +270,7 @@ impl Runtime {
 pub struct ProgramRetriever {
     runtime: Arc<Runtime>,
     name: String,
-    compiled: Compiled,
+    compiled: CompiledProgram,
     params: ParamValues,
 }
 
@@ -339,7 +339,7 @@ struct CategoryProgram {
     description: String,
     /// Whether a model is told its name alone.
     is_told_by_name: bool,
-    compiled: Compiled,
+    compiled: CompiledProgram,
     params: ParamValues,
 }
 

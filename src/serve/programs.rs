@@ -23,7 +23,7 @@ use agent_dataset::LabelledQuery;
 use agent_infer::{self as infer, HitRecord, ParamValues, Runtime};
 use agent_kb::{Kb, NodeId};
 use agent_retrieve::{Answer, Call, NodeExplanation, RetrieveError, check_query, rank_explanation};
-use agent_sandbox::{Compiled, Failure, Outcome, Param, Usage, program::Program};
+use agent_sandbox::{CompiledProgram, Failure, Outcome, Param, Usage, program::Program};
 use agent_tools::{ToolCall, Trace, registry};
 
 /// Queries of a sample at most, and where a request does not say.
@@ -383,7 +383,7 @@ fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<S
 fn of_query<'a>(
     kb: &Kb,
     runtime: &Runtime,
-    compiled: &Compiled,
+    compiled: &CompiledProgram,
     params: &ParamValues,
     query: &'a LabelledQuery,
 ) -> Result<OfQuery<'a>, RetrieveError> {

@@ -9,7 +9,7 @@ use crate::{
 };
 use agent_kb::{Scores, TypeId};
 use agent_retrieve::{
-    Ranking, RetrieveError, System, checked,
+    Ranking, RetrieveError, System, check_query,
     expand::{Expansion, Method, Sources, TEXTS, WriteError, Writer},
     rank,
 };
@@ -50,7 +50,7 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     if method.is_some() {
         ctx.requester.check()?;
     }
-    let query = match checked(args.text(0)?) {
+    let query = match check_query(args.text(0)?) {
         Ok(query) => query,
         Err(RetrieveError::EmptyQuery) => return Ok(Value::text("")),
         Err(error) => return Err(ToolError::BadArgs(error.to_string())),

@@ -59,7 +59,7 @@ use agent_retrieve::{
     Ranking, RetrieveError,
     eval::{AnswerRanks, Candidates, ScoreRule},
 };
-use agent_sandbox::{Compiled, Failure, program::Program};
+use agent_sandbox::{CompiledProgram, Failure, program::Program};
 use agent_tools::{ToolCall, Trace, source::literal};
 
 /// Characters of a node's name in a reason.
@@ -151,7 +151,7 @@ pub struct CategoryProgram {
     /// The program.
     pub program: Program,
     params: ParamValues,
-    compiled: Compiled,
+    compiled: CompiledProgram,
 }
 
 /// A program or a bundle whose losses are explained.

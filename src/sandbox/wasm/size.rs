@@ -1,5 +1,5 @@
-//! How large a value is that crosses the border, by the same measures as the engine for Rhai in this
-//! process: elements of lists, entries of maps, and text, nested ones included.
+//! Sizes of values passed to and from a module, by the measures of the Rhai engine of this process:
+//! elements of lists, entries of maps, and text, nested ones included.
 
 use crate::Limits;
 use agent_tools::Value;
@@ -13,7 +13,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// The size of a value; sets, scores and vectors are handles and have none.
+    /// The size of a value; sets, scores and vectors count 0, as they are handles.
     pub(super) fn of(value: &Value) -> Self {
         let mut size = Self::default();
         size.add(value);
@@ -38,24 +38,24 @@ impl Size {
         }
     }
 
-    /// What is over its limit, in words.
+    /// Checks the size.
     ///
     /// # Errors
-    /// The first that is.
+    /// The first exceeded limit, in words.
     pub(super) fn check(&self, limits: &Limits) -> Result<(), String> {
-        let within = |what: &str, found: usize, most: usize| match found <= most {
+        let within = |items: &str, found: usize, max: usize| match found <= max {
             true => Ok(()),
-            false => Err(format!("{found} {what}, more than {most}; ask for less at once")),
+            false => Err(format!("{found} {items}, more than {max}; ask for less at once")),
         };
         within("elements of a list", self.items, limits.list_items)?;
         within("entries of a map", self.entries, limits.map_entries)?;
         within("bytes of text", self.text_bytes, limits.text_bytes)
     }
 
-    /// Memory that it takes about, bytes.
+    /// Approximate memory, bytes.
     pub(super) fn bytes(&self) -> u64 {
-        let places = (self.items + 2 * self.entries) * size_of::<Value>();
-        (places + self.text_bytes) as u64
+        let slots = (self.items + 2 * self.entries) * size_of::<Value>();
+        (slots + self.text_bytes) as u64
     }
 }
 
