@@ -10,7 +10,7 @@ use agent_kb::{
 };
 use agent_train::{
     TrainError,
-    mfar::{self, Found, Mask, Scorers},
+    mfar::{self, Mask, Scorers, SearchResult},
 };
 
 /// Name of the system.
@@ -39,7 +39,7 @@ impl Mfar {
     }
 
     /// The largest weights of the query.
-    fn weights(&self, found: &Found) -> Explanation {
+    fn weights(&self, found: &SearchResult) -> Explanation {
         let mut weights: Vec<(usize, f32)> = found.weights.iter().copied().enumerate().collect();
         weights.sort_by(|a, b| b.1.total_cmp(&a.1));
         let shown = weights.into_iter().filter(|pair| pair.1 > 0.0).take(EXPLAINED);
@@ -49,13 +49,13 @@ impl Mfar {
     }
 
     /// Contributions of the scorers to a node's score, largest first.
-    fn parts(&self, found: &Found, node: NodeId) -> Vec<Explanation> {
+    fn parts(&self, found: &SearchResult, node: NodeId) -> Vec<Explanation> {
         let mut parts = found.parts.get(&node).cloned().unwrap_or_default();
-        parts.sort_by(|a, b| b.adds.abs().total_cmp(&a.adds.abs()));
+        parts.sort_by(|a, b| b.contribution.abs().total_cmp(&a.contribution.abs()));
         let shown = parts.into_iter().take(EXPLAINED).map(|part| {
             let weight = found.weights.get(part.scorer).copied().unwrap_or_default();
             Explanation::new(self.scorers.name(part.scorer), Cell::Empty).with([
-                Explanation::new("adds", part.adds),
+                Explanation::new("adds", part.contribution),
                 Explanation::new("score", part.score),
                 Explanation::new("weight", weight),
             ])
