@@ -11,7 +11,7 @@ use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Scores, answer::Explanation};
 use agent_train::{
     TrainError,
-    dense::{Encoder, fused},
+    dense::{Encoder, fuse},
 };
 
 /// Nodes of each list that are fused, for any `k`: longer lists would change ranks.
@@ -68,7 +68,7 @@ impl Retriever for Trained {
         };
         let lists = self.lists(query)?;
         let [lexical, dense] = lists.each_ref().map(|list| Scores::new(list.clone()));
-        let mut ranking = fused(&lexical, &dense, weight).ranking();
+        let mut ranking = fuse(&lexical, &dense, weight).ranking();
         ranking.truncate(k);
         let explained = |at, node, score| {
             let weights = [1.0 - weight, weight];

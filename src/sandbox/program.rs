@@ -78,6 +78,7 @@ impl Program {
         }
     }
 
+    /// Whether the program is a module.
     pub fn is_module(&self) -> bool {
         self.module.is_some()
     }
