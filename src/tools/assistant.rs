@@ -39,6 +39,7 @@ pub struct Assistant {
 }
 
 impl Assistant {
+    /// A model with its prompts.
     pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Assistant {
         Assistant { llm, prompts }
     }

@@ -15,7 +15,9 @@ const EPSILON: f64 = 1e-9;
 pub struct Adam {
     pub(super) rate: f64,
     pub(super) steps: i32,
+    /// Running means of gradients.
     pub mean: Vec<f64>,
+    /// Running means of squared gradients.
     pub square: Vec<f64>,
 }
 

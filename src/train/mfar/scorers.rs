@@ -34,6 +34,7 @@ impl Scorers {
         Ok(Self { base, fields, variant })
     }
 
+    /// The base of the scorers.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
     }
