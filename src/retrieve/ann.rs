@@ -48,8 +48,8 @@ impl Retriever for Ann {
             0 => Ranking::new(),
             _ => self.base.search_vectors(query, candidate_types(&self.base), EXPLAINED)?,
         };
-        let explained = |at, node, score| {
-            rank_explanation(NAME, at, score).with([
+        let explained = |position, node, score| {
+            rank_explanation(NAME, position, score).with([
                 rank_in_list("exact", &exact, node),
                 Explanation::new("graph", self.index.describe()),
             ])

@@ -227,8 +227,8 @@ impl Answer {
     ) -> Self {
         let first = ranking.iter().take(detail.explained_count).enumerate();
         let explanations = first
-            .map(|(at, &(node, score))| NodeExplanation {
-                explanation: explain(at, node, score),
+            .map(|(position, &(node, score))| NodeExplanation {
+                explanation: explain(position, node, score),
                 ..NodeExplanation::default()
             })
             .collect();

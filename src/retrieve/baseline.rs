@@ -166,8 +166,8 @@ impl Retriever for Baseline {
             }
             _ => (rank(base, system, query, k)?, None),
         };
-        let explained = |at, node, score| {
-            let whole = rank_explanation(&self.name(), at, score);
+        let explained = |position, node, score| {
+            let whole = rank_explanation(&self.name(), position, score);
             let parts = lists.iter().flat_map(|lists| self.parts(lists, node));
             let knows_names = !matches!(system, System::Bm25 | System::Dense);
             let in_names = knows_names.then(|| {

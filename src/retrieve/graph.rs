@@ -39,7 +39,7 @@ impl Retriever for Graph {
             error => RetrieveError::Program(error.to_string()),
         })?;
         let [nodes, edges] = found.size;
-        let explained = |at, node, score| {
+        let explained = |position, node, score| {
             let features = found.features.iter().find(|entry| entry.0 == node).map(|entry| entry.1);
             let named =
                 features.iter().flat_map(|values| GraphNetwork::FEATURES.iter().zip(values));
@@ -47,7 +47,7 @@ impl Retriever for Graph {
             let features = Explanation::new("what is known of it", Cell::Empty).with(named);
             let size = Explanation::new("working graph", Cell::Empty)
                 .with([Explanation::new("nodes", nodes), Explanation::new("edges", edges)]);
-            rank_explanation(NAME, at, score).with([features, size])
+            rank_explanation(NAME, position, score).with([features, size])
         };
         Ok(Answer::with_explanations(found.ranking.clone(), detail, explained))
     }

@@ -60,11 +60,12 @@ impl Retriever for Late {
         let first = ranking.iter().take(detail.explained_count);
         let pairs = first.map(|pair| self.pairs(query, &tokens, pair.0));
         let mut pairs = pairs.collect::<Result<Vec<Vec<Explanation>>, RetrieveError>>()?;
-        let explained = |at: usize, node, score| {
-            let candidate = candidates.iter().position(|&id| id == node).map_or(0, |at| at + 1);
+        let explained = |position: usize, node, score| {
+            let candidate =
+                candidates.iter().position(|&id| id == node).map_or(0, |position| position + 1);
             let candidate = Explanation::new("candidate of hybrid", candidate);
-            let pairs = pairs.get_mut(at).map(std::mem::take).unwrap_or_default();
-            rank_explanation(NAME, at, score).with([candidate]).with(pairs)
+            let pairs = pairs.get_mut(position).map(std::mem::take).unwrap_or_default();
+            rank_explanation(NAME, position, score).with([candidate]).with(pairs)
         };
         Ok(Answer::with_explanations(ranking, detail, explained))
     }
@@ -83,7 +84,8 @@ impl Late {
         let embedder = self.base.embedder();
         let of_query = embedder.token_names(query).map_err(IndexError::from)?;
         let of_node = embedder.token_names(self.base.kb.text(node)).map_err(IndexError::from)?;
-        let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
+        let name =
+            |names: &[String], position: usize| names.get(position).cloned().unwrap_or_default();
         let pair = |Pair { query, document, score }| {
             let (left, right) = (name(&of_query, query), name(&of_node, document));
             Explanation::new(format!("{left} ~ {right}"), score)

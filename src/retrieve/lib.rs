@@ -144,7 +144,9 @@ pub fn rank_explanation(system: &str, position: usize, score: f32) -> Explanatio
 /// Rank and score of a node in a list, or the length of the list if it lacks the node.
 pub fn rank_in_list(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Explanation {
     match ranking.iter().position(|pair| pair.0 == node) {
-        Some(at) => rank_explanation(list, at, ranking.get(at).map_or(0.0, |pair| pair.1)),
+        Some(position) => {
+            rank_explanation(list, position, ranking.get(position).map_or(0.0, |pair| pair.1))
+        }
         None => Explanation::new(list, format!("not among the first {}", ranking.len())),
     }
 }

@@ -90,9 +90,9 @@ impl Retriever for Multi {
         let first = ranking.iter().take(detail.explained_count);
         let scores = first.map(|pair| Ok(self.index.scores(&vector, pair.0)?));
         let scores = scores.collect::<Result<Vec<Vec<f32>>, RetrieveError>>()?;
-        let explained = |at: usize, node, score| {
-            let scores = scores.get(at).map_or(&[][..], Vec::as_slice);
-            rank_explanation(&self.name(), at, score).with(self.parts(node, scores))
+        let explained = |position: usize, node, score| {
+            let scores = scores.get(position).map_or(&[][..], Vec::as_slice);
+            rank_explanation(&self.name(), position, score).with(self.parts(node, scores))
         };
         Ok(Answer::with_explanations(ranking, detail, explained))
     }
@@ -111,9 +111,9 @@ impl Multi {
         let texts = chunks_of(self.base.kb.text(node));
         let mut scores: Vec<(usize, f32)> = scores.iter().copied().enumerate().collect();
         scores.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let chunk = |(at, score): (usize, f32)| {
-            let text = excerpt(texts.get(at).copied().unwrap_or_default());
-            Explanation::new("chunk", at + 1)
+        let chunk = |(position, score): (usize, f32)| {
+            let text = excerpt(texts.get(position).copied().unwrap_or_default());
+            Explanation::new("chunk", position + 1)
                 .with([Explanation::new("score", score), Explanation::new("text", text)])
         };
         std::iter::once(n).chain(scores.into_iter().take(EXPLAINED).map(chunk)).collect()

@@ -39,10 +39,10 @@ impl Retriever for Stark {
         let Some(candidates) = &self.candidates else { return Ok(Answer::default()) };
         let ranking =
             self.base.text.search_in(query, TextPart::Document, Bm25::STARK, candidates, k);
-        let explained = |at, node, score| {
+        let explained = |position, node, score| {
             let collection = Explanation::new("candidates", candidates.n_texts())
                 .with([Explanation::new("words on average", candidates.mean_length())]);
-            rank_explanation(NAME, at, score)
+            rank_explanation(NAME, position, score)
                 .with([
                     collection,
                     shared_stems(&self.base, &self.base.terms, "shared stems", query, node),

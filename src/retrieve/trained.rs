@@ -63,20 +63,20 @@ impl Retriever for Trained {
         let query = check_query(query)?;
         let Some(weight) = self.weight else {
             let ranking = self.encoder.search(&self.base, query, k)?;
-            let explained = |at, _, score| rank_explanation(&self.name(), at, score);
+            let explained = |position, _, score| rank_explanation(&self.name(), position, score);
             return Ok(Answer::with_explanations(ranking, detail, explained));
         };
         let lists = self.lists(query)?;
         let [lexical, dense] = lists.each_ref().map(|list| Scores::new(list.clone()));
         let mut ranking = fuse(&lexical, &dense, weight).ranking();
         ranking.truncate(k);
-        let explained = |at, node, score| {
+        let explained = |position, node, score| {
             let weights = [1.0 - weight, weight];
             let names = ["bm25+names", "dense:trained"];
             let parts = names.iter().zip(&lists).zip(weights).map(|((name, list), weight)| {
                 rank_in_list(name, list, node).with([Explanation::new("weight", weight)])
             });
-            rank_explanation(&self.name(), at, score).with(parts)
+            rank_explanation(&self.name(), position, score).with(parts)
         };
         Ok(Answer::with_explanations(ranking, detail, explained))
     }

@@ -96,7 +96,7 @@ pub enum Progress {
     /// Preparation.
     Preparing {
         /// The prepared part.
-        what: &'static str,
+        stage: &'static str,
         /// Units done.
         done: usize,
         /// All units.

@@ -109,7 +109,7 @@ impl Retriever for GraphBoost {
         let sum = found.combine(&near.scale(self.boost.weight), Combine::Sum);
         let ranking = sum.top(k).ranking();
         let lists = (detail.explained_count > 0).then(|| (found.ranking(), near.ranking()));
-        let explained = |at, node, score| {
+        let explained = |position, node, score| {
             let lists = lists.iter().flat_map(|(found, near)| {
                 let weight = Explanation::new("weight", self.boost.weight);
                 [
@@ -118,7 +118,7 @@ impl Retriever for GraphBoost {
                 ]
             });
             let entities = linked.iter().map(|entity| self.entity_explanation(entity, node));
-            rank_explanation(&self.name(), at, score).with(lists).with(entities)
+            rank_explanation(&self.name(), position, score).with(lists).with(entities)
         };
         Ok(Answer::with_explanations(ranking, detail, explained))
     }

@@ -201,7 +201,7 @@ impl Call {
 
     /// Writes the result of a tool; sets, scores and vectors as handles.
     fn write_answer(&mut self, value: &Value, reply: &mut Vec<u8>) -> Result<(), String> {
-        Size::of(value).check(&self.limits)?;
+        Size::new(value).check(&self.limits)?;
         let left = self.max_bytes().saturating_sub(self.growth.now);
         self.handles.max_bytes = left.min(self.limits.memory_bytes);
         write(reply, value, &mut self.handles)?;
@@ -402,7 +402,7 @@ fn call_tool(
     if !(min..=max).contains(&n) {
         return Ok((tool, bad(&format!("takes {min} to {max} arguments, not {n}"))));
     }
-    if let Some(why) = args.iter().find_map(|arg| Size::of(arg).check(&call.limits).err()) {
+    if let Some(why) = args.iter().find_map(|arg| Size::new(arg).check(&call.limits).err()) {
         return Err(call.stop(FailureKind::Memory, &format!("an argument has {why}")));
     }
     let Some(host) = &mut call.host else {
@@ -427,7 +427,7 @@ fn call_tool(
         }
     };
     // The result, and its message.
-    call.charge_message(2 * Size::of(&value).bytes())?;
+    call.charge_message(2 * Size::new(&value).bytes())?;
     let mut reply = Vec::new();
     if let Err(why) = call.write_answer(&value, &mut reply) {
         return Err(call.stop(FailureKind::Memory, &format!("{}: {why}", spec.name)));

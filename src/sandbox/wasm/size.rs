@@ -14,7 +14,7 @@ pub(super) struct Size {
 
 impl Size {
     /// The size of a value; sets, scores and vectors count 0, as they are handles.
-    pub(super) fn of(value: &Value) -> Self {
+    pub(super) fn new(value: &Value) -> Self {
         let mut size = Self::default();
         size.add(value);
         size
@@ -69,11 +69,11 @@ mod tests {
     fn nested_values_are_counted_and_bounded() {
         let texts = |n: usize, bytes: usize| Value::List(vec![Value::text(&"x".repeat(bytes)); n]);
         let map = Value::Map([("ab".to_owned(), texts(3, 5))].into());
-        let size = Size::of(&Value::List(vec![map, Value::Int(1)]));
+        let size = Size::new(&Value::List(vec![map, Value::Int(1)]));
         assert_eq!(size, Size { items: 5, entries: 1, text_bytes: 17 });
         assert!(size.bytes() > 17);
         let limits = Limits { list_items: 10, text_bytes: 20, ..Limits::default() };
-        let checked = |value: &Value| Size::of(value).check(&limits);
+        let checked = |value: &Value| Size::new(value).check(&limits);
         assert_eq!([texts(10, 2), texts(4, 5)].map(|value| checked(&value)), [Ok(()), Ok(())]);
         assert!(checked(&texts(11, 0)).is_err_and(|why| why.starts_with("11 elements")));
         assert!(checked(&texts(3, 7)).is_err_and(|why| why.starts_with("21 bytes of text")));

@@ -323,8 +323,8 @@ impl Learner for RunLearner<'_> {
 }
 
 /// Progress of a preparation.
-pub(super) fn preparing(what: &'static str) -> Progress {
-    Progress::Preparing { what, done: 0, total: 1 }
+pub(super) fn preparing(stage: &'static str) -> Progress {
+    Progress::Preparing { stage, done: 0, total: 1 }
 }
 
 /// Products of the candidates' rows with a vector; empty for a zero vector.

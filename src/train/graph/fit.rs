@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
             let answers =
                 (0..graph.n_candidates).filter(is_answer).map(|index| index as u32).collect();
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            (watch.report)(Progress::Preparing { what: "working graphs", done, total });
+            (watch.report)(Progress::Preparing { stage: "working graphs", done, total });
             Ok(Example { graph, answers, query })
         };
         let examples = |queries: &'a [LabelledQuery]| -> Result<Vec<Example<'a>>, TrainError> {
