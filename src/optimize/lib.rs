@@ -283,7 +283,7 @@ pub enum Event<'a> {
         bound: Option<Bound>,
     },
     /// The llm actor did something worth a line.
-    ToolkitScope(String),
+    Told(String),
     /// A change was tested on the training queries of its category.
     Tested {
         /// The category.
