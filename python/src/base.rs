@@ -15,7 +15,7 @@ use agent::{
     infer::{ParamValues, ProgramRetriever},
     kb::NodeId,
     program::Program,
-    retrieve::{Retriever, checked},
+    retrieve::{Retriever, check_query},
     sandbox::{Origin, Place, SandboxOptions},
     systems::{self, Opener, SYSTEMS, SystemError, bundle::Effort},
 };
@@ -210,7 +210,7 @@ impl Base {
             let bundle = Bundle::read(&file).map_err(SystemError::from)?;
             match bundle.check_base(&self.indexed) {
                 Err(BundleError::OtherBase { .. }) if force => {}
-                checked => checked.map_err(SystemError::from)?,
+                check_query => check_query.map_err(SystemError::from)?,
             }
             let opened = self
                 .opened(place.as_deref(), |opener| Ok(systems::bundle::open(&bundle, opener)?))?;
@@ -243,7 +243,7 @@ impl Base {
     /// Answers a question over many nodes; the object that `agent ask --json` prints.
     fn ask(&self, py: Python<'_>, question: String) -> PyResult<String> {
         without_gil(py, || {
-            let (question, analyst) = (checked(&question)?, Analyst::new(self.indexed.clone()));
+            let (question, analyst) = (check_query(&question)?, Analyst::new(self.indexed.clone()));
             let began = Instant::now();
             let answered = analyst.ask(question)?;
             let ms = began.elapsed().as_secs_f64() * 1e3;

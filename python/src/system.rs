@@ -11,7 +11,7 @@ use agent::{
     index::IndexedBase,
     infer::{self, AnswerRecord, STAND_IN},
     measure::Measure,
-    retrieve::{Baseline, Detail, Retriever, checked},
+    retrieve::{Baseline, Detail, Retriever, check_query},
 };
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
@@ -108,7 +108,7 @@ impl System {
         paths: bool,
     ) -> Result<Found, Failure> {
         let detail = Detail { explained_count: explained, paths };
-        let answer = infer::answer(&self.base, &*self.answers, checked(query)?, k, detail)?;
+        let answer = infer::answer(&self.base, &*self.answers, check_query(query)?, k, detail)?;
         let json = serde_json::to_string(&AnswerRecord::new(&self.base.kb, &answer))?;
         let (ids, scores): (Vec<u32>, Vec<f32>) = answer.into_ranking().into_iter().unzip();
         let in_run = DocIds::of_base(&self.base.kb);
