@@ -210,7 +210,7 @@ impl Base {
             let bundle = Bundle::read(&file).map_err(SystemError::from)?;
             match bundle.check_base(&self.indexed) {
                 Err(BundleError::OtherBase { .. }) if force => {}
-                check_query => check_query.map_err(SystemError::from)?,
+                checked => checked.map_err(SystemError::from)?,
             }
             let opened = self
                 .opened(place.as_deref(), |opener| Ok(systems::bundle::open(&bundle, opener)?))?;

@@ -19,7 +19,7 @@ use agent_infer::{
     rag::{self, Dropped, Prose, SHOWN},
 };
 use agent_kb::Kb;
-use agent_retrieve::{Detail, checked};
+use agent_retrieve::{Detail, check_query};
 use agent_systems as systems;
 
 /// Characters of a sentence that is dropped, of a name and of a type that are printed.
@@ -78,7 +78,7 @@ struct PrintedSentence<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let question = checked(&args.question)?;
+    let question = check_query(&args.question)?;
     let system = named::system(&args.system, &ctx.home)?;
     if args.dry_run {
         let check = if args.check { "=check" } else { "" };

@@ -30,7 +30,7 @@ use agent_kb::{
     Kb,
     table::{Rows, Table},
 };
-use agent_retrieve::{Detail, checked};
+use agent_retrieve::{Detail, check_query};
 
 /// Rows of a table that are printed.
 const SHOWN_ROWS: usize = 20;
@@ -92,7 +92,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
-    let question = checked(&args.question)?;
+    let question = check_query(&args.question)?;
     let mut analyst = Analyst::new(base.clone());
     let llm = match (args.effort, &args.bundle) {
         (Effort::None, None) => None,

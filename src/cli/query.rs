@@ -25,7 +25,7 @@ use agent_infer::{
     self as infer, AnswerRecord, WayRecord,
     bundle::{Bundle, BundleError},
 };
-use agent_retrieve::{Answer, Detail, StandIn, checked};
+use agent_retrieve::{Answer, Detail, StandIn, check_query};
 
 /// Answers that are explained.
 const MAX_EXPLAINED: usize = 5;
@@ -129,7 +129,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let began = Instant::now();
     let (file, text) = args.asked(ctx)?;
     if args.batch.is_none() {
-        checked(&text)?;
+        check_query(&text)?;
     }
     let bundle = read_bundle(file, ctx)?;
     let dataset = dataset::find(args.dataset.as_ref().unwrap_or(&bundle.dataset.name), ctx)?;
@@ -150,7 +150,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         };
         return batch::run(&session, questions, args.from_line, ctx);
     }
-    let text = checked(&text)?;
+    let text = check_query(&text)?;
     let explained = if args.explain { MAX_EXPLAINED } else { 0 };
     let detail = Detail { explained_count: explained, paths: true };
     let mut answer = infer::answer(&base, &*opened.answers, text, args.k as usize, detail)?;

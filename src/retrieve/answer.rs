@@ -17,8 +17,8 @@ use agent_kb::{
 pub struct Detail {
     /// Number of first nodes to explain.
     pub explained_count: usize,
-    /// Include the path from linked entities to each node, where the retriever followed one, and the
-    /// words that the question shares with its document or the names of its neighbours.
+    /// Include the path from linked entities to each node, where the retriever followed one, and
+    /// the words that the question shares with its document or the names of its neighbours.
     pub paths: bool,
 }
 
@@ -35,15 +35,15 @@ pub struct Answer {
     /// Paths to each node, by its position: one from each linked entity; empty if none is known or
     /// [`Detail::paths`] is off.
     pub paths: Vec<Vec<Path>>,
-    /// Words of the question that are in the document of each node or the names of its neighbours, by
-    /// position; empty if [`Detail::paths`] is off.
+    /// Words of the question that are in the document of each node or the names of its neighbours,
+    /// by position; empty if [`Detail::paths`] is off.
     pub words: Vec<Vec<String>>,
     /// Explanations of the first [`Detail::explained_count`] nodes, in their order.
     pub explanations: Vec<NodeExplanation>,
     /// How the question was understood.
     pub analysis: QueryAnalysis,
-    /// Entities that a language model reads in the question, each with the strength of its link to the
-    /// name that the model gives; empty if no model read it.
+    /// Entities that a language model reads in the question, each with the strength of its link to
+    /// the name that the model gives; empty if no model read it.
     pub entities: Vec<(NodeId, f32)>,
     /// The system that answered in place of the requested one, if any.
     pub stand_in: Option<StandIn>,

@@ -37,8 +37,8 @@ pub enum System {
     Dense,
     /// Reciprocal rank fusion of `bm25+names` and `dense`.
     Hybrid,
-    /// Weighted sum of the scores of `bm25+names` and `dense`, each list scaled to `0..=1`. Holds the
-    /// weight of `dense` in hundredths, at most 100. A node missing from a list scores 0 there.
+    /// Weighted sum of the scores of `bm25+names` and `dense`, each list scaled to `0..=1`. Holds
+    /// the weight of `dense` in hundredths, at most 100. A node missing from a list scores 0 there.
     Weighted(u8),
 }
 

@@ -1,4 +1,5 @@
-//! `graph`: lexical and linked candidates, ranked by a trained network over the graph around the query.
+//! `graph`: lexical and linked candidates, ranked by a trained network over the graph around the
+//! query.
 
 use std::{path::Path, sync::Arc};
 

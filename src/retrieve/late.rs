@@ -1,5 +1,5 @@
-//! `late`: late interaction (ColBERT). Ranks the best [`CANDIDATES`] of `hybrid` by the similarity of
-//! each query token to its best document token; finds no other nodes.
+//! `late`: late interaction (ColBERT). Ranks the best [`CANDIDATES`] of `hybrid` by the similarity
+//! of each query token to its best document token; finds no other nodes.
 
 use std::sync::Arc;
 

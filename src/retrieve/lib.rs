@@ -1,5 +1,5 @@
-//! Retrievers: query in, ranking out. Baselines, programs and bundles implement [`Retriever`] alike, so
-//! that they are measured alike. Independent of which answers are right.
+//! Retrievers: query in, ranking out. Baselines, programs and bundles implement [`Retriever`]
+//! alike, so that they are measured alike. Independent of which answers are right.
 
 mod ann;
 mod answer;
@@ -62,8 +62,8 @@ pub enum RetrieveError {
     /// A program failed on this query; the message names the failure.
     #[error("{0}")]
     Program(String),
-    /// A program reached its time limit on this query; it may answer on another machine or at another
-    /// time.
+    /// A program reached its time limit on this query; it may answer on another machine or at
+    /// another time.
     #[error("{0}")]
     Late(String),
     /// A language model that the answer needs is unavailable: an outage, a ceiling, a stop. Not the
@@ -93,8 +93,8 @@ pub trait Retriever: Send + Sync {
     /// Name of the system in tables.
     fn name(&self) -> String;
 
-    /// Answers the query with at most `k` nodes, best first, and the requested detail, in one run. The
-    /// same query gives the same answer on any thread and with any detail.
+    /// Answers the query with at most `k` nodes, best first, and the requested detail, in one run.
+    /// The same query gives the same answer on any thread and with any detail.
     ///
     /// # Errors
     /// [`RetrieveError`]; a query that fails is counted as failed, never as answered.

@@ -1,6 +1,6 @@
-//! Measures a system on labelled queries, in parallel: rankings, latencies and failures. A query that the
-//! system fails on counts with the ranking of a stand-in. Independent of command lines and of what is
-//! concluded from the figures.
+//! Measures a system on labelled queries, in parallel: rankings, latencies and failures. A query
+//! that the system fails on counts with the ranking of a stand-in. Independent of command lines and
+//! of what is concluded from the figures.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -45,8 +45,8 @@ pub struct Measurements {
     pub rankings: Vec<Ranking>,
     /// The last rank of each ranking's answers, if the system tells it.
     pub ends: Vec<Option<usize>>,
-    /// Queries that failed, or got no help of a language model, because a service gave no reply; with
-    /// any, the means are invalid.
+    /// Queries that failed, or got no help of a language model, because a service gave no reply;
+    /// with any, the means are invalid.
     pub outages: usize,
     /// Queries that a language model should have assisted and did not.
     pub unassisted: usize,

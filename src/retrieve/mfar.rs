@@ -26,7 +26,8 @@ pub struct Mfar {
 }
 
 impl Mfar {
-    /// Opens the model in a directory; `mask` names fields without weight, as [`Mask::read`] takes it.
+    /// Opens the model in a directory; `mask` names fields without weight, as [`Mask::read`] takes
+    /// it.
     ///
     /// # Errors
     /// [`TrainError`] if the model cannot be read or was trained over another base, the base has no

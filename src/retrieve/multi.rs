@@ -1,6 +1,6 @@
-//! `multi`: pooled vectors of a document's chunks. Candidates are the nodes of the [`CHUNKS`] chunks
-//! most similar to the query; all chunks of a candidate are pooled. (STaRK's MultiVSS pools within
-//! the best 50 of `dense`, and so never finds a document that one vector blurs.)
+//! `multi`: pooled vectors of a document's chunks. Candidates are the nodes of the [`CHUNKS`]
+//! chunks most similar to the query; all chunks of a candidate are pooled. (STaRK's MultiVSS pools
+//! within the best 50 of `dense`, and so never finds a document that one vector blurs.)
 
 use std::sync::Arc;
 

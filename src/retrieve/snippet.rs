@@ -12,8 +12,8 @@ const MAX_WORDS: usize = 4_096;
 const PART_WORDS: usize = 16;
 const BEFORE: usize = 2;
 
-/// The part of a field with the most distinct stems of the query, the first of equals, with asterisks
-/// around matching words. None if nothing matches. O(words of the fields).
+/// The part of a field with the most distinct stems of the query, the first of equals, with
+/// asterisks around matching words. None if nothing matches. O(words of the fields).
 pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<Explanation> {
     let query_stems: BTreeSet<String> = base.stems.of(query).collect();
     let kb = &base.kb;

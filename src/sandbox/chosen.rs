@@ -1,4 +1,5 @@
-//! Both engines on one pool of workers: modules run inside WebAssembly, programs in Rhai in the chosen place.
+//! Both engines on one pool of workers: modules run inside WebAssembly, programs in Rhai in the
+//! chosen place.
 
 use std::{path::PathBuf, sync::Arc};
 

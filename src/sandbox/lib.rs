@@ -14,11 +14,11 @@
 //!
 //! # What is not contained
 //! Programs of [`RhaiSandbox`] share this process. One allocation that the system refuses, a stack
-//! deeper than [`STACK_BYTES`], and errors in the engine itself reach the process. Memory that a program
-//! leaks by cycles of captured variables stays leaked; it is reported in [`Usage::leaked_bytes`], so that
-//! the caller can drop the program, and above a total no program runs in this process any more. A tool
-//! that blocks, blocks its worker in either engine: the caller gets a deadline failure, and the worker is
-//! replaced.
+//! deeper than [`STACK_BYTES`], and errors in the engine itself reach the process. Memory that a
+//! program leaks by cycles of captured variables stays leaked; it is reported in
+//! [`Usage::leaked_bytes`], so that the caller can drop the program, and above a total no program
+//! runs in this process any more. A tool that blocks, blocks its worker in either engine: the
+//! caller gets a deadline failure, and the worker is replaced.
 
 mod alloc;
 mod chosen;
@@ -41,8 +41,8 @@ use std::{any::Any, collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-// Files of this crate are also built into the engine inside WebAssembly, where these modules have other
-// contents; such files name them from the crate root.
+// Files of this crate are also built into the engine inside WebAssembly, where these modules have
+// other contents; such files name them from the crate root.
 use crate as sandbox;
 use agent_kb as kb;
 use agent_tools as tools;
@@ -111,8 +111,8 @@ pub struct Input<'a> {
     pub query: &'a str,
     /// The default shortlist, best first.
     pub candidates: &'a [NodeId],
-    /// Values of declared parameters; missing ones have their default. Values of integer parameters are
-    /// rounded.
+    /// Values of declared parameters; missing ones have their default. Values of integer parameters
+    /// are rounded.
     pub params: &'a BTreeMap<String, f64>,
     /// Number of nodes in the base; results name ids below it.
     pub n_nodes: usize,
@@ -129,12 +129,12 @@ pub trait Sandbox: Send + Sync {
     /// [`FailureKind::Parse`], [`FailureKind::MissingFunction`] or [`FailureKind::Panic`].
     fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<CompiledProgram, Failure>;
 
-    /// The parameters that a program declares in `params()`, by name; empty without it. Runs once, then
-    /// cached.
+    /// The parameters that a program declares in `params()`, by name; empty without it. Runs once,
+    /// then cached.
     ///
     /// # Errors
-    /// Those of `params()`; [`FailureKind::Result`] if a number is not finite or outside its bounds, or
-    /// there are more than [`Limits::parameters`].
+    /// Those of `params()`; [`FailureKind::Result`] if a number is not finite or outside its
+    /// bounds, or there are more than [`Limits::parameters`].
     fn declared_params(
         &self,
         program: &CompiledProgram,
@@ -172,7 +172,8 @@ impl ToolHost for LostHost {
     }
 }
 
-/// Makes one call on a worker, within the time of [`Workers::run_within`]; a lost worker loses the host.
+/// Makes one call on a worker, within the time of [`Workers::run_within`]; a lost worker loses the
+/// host.
 fn run_on(
     workers: &Workers,
     host: Box<dyn ToolHost>,

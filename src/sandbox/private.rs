@@ -1,7 +1,8 @@
-//! A private directory: only one user may write to it, and only they can read its key. Whatever bears a
-//! keyed digest of it was written by this user, on this machine.
+//! A private directory: only one user may write to it, and only they can read its key. Whatever
+//! bears a keyed digest of it was written by this user, on this machine.
 //!
-//! Whoever can read the key can pass for the user, so the directory must not be part of shared data.
+//! Whoever can read the key can pass for the user, so the directory must not be part of shared
+//! data.
 
 use std::{
     collections::hash_map::RandomState,

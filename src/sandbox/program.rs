@@ -1,5 +1,5 @@
-//! Programs: source text or a module, its identity, and its header. Values found by a tuner are kept
-//! outside the source, so that the same program with other parameters keeps its identity.
+//! Programs: source text or a module, its identity, and its header. Values found by a tuner are
+//! kept outside the source, so that the same program with other parameters keeps its identity.
 //!
 //! ```text
 //! //! category: products of a brand with a feature

@@ -1,5 +1,5 @@
-//! Runs programs written in Rhai, inside this process, hardened. The only module that uses the `rhai`
-//! crate.
+//! Runs programs written in Rhai, inside this process, hardened. The only module that uses the
+//! `rhai` crate.
 //!
 //! The engine's own limits miss much: steps inside native callbacks are not counted, some natives
 //! allocate by an argument or block, sizes of captured values are not seen, sorts swallow errors.
@@ -40,8 +40,8 @@ use crate::{
 use agent_kb::NodeId;
 use agent_tools::{ToolHost, ToolSpec, registry};
 
-/// Most memory leaked in this process by all programs, bytes; above it none runs here any more. Running
-/// calls may still add to it.
+/// Most memory leaked in this process by all programs, bytes; above it none runs here any more.
+/// Running calls may still add to it.
 const MAX_LEAKED_BYTES: u64 = 256 << 20;
 /// Memory leaked so far, bytes.
 static LEAKED_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -209,8 +209,8 @@ impl Tree {
         })
     }
 
-    /// Calls a function and reads its result while the meter still runs. `read` returns the result and its
-    /// heap, bytes.
+    /// Calls a function and reads its result while the meter still runs. `read` returns the result
+    /// and its heap, bytes.
     fn call<T>(
         &self,
         function: &str,

@@ -1,9 +1,9 @@
 //! The default place of a program by its origin.
 //!
-//! A program runs in this process if the search actor wrote it here: in a run that was started here and
-//! had no other author, or from a bundle that such a run froze here. All others run inside
-//! WebAssembly. What a file says of itself is no proof: work made here is noted in a [`PrivateDir`], by
-//! digests under its key, and a copied home brings neither key nor notes.
+//! A program runs in this process if the search actor wrote it here: in a run that was started here
+//! and had no other author, or from a bundle that such a run froze here. All others run inside
+//! WebAssembly. What a file says of itself is no proof: work made here is noted in a
+//! [`PrivateDir`], by digests under its key, and a copied home brings neither key nor notes.
 
 use std::{
     fs,
@@ -84,8 +84,8 @@ fn note(dir: &PrivateDir, made: Origin<'_>) -> Option<String> {
     Some(format!("{}.{SUFFIX}", dir.seal(&[kind, &id]).to_hex()))
 }
 
-/// Identity of a file whose content may change: path, inode and creation time. A copy, or another file at
-/// its path, differs.
+/// Identity of a file whose content may change: path, inode and creation time. A copy, or another
+/// file at its path, differs.
 #[cfg(unix)]
 fn identity(file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;

@@ -1,4 +1,5 @@
-//! Checks the results of a program: its declared parameters, and its ranking. The same for every engine.
+//! Checks the results of a program: its declared parameters, and its ranking. The same for every
+//! engine.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
 //! Runs programs inside WebAssembly: modules, and programs in Rhai by an engine that is a module
 //! itself. The only folder that uses the `wasmtime` crate.
 //!
-//! Each call has its own instance and memory, dropped afterwards: nothing leaks, and a stack overflow or
-//! refused memory ends the call, not the process. Core modules only: component interfaces would add
-//! trusted code, and a program needs only numbers, text and handles. No system interface is offered.
+//! Each call has its own instance and memory, dropped afterwards: nothing leaks, and a stack
+//! overflow or refused memory ends the call, not the process. Core modules only: component
+//! interfaces would add trusted code, and a program needs only numbers, text and handles. No system
+//! interface is offered.
 
 mod cache;
 mod call;
@@ -49,8 +50,8 @@ const PARAMS: &str = "params";
 /// Most values in a result, nested ones included.
 const MAX_RESULT_VALUES: usize = 300_000;
 
-/// The header of a module, its custom section `agent`: category and description, as in the first lines of
-/// a program in Rhai.
+/// The header of a module, its custom section `agent`: category and description, as in the first
+/// lines of a program in Rhai.
 pub fn module_header(bytes: &[u8]) -> Option<&str> {
     module::custom_section(bytes, "agent")
 }
@@ -69,8 +70,8 @@ pub struct WasmSandbox {
 }
 
 impl WasmSandbox {
-    /// A sandbox whose programs may call all tools. Compiled code is kept in `code_dir`, if nobody else may
-    /// write to it.
+    /// A sandbox whose programs may call all tools. Compiled code is kept in `code_dir`, if nobody
+    /// else may write to it.
     pub fn new(workers: Arc<Workers>, code_dir: Option<&Path>) -> Self {
         Self::with_tools(workers, registry(), code_dir)
     }
@@ -328,8 +329,8 @@ impl WasmProgram {
     }
 }
 
-/// The message to a function: query, candidates and params for `retrieve`, preceded by the limits for the
-/// engine of Rhai.
+/// The message to a function: query, candidates and params for `retrieve`, preceded by the limits
+/// for the engine of Rhai.
 fn message(
     input: Option<(Input<'_>, Vec<(String, BoundValue)>)>,
     limits: Option<&Limits>,

@@ -5,13 +5,13 @@
 //! some 220 bytes of stack, so [`STACK_BYTES`] goes with
 //! [`Limits::operations`](crate::Limits): change one and measure the other.
 //!
-//! Each worker is the only thread of its own rayon pool, so that parallel work inside a job runs on the
-//! worker itself, one piece after the other. In the pool of the process every thread may be waiting for a
-//! program, and a program that waited for them would never end. Work on another thread that a job waits
-//! for must stay out of that pool as well: see [`separate_pool`].
+//! Each worker is the only thread of its own rayon pool, so that parallel work inside a job runs on
+//! the worker itself, one piece after the other. In the pool of the process every thread may be
+//! waiting for a program, and a program that waited for them would never end. Work on another
+//! thread that a job waits for must stay out of that pool as well: see [`separate_pool`].
 //!
-//! Jobs are opaque. The number of threads never changes a result: jobs share nothing, and answers are
-//! collected in the order of the jobs.
+//! Jobs are opaque. The number of threads never changes a result: jobs share nothing, and answers
+//! are collected in the order of the jobs.
 
 use std::{
     cell::Cell,
@@ -40,7 +40,8 @@ pub const MAX_WORKERS: usize = 256;
 const MAX_SEPARATE_THREADS: usize = 16;
 /// Most workers of one pool that are stuck in an abandoned job and replaced.
 const MAX_STUCK: usize = 16;
-/// Processor time after its deadline before a job is abandoned; jobs that end by themselves end within it.
+/// Processor time after its deadline before a job is abandoned; jobs that end by themselves end
+/// within it.
 const GRACE: Duration = Duration::from_millis(400);
 /// Shortest pause between checks of an overdue job.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -126,7 +127,8 @@ struct Shared {
     stuck: AtomicUsize,
 }
 
-/// A pool of threads with big stacks. Dropping it waits for submitted jobs, unless some were abandoned.
+/// A pool of threads with big stacks. Dropping it waits for submitted jobs, unless some were
+/// abandoned.
 pub struct Workers {
     queue: Option<SyncSender<Job>>,
     shared: Arc<Shared>,
@@ -163,8 +165,8 @@ impl Worker {
     }
 }
 
-/// A pool for parallel work on other threads that a job waits for. Dropping it lets spawned work end; a
-/// panic ends only the work that panicked.
+/// A pool for parallel work on other threads that a job waits for. Dropping it lets spawned work
+/// end; a panic ends only the work that panicked.
 ///
 /// # Errors
 /// When the system refuses a thread.
@@ -196,8 +198,8 @@ impl Workers {
         self.n
     }
 
-    /// Submits a job; waits while the queue is full. A job submitted by a worker runs at once on that
-    /// worker, which would otherwise wait for itself.
+    /// Submits a job; waits while the queue is full. A job submitted by a worker runs at once on
+    /// that worker, which would otherwise wait for itself.
     pub fn submit<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
@@ -222,10 +224,10 @@ impl Workers {
         self.submit(job).wait()
     }
 
-    /// Runs one job that ends by itself within `deadline`, in processor time of its thread, and waits
-    /// for it slightly longer; in wall time [`WALL_PER_WORK`] times as long plus `waiting`. A worker
-    /// whose job does not end is replaced, and ends with the job. A job submitted by a worker runs at
-    /// once on it, within that worker's own bounds.
+    /// Runs one job that ends by itself within `deadline`, in processor time of its thread, and
+    /// waits for it slightly longer; in wall time [`WALL_PER_WORK`] times as long plus `waiting`. A
+    /// worker whose job does not end is replaced, and ends with the job. A job submitted by a
+    /// worker runs at once on it, within that worker's own bounds.
     ///
     /// [`WALL_PER_WORK`]: agent_ground::clock::WALL_PER_WORK
     ///
@@ -292,8 +294,8 @@ impl Workers {
         }
     }
 
-    /// Replaces a worker that does not end, unless too many are stuck. The new one starts first, so that
-    /// the pool is never seen without workers.
+    /// Replaces a worker that does not end, unless too many are stuck. The new one starts first, so
+    /// that the pool is never seen without workers.
     fn replace_one(&self) {
         // If the system refuses a thread, the pool shrinks by one.
         if self.shared.stuck.fetch_add(1, Ordering::SeqCst) < MAX_STUCK
@@ -305,8 +307,8 @@ impl Workers {
         self.shared.able.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Queues a job; waits while the queue is full, unless no worker is left. A job that is not taken is
-    /// dropped with the sender of its answer, which the caller notices.
+    /// Queues a job; waits while the queue is full, unless no worker is left. A job that is not
+    /// taken is dropped with the sender of its answer, which the caller notices.
     fn enqueue(&self, mut job: Job) {
         if on_big_stack() {
             let _ = catch_unwind(AssertUnwindSafe(job));
@@ -360,8 +362,8 @@ pub(super) fn on_big_stack() -> bool {
     HAS_BIG_STACK.get()
 }
 
-/// Drops a value on a thread with a big stack; leaks it if there is none, as an overflow would end the
-/// process.
+/// Drops a value on a thread with a big stack; leaks it if there is none, as an overflow would end
+/// the process.
 pub(super) fn drop_on_big_stack<T: Send + 'static>(value: T) {
     if on_big_stack() {
         drop(value);

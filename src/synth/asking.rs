@@ -1,10 +1,11 @@
-//! Makes questions with a language model, by the steps of the benchmark: properties of a gold answer's
-//! document, two filters over all candidates, a question from relation and properties, and its rewording.
+//! Makes questions with a language model, by the steps of the benchmark: properties of a gold
+//! answer's document, two filters over all candidates, a question from relation and properties, and
+//! its rewording.
 //!
-//! No reply is trusted unproven: a candidate is an answer only if both filters find every property in its
-//! document; `NA` or an unusable reply of a filter counts as not found. A question whose gold answer fails
-//! is dropped. Requests are bounded per question, and kept, so that no reply is paid for twice.
-//! Independent of how models are reached and of what replies cost.
+//! No reply is trusted unproven: a candidate is an answer only if both filters find every property
+//! in its document; `NA` or an unusable reply of a filter counts as not found. A question whose
+//! gold answer fails is dropped. Requests are bounded per question, and kept, so that no reply is
+//! paid for twice. Independent of how models are reached and of what replies cost.
 
 use std::sync::Arc;
 
@@ -106,8 +107,8 @@ pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
         return Estimate { calls: none, tokens_in: none, tokens_out: none, usd: Some([0.0; 2]) };
     };
     let n = queries as u64;
-    // Least: two candidates per question, without repairs. Most: every attempt with all candidates, and a
-    // repair of every reply.
+    // Least: two candidates per question, without repairs. Most: every attempt with all candidates,
+    // and a repair of every reply.
     let max_calls = ATTEMPTS as u64 * (1 + 2 * MAX_ANSWERS as u64) + 2;
     let calls = [n * (3 + 2 * 2), n * max_calls * u64::from(1 + REPAIRS)];
     let set = requester.llm.role(&SYNTHESIZE_ROLE.role());

@@ -1,8 +1,8 @@
-//! Makes questions without a model: grounds a template by its metapaths, picks a gold answer, takes words of
-//! its document, keeps the candidates that have them, and words the question.
+//! Makes questions without a model: grounds a template by its metapaths, picks a gold answer, takes
+//! words of its document, keeps the candidates that have them, and words the question.
 //!
-//! Source: the construction of STaRK (Wu et al. 2024, section 2.4), where models extract and check properties;
-//! here words of documents take their place.
+//! Source: the construction of STaRK (Wu et al. 2024, section 2.4), where models extract and check
+//! properties; here words of documents take their place.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -234,8 +234,8 @@ pub(super) fn kind(stream: &mut Stream) -> Kind {
     }
 }
 
-/// At most `wanted` questions about a base, in the order drawn, with the rejected draws. The same base,
-/// templates and seed give the same questions.
+/// At most `wanted` questions about a base, in the order drawn, with the rejected draws. The same
+/// base, templates and seed give the same questions.
 pub(super) fn construct(
     base: &IndexedBase,
     templates: &[Template],

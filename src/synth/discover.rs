@@ -1,5 +1,5 @@
-//! Discovers templates from the schema of a base: metapaths, alone, in pairs and with one negation, whose
-//! questions have a few answers.
+//! Discovers templates from the schema of a base: metapaths, alone, in pairs and with one negation,
+//! whose questions have a few answers.
 //!
 //! ```text
 //! all metapaths of 1 and 2 steps from any type to a type of answers   kb::schema
@@ -7,9 +7,9 @@
 //!   -> alone (1 to 20 answers in the median), or as parts of pairs and negations
 //! ```
 //!
-//! A template is kept if about 30 groundings or more have answers (fewer in a small base), with a median of
-//! 1 to 20. Its weight grows with the number of edges of its relations, flattened, so that rare relations
-//! occur too. The same base and seed give the same templates.
+//! A template is kept if about 30 groundings or more have answers (fewer in a small base), with a
+//! median of 1 to 20. Its weight grows with the number of edges of its relations, flattened, so
+//! that rare relations occur too. The same base and seed give the same templates.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -35,7 +35,8 @@ const MAX_PART: usize = 2_000;
 const HOPS: usize = 2;
 /// Sampled groundings per template.
 const SAMPLED: usize = 32;
-/// Most steps that metapaths are composed of, those with most edges; bounds the quadratic number of pairs.
+/// Most steps that metapaths are composed of, those with most edges; bounds the quadratic number of
+/// pairs.
 const MAX_STEPS: usize = 400;
 /// Most measured metapaths to one type of answers, the most frequent ones.
 const MEASURED: usize = 48;
@@ -229,8 +230,8 @@ fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Ve
     found
 }
 
-/// The heaviest templates, where a relation counts less the more often it was used, so that one large
-/// relation does not displace the others.
+/// The heaviest templates, where a relation counts less the more often it was used, so that one
+/// large relation does not displace the others.
 fn diversify(mut templates: Vec<Template>, max_templates: usize) -> Vec<Template> {
     let mut taken: BTreeMap<RelationId, i32> = BTreeMap::new();
     let mut chosen = Vec::new();
@@ -298,8 +299,8 @@ fn pairs(kb: &Kb, target: TypeId, paths: &[Path], max_median: usize, seed: u64) 
     pairs.into_par_iter().filter_map(measure).collect()
 }
 
-/// Numbers of answers of the median grounding of a pair, and of its narrower part; slots are found by
-/// following the branches back from random answers.
+/// Numbers of answers of the median grounding of a pair, and of its narrower part; slots are found
+/// by following the branches back from random answers.
 fn pair_medians(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
     let nodes = kb.nodes_of_type(template.target);
     let mut stream = Stream::new(seed, &template.id, 0);
@@ -347,8 +348,8 @@ pub(super) fn slots_of(
     (slots.len() == template.slots.len()).then_some(slots)
 }
 
-/// The heaviest metapaths of one step without the answers that have a further step, which a third to nine
-/// tenths of the nodes have.
+/// The heaviest metapaths of one step without the answers that have a further step, which a third
+/// to nine tenths of the nodes have.
 fn negations(
     kb: &Kb,
     target: TypeId,

@@ -1,5 +1,5 @@
-//! Synthetic questions with answers for a base without labels, by the construction pipeline of the STaRK
-//! benchmark (Wu et al. 2024, section 2.4).
+//! Synthetic questions with answers for a base without labels, by the construction pipeline of the
+//! STaRK benchmark (Wu et al. 2024, section 2.4).
 //!
 //! ```text
 //! templates (schema of the base, or a file)      discover, template
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Three kinds: relational (a metapath alone), textual (words of documents alone), fused (both).
-//! Every question records its template, slots, gold answer, properties with their field, votes and seed.
-//! Questions that contain the name of an answer, or repeat another, are dropped.
+//! Every question records its template, slots, gold answer, properties with their field, votes and
+//! seed. Questions that contain the name of an answer, or repeat another, are dropped.
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -20,8 +20,8 @@
 //! | groundings tried | 60 for each question |
 //! | templates | one for each 10 questions, 8 to 64, from the schema; 1,000 from a file |
 //!
-//! The same base, options and (kept) replies of a model give the same bytes. Independent of programs and
-//! of how questions are answered.
+//! The same base, options and (kept) replies of a model give the same bytes. Independent of
+//! programs and of how questions are answered.
 
 mod asking;
 mod construct;
@@ -193,8 +193,8 @@ impl Watch<'_> {
 /// Makes questions about a base; with a model as the benchmark does, else from words and patterns.
 ///
 /// # Errors
-/// [`SynthError`]. A model that gives no more replies, or would exceed a ceiling, ends the synthesis early:
-/// the questions so far are kept, with a [`Synthesis::interruption`].
+/// [`SynthError`]. A model that gives no more replies, or would exceed a ceiling, ends the
+/// synthesis early: the questions so far are kept, with a [`Synthesis::interruption`].
 pub fn synthesize(
     base: &IndexedBase,
     options: &Options,
@@ -243,7 +243,8 @@ impl Synthesis {
         split_sizes(&splits(self.questions.iter().map(|question| question.template.as_str())))
     }
 
-    /// Writes `qa.csv` and `split/{train,val,test}.index` into a directory, which is created if missing.
+    /// Writes `qa.csv` and `split/{train,val,test}.index` into a directory, which is created if
+    /// missing.
     ///
     /// # Errors
     /// [`SynthError::Write`], also if one of the files exists.

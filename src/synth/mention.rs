@@ -1,5 +1,5 @@
-//! Mentions of nodes in questions: the name as written, in lower case, in part, or with a typo, such that it
-//! identifies the node within its type.
+//! Mentions of nodes in questions: the name as written, in lower case, in part, or with a typo,
+//! such that it identifies the node within its type.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
-//! Textual properties without a model: a few words of a gold answer's document that narrow the candidates,
-//! and the candidates that have them all.
+//! Textual properties without a model: a few words of a gold answer's document that narrow the
+//! candidates, and the candidates that have them all.
 //!
-//! A word occurs in at most half of the candidates and in at least 5 nodes of the type: rarer ones would
-//! identify the answer without any relation. A property is one such word, or two adjacent ones in a field.
-//! Answers are the candidates whose documents have every stem, so that they are right by construction, as
-//! far as a word means the same everywhere.
+//! A word occurs in at most half of the candidates and in at least 5 nodes of the type: rarer ones
+//! would identify the answer without any relation. A property is one such word, or two adjacent
+//! ones in a field. Answers are the candidates whose documents have every stem, so that they are
+//! right by construction, as far as a word means the same everywhere.
 
 use std::collections::HashMap;
 
@@ -82,8 +82,8 @@ impl<'a> Properties<'a> {
         });
     }
 
-    /// Properties of the gold answer, with the candidates that have them: 1 to `max_answers`, and fewer
-    /// than all; none if no draw of words gives that.
+    /// Properties of the gold answer, with the candidates that have them: 1 to `max_answers`, and
+    /// fewer than all; none if no draw of words gives that.
     pub(super) fn narrow(
         &mut self,
         candidates: &[NodeId],

@@ -1,5 +1,5 @@
-//! Quality report of questions, with the numbers that the benchmark reports: share of gold answers that pass
-//! the filter, diversity of words, number of answers.
+//! Quality report of questions, with the numbers that the benchmark reports: share of gold answers
+//! that pass the filter, diversity of words, number of answers.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::{DropCounts, Question};
 use agent_ground::words::name_words;
 
-/// Reason for dropping a question whose gold answer fails the filter of a model; lowers the gold pass rate.
+/// Reason for dropping a question whose gold answer fails the filter of a model; lowers the gold
+/// pass rate.
 pub const GOLD_FAILED: &str = "has a gold answer that fails the filter";
 
 /// Numbers over all questions of one synthesis.
@@ -22,8 +23,8 @@ pub struct Quality {
     pub styles: BTreeMap<&'static str, usize>,
     /// Number of templates with questions.
     pub templates: usize,
-    /// Share of questions whose gold answer passed the filter; 1 without a model, as the filter is then
-    /// exact.
+    /// Share of questions whose gold answer passed the filter; 1 without a model, as the filter is
+    /// then exact.
     pub gold_pass: f64,
     /// Shannon entropy of the words, bits.
     pub entropy: f64,

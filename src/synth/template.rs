@@ -10,10 +10,10 @@
 //!     "text": "Which papers come from {institution}?"}]}
 //! ```
 //!
-//! A metapath is a type, then relation, direction (`out`, `in` or `any`) and type for each step; `a|b`
-//! stands for either relation. A slot's `branch` is the branch that it starts, or several, as in `"0+1"`.
-//! A branch with `"quantifier": "not_exists"` starts at the answers, none of which may reach its end.
-//! Other keys are ignored; `text` is optional.
+//! A metapath is a type, then relation, direction (`out`, `in` or `any`) and type for each step;
+//! `a|b` stands for either relation. A slot's `branch` is the branch that it starts, or several, as
+//! in `"0+1"`. A branch with `"quantifier": "not_exists"` starts at the answers, none of which may
+//! reach its end. Other keys are ignored; `text` is optional.
 
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
-//! The wording of questions: a pattern of some style, filled with a type, relation phrases, names and words of
-//! a document. Patterns are in `data/wording.toml`, which is compiled in.
+//! The wording of questions: a pattern of some style, filled with a type, relation phrases, names
+//! and words of a document. Patterns are in `data/wording.toml`, which is compiled in.
 
 use std::sync::LazyLock;
 
@@ -229,8 +229,8 @@ fn spaced(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" {text}") }
 }
 
-/// A clause that links the end of a step, which precedes it, to the noun at its start: "published in X",
-/// "that X writes". Drawn from several wordings.
+/// A clause that links the end of a step, which precedes it, to the noun at its start: "published
+/// in X", "that X writes". Drawn from several wordings.
 fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
     // Whether the end of the step is the relation's subject.
     let acts = step.direction == Direction::In;

@@ -30,8 +30,9 @@ const COLUMNS: [&str; 12] = [
 const TURNS: [usize; 5] = [0, 1, 0, 2, 0];
 const SPLITS: [&str; 3] = ["train", "val", "test"];
 
-/// The split of each question by its template (train 0, val 1, test 2), with shares of 60, 20 and 20 per
-/// cent of each template. Templates start at different turns, so that rare ones are not all in one split.
+/// The split of each question by its template (train 0, val 1, test 2), with shares of 60, 20 and
+/// 20 per cent of each template. Templates start at different turns, so that rare ones are not all
+/// in one split.
 pub fn splits<'a>(templates: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     let mut turns: BTreeMap<&str, usize> = BTreeMap::new();
     let mut found = Vec::new();
@@ -116,8 +117,8 @@ pub(super) fn write(
     write_files(dir, &COLUMNS, rows(questions, seed, ids), &assigned)
 }
 
-/// Writes `qa.csv`, with these columns and a row per question, and the files of `split/` into a directory;
-/// none of them may exist. Ids are row indexes, and `assigned` has the split of each.
+/// Writes `qa.csv`, with these columns and a row per question, and the files of `split/` into a
+/// directory; none of them may exist. Ids are row indexes, and `assigned` has the split of each.
 ///
 /// # Errors
 /// [`SynthError::Write`].

@@ -1,5 +1,5 @@
-//! Access of one program call to a language model: bounds the requests, measures the waiting, and keeps
-//! failures that are not the program's. Independent of what is asked.
+//! Access of one program call to a language model: bounds the requests, measures the waiting, and
+//! keeps failures that are not the program's. Independent of what is asked.
 
 use std::{
     sync::Arc,
@@ -41,7 +41,8 @@ impl Requester {
         self.waited
     }
 
-    /// Longest total wait: the last request starts within the time of one attempt and has its own bound.
+    /// Longest total wait: the last request starts within the time of one attempt and has its own
+    /// bound.
     pub(super) fn patience(&self) -> Duration {
         let limits = self.assistant.as_ref().map(|assistant| assistant.llm().limits());
         limits.map_or(Duration::ZERO, |limits| limits.attempt + limits.total)
@@ -71,12 +72,13 @@ impl Requester {
     }
 
     /// The JSON replies to a prompt with each of several inputs, in their order; none where a reply
-    /// remained unusable after the repairs. `items`: nodes or texts asked about in all. Refuses once the
-    /// total wait has reached the time of one attempt, which depends on the model's settings.
+    /// remained unusable after the repairs. `items`: nodes or texts asked about in all. Refuses
+    /// once the total wait has reached the time of one attempt, which depends on the model's
+    /// settings.
     ///
     /// # Errors
-    /// [`ToolError::NoLlm`]; [`ToolError::Budget`] before anything is asked; [`ToolError::Llm`] if no
-    /// further request would be answered.
+    /// [`ToolError::NoLlm`]; [`ToolError::Budget`] before anything is asked; [`ToolError::Llm`] if
+    /// no further request would be answered.
     pub(super) fn json(
         &mut self,
         meter: &mut Meter,

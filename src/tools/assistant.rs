@@ -1,5 +1,5 @@
-//! A language model with prompts: renders a prompt, sends it and reads the reply. Used by the LLM tools and
-//! all other callers of a model. Independent of what a prompt is about.
+//! A language model with prompts: renders a prompt, sends it and reads the reply. Used by the LLM
+//! tools and all other callers of a model. Independent of what a prompt is about.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The functions of the AvaTaR tool API under their own names, with defects fixed.
 //!
 //! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Empty lists give empty results, an
-//! unknown id or name is an error that lists what exists, and texts are cut with a marker. Those that ask
-//! a language model are in `llm.rs`.
+//! unknown id or name is an error that lists what exists, and texts are cut with a marker. Those
+//! that ask a language model are in `llm.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -322,8 +322,8 @@ fn per_node(
     cost::map_nodes(ctx, &nodes, |ctx, node| number(ctx, node).map(Value::Float)).map(Value::List)
 }
 
-/// Whether the text contains the words between word borders; false for no words. O(text), even for longer
-/// words.
+/// Whether the text contains the words between word borders; false for no words. O(text), even for
+/// longer words.
 fn contains_words(text: &str, words: &str) -> bool {
     let is_border = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     (1..=text.len()).contains(&words.len())
@@ -406,8 +406,8 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     cut(ctx, texts.join(";\n"))
 }
 
-/// The words of a text in at most [`MAX_CHUNKS`] pieces of fewer than `size` characters, or one longer
-/// word.
+/// The words of a text in at most [`MAX_CHUNKS`] pieces of fewer than `size` characters, or one
+/// longer word.
 fn pieces(text: &str, size: usize) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut n_chars = 0;

@@ -1,5 +1,5 @@
-//! Cache of tool calls, shared by all programs of a run. Tools are pure, so that entries stay valid while
-//! the base is open and never change a result. Bounded by bytes; a full shard is emptied.
+//! Cache of tool calls, shared by all programs of a run. Tools are pure, so that entries stay valid
+//! while the base is open and never change a result. Bounded by bytes; a full shard is emptied.
 
 use std::{
     collections::HashMap,
@@ -40,8 +40,8 @@ impl ToolCache {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    /// The key of a call. Scores in an argument of kind nodes count by their nodes alone, as the tool
-    /// sees no scores.
+    /// The key of a call. Scores in an argument of kind nodes count by their nodes alone, as the
+    /// tool sees no scores.
     pub(super) fn key(tool: usize, specs: &[ArgSpec], args: &[Value]) -> Key {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&tool.to_le_bytes());

@@ -1,5 +1,5 @@
-//! Examples of tools in the names of a given base: types, relations and fields of the example base are
-//! replaced by corresponding ones. Independent of what the tools do.
+//! Examples of tools in the names of a given base: types, relations and fields of the example base
+//! are replaced by corresponding ones. Independent of what the tools do.
 
 use crate::source::literal;
 use agent_kb::{FieldId, Kb, Tuple};
@@ -11,8 +11,8 @@ const SAMPLED_NODES: usize = 200;
 pub(super) struct BaseNames(Vec<(&'static str, Option<String>)>);
 
 impl BaseNames {
-    /// Chooses the replacements: a relation from a candidate type to another type, both types, a further
-    /// relation and type, and fields of the candidate type.
+    /// Chooses the replacements: a relation from a candidate type to another type, both types, a
+    /// further relation and type, and fields of the candidate type.
     pub(super) fn new(kb: &Kb) -> Self {
         let rank = |tuple: &&Tuple| {
             (
@@ -65,8 +65,8 @@ impl BaseNames {
     }
 }
 
-/// The field with the most letters of suitable text in sampled nodes of an edge's source type; ties go to
-/// the earlier.
+/// The field with the most letters of suitable text in sampled nodes of an edge's source type; ties
+/// go to the earlier.
 fn field(kb: &Kb, edge: &Tuple, suits: impl Fn(&str) -> bool) -> Option<String> {
     let nodes = kb.nodes_of_type(edge.source);
     let mut letters = vec![0_usize; kb.field_names().len()];

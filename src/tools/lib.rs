@@ -1,8 +1,8 @@
 //! The registry of tools that a program may call, and the session that answers their calls.
 //!
-//! Every tool is one [`ToolSpec`], from which the program function, the text shown to a language model and
-//! the reference page are made. Independent of the engine that runs a program, of its author and of which
-//! answers are right.
+//! Every tool is one [`ToolSpec`], from which the program function, the text shown to a language
+//! model and the reference page are made. Independent of the engine that runs a program, of its
+//! author and of which answers are right.
 
 mod asking;
 mod assistant;
@@ -58,8 +58,8 @@ pub struct ToolCtx<'a> {
 
 /// Answers the tool calls of one program call: the sandbox's only access to tools.
 pub trait ToolHost: Send {
-    /// Calls tool number `tool` of [`registry`] with at least [`ToolSpec::min_args`] arguments; fills in
-    /// defaults.
+    /// Calls tool number `tool` of [`registry`] with at least [`ToolSpec::min_args`] arguments;
+    /// fills in defaults.
     ///
     /// # Errors
     /// [`ToolError::Budget`] ends the program; all others may be shown to its author.
@@ -78,8 +78,8 @@ pub trait ToolHost: Send {
         Duration::ZERO
     }
 
-    /// The language model failure or stop of the process that makes the program's result invalid, if
-    /// any.
+    /// The language model failure or stop of the process that makes the program's result invalid,
+    /// if any.
     fn outage(&self) -> Option<LlmError> {
         None
     }

@@ -1,9 +1,9 @@
 //! The functions of the AvaTaR tool API that ask a language model, with defects fixed.
 //!
-//! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Several nodes or texts share a request, equal
-//! ones are asked about once, and documents are cut to the part about the question. Items without a usable
-//! reply in three requests become "NA", `false` or 0, and are noted in the trace. The sampling temperature
-//! is that of the role `tools`.
+//! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Several nodes or texts share a
+//! request, equal ones are asked about once, and documents are cut to the part about the question.
+//! Items without a usable reply in three requests become "NA", `false` or 0, and are noted in the
+//! trace. The sampling temperature is that of the role `tools`.
 
 #[cfg(test)]
 mod tests;
@@ -140,8 +140,8 @@ struct Question<'a> {
     read: &'a dyn Fn(&Json) -> Option<Value>,
 }
 
-/// The value of each item, in order; none without a usable reply. Items that a reply omits are asked about
-/// once more.
+/// The value of each item, in order; none without a usable reply. Items that a reply omits are
+/// asked about once more.
 fn ask(
     ctx: &mut ToolCtx<'_>,
     question: &Question<'_>,

@@ -1,5 +1,5 @@
-//! Relations that the source of a program names in calls of tools that take relations. Names that a program
-//! composes at run time are not seen. Runs no program.
+//! Relations that the source of a program names in calls of tools that take relations. Names that a
+//! program composes at run time are not seen. Runs no program.
 
 use std::collections::BTreeSet;
 

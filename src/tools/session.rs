@@ -1,5 +1,5 @@
-//! Access of one program call to the tools: fills in defaults, counts work, keeps a trace, and answers
-//! repeated calls from the cache of the run.
+//! Access of one program call to the tools: fills in defaults, counts work, keeps a trace, and
+//! answers repeated calls from the cache of the run.
 
 use std::{
     sync::{
@@ -111,10 +111,12 @@ impl Meter {
         self.poll()
     }
 
-    /// Checks the stop flag and the deadline, in about 25 ns; call it every few milliseconds of work.
+    /// Checks the stop flag and the deadline, in about 25 ns; call it every few milliseconds of
+    /// work.
     ///
     /// # Errors
-    /// [`ToolError::Deadline`] after the deadline, [`ToolError::Stopped`] once the process is stopping.
+    /// [`ToolError::Deadline`] after the deadline, [`ToolError::Stopped`] once the process is
+    /// stopping.
     pub fn poll(&mut self) -> Result<(), ToolError> {
         if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             self.stopped = true;

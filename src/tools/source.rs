@@ -1,5 +1,6 @@
-//! Writes foreign text into the source of a program: as a string literal that reads back as the same text,
-//! or as part of a comment that it cannot end. The text may come from a dataset, a question or a model.
+//! Writes foreign text into the source of a program: as a string literal that reads back as the
+//! same text, or as part of a comment that it cannot end. The text may come from a dataset, a
+//! question or a model.
 
 use std::fmt::Write;
 
@@ -28,8 +29,8 @@ pub fn literals<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     format!("[{}]", texts.join(", "))
 }
 
-/// The text as part of a line comment: [control characters](is_control) are escaped as in a literal, so
-/// that they cannot end the line.
+/// The text as part of a line comment: [control characters](is_control) are escaped as in a
+/// literal, so that they cannot end the line.
 pub fn comment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| push_visible(&mut out, c));

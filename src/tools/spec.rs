@@ -1,5 +1,5 @@
-//! Descriptions of tools, from which the program function, the text shown to a language model and the
-//! reference page are made.
+//! Descriptions of tools, from which the program function, the text shown to a language model and
+//! the reference page are made.
 
 use crate::{Args, Kind, ToolCtx, Value};
 
@@ -14,8 +14,8 @@ pub struct ArgSpec {
     pub default: Option<&'static str>,
 }
 
-/// Effect of a tool on nodes: where those of its result come from and, for simple tools, how their scores
-/// follow from the given ones. Arguments count from 1.
+/// Effect of a tool on nodes: where those of its result come from and, for simple tools, how their
+/// scores follow from the given ones. Arguments count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFlow {
     /// Finds the nodes that a text names.
@@ -87,8 +87,8 @@ pub struct ToolSpec {
     pub doc: &'static str,
     /// A program line that runs on the toolkit's example base.
     pub example: &'static str,
-    /// Whether results are cached by arguments. Scores in an argument of kind nodes count by their nodes
-    /// alone.
+    /// Whether results are cached by arguments. Scores in an argument of kind nodes count by their
+    /// nodes alone.
     pub cached: bool,
     /// The implementation.
     pub run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,

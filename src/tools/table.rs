@@ -1,5 +1,5 @@
-//! Tools over typed columns: tables of node values, and aggregates over them. Independent of questions and
-//! SQL.
+//! Tools over typed columns: tables of node values, and aggregates over them. Independent of
+//! questions and SQL.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Renders the registry: the file and the text shown to a language model, and the reference page for
-//! people. Also describes the schema of a base in words. Pure functions of [`registry`] and the base,
-//! independent of programs and engines; a test compares the rendered text with the files of the
-//! repository, and updates them on request.
+//! Renders the registry: the file and the text shown to a language model, and the reference page
+//! for people. Also describes the schema of a base in words. Pure functions of [`registry`] and the
+//! base, independent of programs and engines; a test compares the rendered text with the files of
+//! the repository, and updates them on request.
 
 use std::{cmp::Reverse, fmt::Write};
 
@@ -97,8 +97,8 @@ pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
 /// Optional tools to describe to a language model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolkitScope {
-    /// Functions of the AvaTaR tool API over one node or lists of nodes; others do the same with sets
-    /// and scores.
+    /// Functions of the AvaTaR tool API over one node or lists of nodes; others do the same with
+    /// sets and scores.
     pub avatar: bool,
     /// Functions that ask a language model.
     pub llm: bool,
@@ -106,9 +106,9 @@ pub struct ToolkitScope {
     pub query: bool,
 }
 
-/// Describes the tools to a language model: by group, a line per tool with its signature, doc and an
-/// example in the names of the base; after each group the cost of its calls, and at the end the budget
-/// of one run.
+/// Describes the tools to a language model: by group, a line per tool with its signature, doc and
+/// an example in the names of the base; after each group the cost of its calls, and at the end the
+/// budget of one run.
 pub fn toolkit_text(kb: &Kb, scope: ToolkitScope) -> String {
     let names = BaseNames::new(kb);
     let mut text = String::new();
@@ -147,8 +147,8 @@ pub fn toolkit_text(kb: &Kb, scope: ToolkitScope) -> String {
     text
 }
 
-/// Shorter form of [`toolkit_text`] for prompts that show a program: without examples, the docs of tables
-/// and paths abridged, costs in one line.
+/// Shorter form of [`toolkit_text`] for prompts that show a program: without examples, the docs of
+/// tables and paths abridged, costs in one line.
 pub fn toolkit_outline(scope: ToolkitScope) -> String {
     let mut text = String::new();
     let groups = GROUPS.iter().filter(|(group, _)| scope.includes_group(group));
@@ -188,8 +188,8 @@ impl ToolkitScope {
     }
 }
 
-/// Describes the schema of a base to a language model: types with counts, fields and example names, and
-/// relations by their ends.
+/// Describes the schema of a base to a language model: types with counts, fields and example names,
+/// and relations by their ends.
 pub fn schema_text(kb: &Kb) -> String {
     schema(kb, EXAMPLE_NAMES, 0)
 }

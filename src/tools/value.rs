@@ -1,4 +1,5 @@
-//! Values passed between a program and its tools. Sets, scores and vectors are shared, never copied.
+//! Values passed between a program and its tools. Sets, scores and vectors are shared, never
+//! copied.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

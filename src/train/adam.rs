@@ -1,4 +1,5 @@
-//! Adam (Kingma & Ba 2015). The order of summation is fixed, so that equal gradients give equal weights.
+//! Adam (Kingma & Ba 2015). The order of summation is fixed, so that equal gradients give equal
+//! weights.
 
 use rayon::prelude::*;
 
@@ -92,8 +93,9 @@ impl RowAdam {
 const BLOCK: usize = 1 << 16;
 
 impl RowAdam {
-    /// Moves all numbers against their gradients by about `rate`, and shrinks each by `rate` times its
-    /// decay (AdamW, Loshchilov & Hutter 2019). `parts` divides the numbers into runs: length and decay.
+    /// Moves all numbers against their gradients by about `rate`, and shrinks each by `rate` times
+    /// its decay (AdamW, Loshchilov & Hutter 2019). `parts` divides the numbers into runs: length
+    /// and decay.
     pub(super) fn descend_all(
         &mut self,
         numbers: &mut [f32],

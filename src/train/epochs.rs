@@ -1,4 +1,5 @@
-//! The loop of training in batches: epochs, validation, early stopping, and resuming from a checkpoint.
+//! The loop of training in batches: epochs, validation, early stopping, and resuming from a
+//! checkpoint.
 
 use std::path::Path;
 
@@ -175,7 +176,8 @@ pub(super) fn checkpoint_if_stopped(
 /// Learns until all epochs are over or validation stops improving.
 ///
 /// # Errors
-/// [`TrainError::Stopped`] from `check_stop`; `position` and the learner hold the state to resume from.
+/// [`TrainError::Stopped`] from `check_stop`; `position` and the learner hold the state to resume
+/// from.
 pub(super) fn learn(
     learner: &mut dyn Learner,
     position: &mut Position,

@@ -1,8 +1,9 @@
-//! Trained retrievers: labelled queries in, weights out, stored in a directory with a record of their source.
+//! Trained retrievers: labelled queries in, weights out, stored in a directory with a record of
+//! their source.
 //!
-//! Only training queries are learnt from; validation queries decide when to stop. The same base, queries,
-//! seed and settings give the same bytes on any number of threads. Independent of programs, command lines
-//! and the test split.
+//! Only training queries are learnt from; validation queries decide when to stop. The same base,
+//! queries, seed and settings give the same bytes on any number of threads. Independent of
+//! programs, command lines and the test split.
 
 mod adam;
 pub mod dense;

@@ -1,5 +1,5 @@
-//! Trained models in files: a directory with the weights, and `record.json` with their source and digests.
-//! Checkpoints of training are directories of the same form.
+//! Trained models in files: a directory with the weights, and `record.json` with their source and
+//! digests. Checkpoints of training are directories of the same form.
 
 use std::{
     collections::BTreeMap,
@@ -111,8 +111,8 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         best_of(&self.curve)
     }
 
-    /// Writes a model's files, and the record with the digests of the named ones; replaces an existing
-    /// directory atomically.
+    /// Writes a model's files, and the record with the digests of the named ones; replaces an
+    /// existing directory atomically.
     ///
     /// # Errors
     /// Those of `write`; [`TrainError::Io`] names the path. The directory is then unchanged.

@@ -119,8 +119,12 @@ fn what_an_answer_cites_is_ranked_and_nothing_else() {
     let answer = system.answer(QUESTION, 20, detail).unwrap();
     let found = nodes();
     assert_eq!(answer.ranking(), [(found[1], 1.0), (found[0], 0.5)]);
-    let said: Vec<&Explanation> =
-        answer.explanations[0].explanation.children.iter().filter(|one| one.name == "cited by").collect();
+    let said: Vec<&Explanation> = answer.explanations[0]
+        .explanation
+        .children
+        .iter()
+        .filter(|one| one.name == "cited by")
+        .collect();
     assert_eq!(said.len(), 2);
     let before = answer.explanations[0].explanation.child("bm25+names").unwrap();
     assert_eq!(before.child("rank").unwrap().value, 2usize.into());

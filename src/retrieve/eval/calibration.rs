@@ -1,5 +1,5 @@
-//! Expected calibration error of probabilities (Naeini, Cooper & Hauskrecht, *Obtaining well calibrated
-//! probabilities using Bayesian binning*, AAAI 2015).
+//! Expected calibration error of probabilities (Naeini, Cooper & Hauskrecht, *Obtaining well
+//! calibrated probabilities using Bayesian binning*, AAAI 2015).
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,8 @@ pub struct Calibration {
     pub expected: f64,
     /// Share that came true.
     pub observed: f64,
-    /// Expected calibration error in `[0, 1]`: the mean over predictions of the distance between the mean
-    /// probability of their bin and its share that came true.
+    /// Expected calibration error in `[0, 1]`: the mean over predictions of the distance between
+    /// the mean probability of their bin and its share that came true.
     pub error: f64,
     /// Bins that hold predictions, ascending.
     pub bins: Vec<Bin>,
@@ -44,8 +44,9 @@ fn bin(predictions: &[(f64, bool)]) -> Option<Bin> {
     })
 }
 
-/// The calibration of predictions: probabilities, clamped to `[0, 1]`, and whether they came true; none
-/// without predictions. With few predictions in a bin chance alone makes the error larger than 0.
+/// The calibration of predictions: probabilities, clamped to `[0, 1]`, and whether they came true;
+/// none without predictions. With few predictions in a bin chance alone makes the error larger than
+/// 0.
 pub fn calibration(predictions: &[(f64, bool)]) -> Option<Calibration> {
     let predictions: Vec<(f64, bool)> = predictions
         .iter()

@@ -1,5 +1,5 @@
-//! Paired comparison of two systems on the same queries. A query that only one of them answered is an
-//! error.
+//! Paired comparison of two systems on the same queries. A query that only one of them answered is
+//! an error.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ pub struct Comparison {
 
 /// Compares `first` with `second` in one metric; both in any order, over identical query ids.
 ///
-/// Failed queries count with the metrics they have, those of the baseline ranking. `seed` drives the
-/// bootstrap and, beyond [`statistics::MAX_EXACT_DIFFERENCES`] unlike queries, the test.
+/// Failed queries count with the metrics they have, those of the baseline ranking. `seed` drives
+/// the bootstrap and, beyond [`statistics::MAX_EXACT_DIFFERENCES`] unlike queries, the test.
 ///
 /// # Errors
 /// [`EvalError::NoQueries`], [`EvalError::RepeatedQuery`], [`EvalError::UnpairedQuery`],

@@ -1,6 +1,6 @@
-//! Names and tables of the reported metrics: the fourteen that STaRK reports per query, and `hit@100`,
-//! the recall of a shortlist. [`crate::eval::ranks`] defines them. Their names are the keys of every file
-//! and table.
+//! Names and tables of the reported metrics: the fourteen that STaRK reports per query, and
+//! `hit@100`, the recall of a shortlist. [`crate::eval::ranks`] defines them. Their names are the
+//! keys of every file and table.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -184,8 +184,8 @@ impl<'de, T: Deserialize<'de> + Copy + Default> Deserialize<'de> for MetricTable
 impl Metrics {
     /// All reported metrics of one ranking, by [`ScoreRule::Any`].
     ///
-    /// `ranking`: distinct nodes with scores, in any order (best first is faster). `answers`: in any
-    /// order, repeats count once. See [`crate::eval::ranks`] for candidates and ties.
+    /// `ranking`: distinct nodes with scores, in any order (best first is faster). `answers`: in
+    /// any order, repeats count once. See [`crate::eval::ranks`] for candidates and ties.
     pub fn new(
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],

@@ -13,8 +13,8 @@
 //! | [`comparison`] | two systems on the same queries |
 //! | [`trec`] | run and qrels files for external tools |
 //!
-//! Independent of how a ranking was made. A failed query is never repaired here: the caller substitutes
-//! the baseline ranking, marks the failure, and the query counts in every mean.
+//! Independent of how a ranking was made. A failed query is never repaired here: the caller
+//! substitutes the baseline ranking, marks the failure, and the query counts in every mean.
 
 pub mod calibration;
 pub mod comparison;

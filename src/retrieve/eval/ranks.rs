@@ -11,9 +11,10 @@
 //! - An empty ranking scores 0 everywhere (the reference refuses it): naming nothing earns nothing.
 //!
 //! The full candidate list is never built. One pass over the ranking yields the ranks of the named
-//! answers, and how many candidates below each answer's id were named; the rank of an unnamed answer
-//! follows by counting. Cost: `O(p log a)` for `p` named nodes and `a` answers, plus `O(p log p)` if
-//! the ranking comes unsorted, plus a search per named node for candidates given as ids with gaps.
+//! answers, and how many candidates below each answer's id were named; the rank of an unnamed
+//! answer follows by counting. Cost: `O(p log a)` for `p` named nodes and `a` answers, plus `O(p
+//! log p)` if the ranking comes unsorted, plus a search per named node for candidates given as ids
+//! with gaps.
 //!
 //! Values are `f32`, as in the reference; means over queries are taken in `f64` elsewhere.
 
@@ -29,8 +30,8 @@ pub enum Candidates<'a> {
     All(u32),
     /// Every node id from the first up to, but without, the second.
     Range(NodeId, NodeId),
-    /// These ids, strictly ascending. [`Candidates::sorted`] turns gapless ids into the several times
-    /// faster range.
+    /// These ids, strictly ascending. [`Candidates::sorted`] turns gapless ids into the several
+    /// times faster range.
     Sorted(&'a [NodeId]),
     /// Those of a base, checked by type without a search.
     Base(&'a Kb),
@@ -131,7 +132,8 @@ impl AnswerRanks {
     /// Finds the ranks of `answers` among `candidates` under `ranking`.
     ///
     /// Order: score descending, then node id ascending; a score that is not a number ranks below
-    /// all others. Nodes of the ranking must be distinct; of a repeated answer the best rank counts.
+    /// all others. Nodes of the ranking must be distinct; of a repeated answer the best rank
+    /// counts.
     pub fn new(
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],
@@ -224,7 +226,8 @@ impl AnswerRanks {
         self.ratio(self.counted_within(k), self.ranks.len() as u64)
     }
 
-    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 for `k` 0.
+    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 for `k`
+    /// 0.
     pub fn precision_at(&self, k: u64) -> f32 {
         self.ratio(self.counted_within(k), k)
     }
@@ -234,7 +237,8 @@ impl AnswerRanks {
         self.counted().first().map_or(0.0, |&best| 1.0 / best as f32)
     }
 
-    /// Mean over all counted answers of the precision at their rank; its mean over queries is the MAP.
+    /// Mean over all counted answers of the precision at their rank; its mean over queries is the
+    /// MAP.
     pub fn average_precision(&self) -> f32 {
         mean_precision(self.counted())
     }

@@ -5,10 +5,11 @@
 //! 7), and an answer is exact if it gives all right nodes and no other. Means are macro means over
 //! all queries; a query whose ranking has no end counts 0 in each.
 //!
-//! Two upper bounds are chosen by the answers: the fixed end `k` that is best for all queries together,
-//! and the end that is best for each query, which no rule can beat.
+//! Two upper bounds are chosen by the answers: the fixed end `k` that is best for all queries
+//! together, and the end that is best for each query, which no rule can beat.
 //!
-//! Unlike in [`crate::eval::ranks`], nodes that are not candidates count: the set is measured as shown.
+//! Unlike in [`crate::eval::ranks`], nodes that are not candidates count: the set is measured as
+//! shown.
 
 use std::collections::HashSet;
 
@@ -52,8 +53,8 @@ impl<T: Copy> SetMetrics<T> {
 }
 
 impl SetMetrics {
-    /// Measures the first `end` nodes of a ranking of distinct nodes against distinct answers, at least
-    /// one.
+    /// Measures the first `end` nodes of a ranking of distinct nodes against distinct answers, at
+    /// least one.
     pub fn new(ranking: &[(NodeId, f32)], end: usize, answers: &[NodeId]) -> Self {
         let n_given = end.min(ranking.len());
         let sought: HashSet<NodeId> = answers.iter().copied().collect();

@@ -1,14 +1,14 @@
-//! TREC run and qrels files: writes rankings and answers for `trec_eval` and related tools, and reads
-//! rankings of any origin.
+//! TREC run and qrels files: writes rankings and answers for `trec_eval` and related tools, and
+//! reads rankings of any origin.
 //!
 //! ```text
 //! run   = *( query-id " Q0 " node-id " " rank " " score " " tag LF )     ; rank from 1
 //! qrels = *( query-id " 0 " node-id " 1" LF )
 //! ```
 //!
-//! Nodes have the ids of the user's data ([`DocIds`]). White space would add a column: in an id with
-//! white space, it and `%` are percent-encoded (`a b` as `a%20b`); reading decodes them unless a node
-//! has the encoded id.
+//! Nodes have the ids of the user's data ([`DocIds`]). White space would add a column: in an id
+//! with white space, it and `%` are percent-encoded (`a b` as `a%20b`); reading decodes them unless
+//! a node has the encoded id.
 //!
 //! `trec_eval` ignores the rank column: it sorts by score in single precision and breaks ties by
 //! *descending* document name. Scores written here therefore fall strictly: one that ties with its
@@ -188,8 +188,8 @@ fn unescaped(column: &str) -> Option<String> {
 /// Reads the rankings of the wanted queries from run lines in any order: score descending, then id
 /// ascending, whatever the rank column says. Queries without a line have no entry.
 ///
-/// Every line must have six columns and the id of a query; the rest of unwanted queries' lines is not
-/// checked. Time and memory are linear in the file and in what is kept of it.
+/// Every line must have six columns and the id of a query; the rest of unwanted queries' lines is
+/// not checked. Time and memory are linear in the file and in what is kept of it.
 ///
 /// # Errors
 /// [`ReadError`], also for an unknown node id.

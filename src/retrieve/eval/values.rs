@@ -7,7 +7,8 @@
 //! | table F1 | a table | the harmonic mean of the shares of given rows that are right and of right rows that are given, each row counted as often as it occurs |
 //!
 //! Columns of a table are matched by name, in any order; given columns that the label lacks are
-//! ignored. A label without a unit matches any unit. A missing answer or one of another form counts 0.
+//! ignored. A label without a unit matches any unit. A missing answer or one of another form counts
+//! 0.
 
 use std::collections::HashMap;
 

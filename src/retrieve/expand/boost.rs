@@ -1,13 +1,13 @@
-//! `kar:graph`: the graph part of KAR without a language model. Neighbours of linked entities, filtered
-//! by their documents, raise the scores of `bm25+names`.
+//! `kar:graph`: the graph part of KAR without a language model. Neighbours of linked entities,
+//! filtered by their documents, raise the scores of `bm25+names`.
 //!
-//! Source: KAR (Xia et al. 2025), its steps without the model. Changed: the nodes themselves are boosted;
-//! appending the neighbours' documents to the query does not help.
+//! Source: KAR (Xia et al. 2025), its steps without the model. Changed: the nodes themselves are
+//! boosted; appending the neighbours' documents to the query does not help.
 //!
 //! 1. The query is linked; the four strongest entities count.
 //! 2. Of the nodes within two edges of each, the ten candidates whose documents fit the query best
-//!    are kept ([`Neighborhood::filtered`]), scored by the fit times the strength of the link; a node that
-//!    several entities lead to has the sum.
+//!    are kept ([`Neighborhood::filtered`]), scored by the fit times the strength of the link; a
+//!    node that several entities lead to has the sum.
 //! 3. The scores of `bm25+names` and of the neighbours are each divided by their best, and summed,
 //!    the latter with the weight 0.5. A node missing from a list scores 0 there.
 //!

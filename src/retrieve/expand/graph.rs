@@ -1,9 +1,9 @@
 //! The neighbourhood of an entity (nodes within two edges), and the part of it that fits a query.
 //!
 //! Source: document-based relation filtering of KAR (Xia et al. 2025). Decided here: edges are
-//! followed both ways over all relations to nodes of all types; a node with more than 2,000 edges may
-//! be reached but is not expanded; documents are compared with the query by BM25 over stems, which
-//! needs no vectors of nodes outside the candidates.
+//! followed both ways over all relations to nodes of all types; a node with more than 2,000 edges
+//! may be reached but is not expanded; documents are compared with the query by BM25 over stems,
+//! which needs no vectors of nodes outside the candidates.
 //!
 //! Independent of language models and rankings.
 
@@ -58,9 +58,9 @@ pub struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// The neighbourhood of a node. Of several paths the shortest counts, then that over the node with
-    /// the smallest id, then an edge followed as stored, then the first relation. Visits at most
-    /// 500,000 edges, those of smaller ids first. O(visited edges).
+    /// The neighbourhood of a node. Of several paths the shortest counts, then that over the node
+    /// with the smallest id, then an edge followed as stored, then the first relation. Visits at
+    /// most 500,000 edges, those of smaller ids first. O(visited edges).
     pub fn new(kb: &Kb, from: NodeId) -> Self {
         let Ok(neighborhood) = Self::within_budget(kb, from, &mut |_| Ok::<(), Infallible>(()));
         neighborhood
@@ -125,8 +125,8 @@ impl Neighborhood {
         Path { from: self.from, hops }
     }
 
-    /// The best `k` nodes by the filter, with scores above 0, best first, ties by ascending id; without
-    /// a filter the first of [`Neighborhood::nodes`], each with score 1.
+    /// The best `k` nodes by the filter, with scores above 0, best first, ties by ascending id;
+    /// without a filter the first of [`Neighborhood::nodes`], each with score 1.
     pub fn filtered(
         &self,
         base: &IndexedBase,
@@ -193,8 +193,8 @@ fn name_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
     })
 }
 
-/// The edges of a path as text: `-has_brand->`, or `<-has_brand-, then -has_color->, over NAME` with
-/// the name of the node between them.
+/// The edges of a path as text: `-has_brand->`, or `<-has_brand-, then -has_color->, over NAME`
+/// with the name of the node between them.
 pub fn relation_in_words(kb: &Kb, path: &Path) -> String {
     let arrows = path.hops.iter().map(|hop| hop.direction.arrow(kb.relation_name(hop.relation)));
     let between = path.hops.iter().rev().skip(1).rev().map(|hop| kb.name(hop.node));

@@ -1,6 +1,6 @@
-//! Query expansion: searches with texts that would answer the query appended to it. The texts are found
-//! documents, or a language model writes them; KAR gives the model what the graph says of the linked
-//! entities.
+//! Query expansion: searches with texts that would answer the query appended to it. The texts are
+//! found documents, or a language model writes them; KAR gives the model what the graph says of the
+//! linked entities.
 //!
 //! | method | source | what the model is given | requests |
 //! | --- | --- | --- | --- |
@@ -10,15 +10,15 @@
 //! | AGR | Chen et al. 2024 | its own keywords, analysis, and documents found with what it wrote | 5 |
 //! | KAR | Xia et al. 2025 | the entities of the query, and filtered neighbours | 2 |
 //!
-//! All are given the structure of the base. The expanded query is the query, a blank line, and the texts
-//! with blank lines between them, with an equal share for each text, in at most 256 words: the limit of
-//! a lexical search. Before found documents the query is repeated until half of the words are its own, as
-//! relevance models give it half of the weight (Abdul-Jaleel et al. 2004). docs/expansion.md has what the
-//! papers leave open.
+//! All are given the structure of the base. The expanded query is the query, a blank line, and the
+//! texts with blank lines between them, with an equal share for each text, in at most 256 words:
+//! the limit of a lexical search. Before found documents the query is repeated until half of the
+//! words are its own, as relevance models give it half of the weight (Abdul-Jaleel et al. 2004).
+//! docs/expansion.md has what the papers leave open.
 //!
-//! A [`Writer`] takes replies and nodes from [`Sources`], which differ between a system that expands for
-//! another one and the tool that a program calls. Independent of which answers are right, how a model is
-//! reached and who searches with the query.
+//! A [`Writer`] takes replies and nodes from [`Sources`], which differ between a system that
+//! expands for another one and the tool that a program calls. Independent of which answers are
+//! right, how a model is reached and who searches with the query.
 
 mod boost;
 mod graph;
@@ -84,8 +84,8 @@ fn named(base: &IndexedBase, label: &str, node: NodeId) -> Explanation {
     Explanation::new(label, format!("{} ({kind} {node})", base.kb.name(node)))
 }
 
-/// The query with the texts, in at most [`MAX_QUERY_WORDS`] words and [`MAX_QUERY_BYTES`] bytes; the
-/// texts share equally what the query leaves.
+/// The query with the texts, in at most [`MAX_QUERY_WORDS`] words and [`MAX_QUERY_BYTES`] bytes;
+/// the texts share equally what the query leaves.
 fn expanded(query: &str, texts: &[String]) -> String {
     let n = texts.len().max(1);
     let words = MAX_QUERY_WORDS.saturating_sub(count_words(query)) / n;

@@ -1,6 +1,6 @@
 //! Texts that a language model writes for a query, by each method, and the context it is shown. All
-//! requests are bounded by their prompts' budgets. Independent of how the texts are used, who replies and
-//! who searches.
+//! requests are bounded by their prompts' budgets. Independent of how the texts are used, who
+//! replies and who searches.
 
 use serde_json::{Value as Json, json};
 
@@ -249,8 +249,8 @@ impl Writer<'_> {
         Ok(Expansion::written(vec![text.to_owned()], explanations))
     }
 
-    /// The entities of KAR: those of the query, in the order of the model, then the system's first node
-    /// for the query, which stands for the query itself; each once.
+    /// The entities of KAR: those of the query, in the order of the model, then the system's first
+    /// node for the query, which stands for the query itself; each once.
     fn entities<S: Sources>(
         &self,
         query: &str,

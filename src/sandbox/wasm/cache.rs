@@ -1,8 +1,8 @@
 //! Compiled code on disk, so that a start need not compile.
 //!
-//! A file holds a keyed digest and the code. Code that was changed, truncated, or written without the key
-//! is not loaded but compiled again. Whoever can read the key can have code run: the directory must belong
-//! to the user, as the program itself does.
+//! A file holds a keyed digest and the code. Code that was changed, truncated, or written without
+//! the key is not loaded but compiled again. Whoever can read the key can have code run: the
+//! directory must belong to the user, as the program itself does.
 
 use std::{
     fs,
@@ -18,8 +18,8 @@ use crate::private::{KEY_BYTES, PrivateDir};
 /// Longest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Owner of code. Code of modules never displaces that of the engine, which every program in Rhai needs
-/// and which takes seconds and hundreds of megabytes to compile.
+/// Owner of code. Code of modules never displaces that of the engine, which every program in Rhai
+/// needs and which takes seconds and hundreds of megabytes to compile.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CodeOwner {
     /// The engine for Rhai.
@@ -43,7 +43,8 @@ impl CodeOwner {
 pub(super) struct CodeCache(PrivateDir);
 
 impl CodeCache {
-    /// Opens the cache in a directory, or creates it; `None` if it cannot be used or others may write to it.
+    /// Opens the cache in a directory, or creates it; `None` if it cannot be used or others may
+    /// write to it.
     pub(super) fn open(dir: &Path) -> Option<Self> {
         PrivateDir::open(dir).map(Self)
     }

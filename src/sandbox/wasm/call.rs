@@ -1,5 +1,5 @@
-//! One call of a module: its input, budgets, usage and end, and the functions that modules import. A
-//! module's memory is only reached through checked slices.
+//! One call of a module: its input, budgets, usage and end, and the functions that modules import.
+//! A module's memory is only reached through checked slices.
 
 use std::time::Duration;
 
@@ -24,15 +24,15 @@ use agent_tools::{Kind, ToolError, ToolHost, ToolSpec, Value};
 
 /// Fuel of one operation of [`Limits::operations`]: about one instruction each.
 pub(super) const FUEL_PER_OPERATION: u64 = 100;
-/// Fuel of one operation in the engine for Rhai, which counts operations itself, each of which may traverse
-/// a long value: the deadline comes first, and fuel is a second bound.
+/// Fuel of one operation in the engine for Rhai, which counts operations itself, each of which may
+/// traverse a long value: the deadline comes first, and fuel is a second bound.
 const RHAI_FUEL_PER_OPERATION: u64 = 20_000;
 /// Additional fuel of the engine for Rhai.
 const RHAI_FUEL: u64 = 10_000_000_000;
 /// Bytes copied per unit of fuel.
 const BYTES_PER_FUEL: usize = 16;
-/// Memory of a module beyond the program's limit, bytes: its own data and allocator overhead. As much again
-/// is for messages, of which the host has copies.
+/// Memory of a module beyond the program's limit, bytes: its own data and allocator overhead. As
+/// much again is for messages, of which the host has copies.
 const SPARE_BYTES: u64 = 32 << 20;
 /// Most entries of a table of functions.
 const MAX_TABLE: usize = 100_000;
@@ -40,8 +40,8 @@ const MAX_TABLE: usize = 100_000;
 const MAX_VALUES: usize = 100_000;
 /// Most bytes of the arguments of one tool call.
 const MAX_ARGUMENT_BYTES: usize = 16 << 20;
-/// Most values in the arguments of a call from the engine for Rhai, which bounds its lists itself and
-/// sends vectors number by number.
+/// Most values in the arguments of a call from the engine for Rhai, which bounds its lists itself
+/// and sends vectors number by number.
 const MAX_RHAI_VALUES: usize = MAX_ARGUMENT_BYTES / size_of::<f32>();
 /// Fuel of a stopped module to report its usage.
 const LAST_FUEL: u64 = 10_000_000;
@@ -367,8 +367,8 @@ fn fail_as(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Re
 /// Length of a tool's reply, ready to be taken, or its error.
 type Answer = Result<usize, ToolError>;
 
-/// Calls a tool for a module. Failures that end the call are errors; those that the engine for Rhai reports
-/// to its program are answers.
+/// Calls a tool for a module. Failures that end the call are errors; those that the engine for Rhai
+/// reports to its program are answers.
 fn call_tool(
     caller: &mut Caller<'_, Call>,
     choose: impl FnOnce(&[Value]) -> usize,
@@ -473,8 +473,8 @@ fn call_numbered(
     length.ok_or_else(|| call.stop(FailureKind::Memory, "a tool gave more than 2 GiB"))
 }
 
-/// Calls a tool by its name: of operators with one name, the first that takes the arguments. A failure ends
-/// the call.
+/// Calls a tool by its name: of operators with one name, the first that takes the arguments. A
+/// failure ends the call.
 fn call_named(
     caller: &mut Caller<'_, Call>,
     tools: &[usize],
@@ -628,8 +628,8 @@ impl LiveInstance {
         self.instance.get_memory(&mut self.store, "memory")
     }
 
-    /// Calls an exported function that takes the length of a message, or nothing; returns the module's
-    /// result.
+    /// Calls an exported function that takes the length of a message, or nothing; returns the
+    /// module's result.
     ///
     /// # Errors
     /// The failure of the call.

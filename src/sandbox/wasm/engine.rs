@@ -1,5 +1,6 @@
-//! The one WebAssembly engine of the process: its settings, deadlines, and compiled modules. The engine
-//! trusts compiled code: it comes from the compiler here, or from [`CodeCache`], which verifies it.
+//! The one WebAssembly engine of the process: its settings, deadlines, and compiled modules. The
+//! engine trusts compiled code: it comes from the compiler here, or from [`CodeCache`], which
+//! verifies it.
 
 use std::{
     collections::HashMap,

@@ -1,6 +1,6 @@
-//! The engine for Rhai inside WebAssembly. Setting up the engine, and parsing a program, take longer than
-//! most programs run: both are done once, and the memory pages that they changed are copied into the new
-//! instance of each call.
+//! The engine for Rhai inside WebAssembly. Setting up the engine, and parsing a program, take
+//! longer than most programs run: both are done once, and the memory pages that they changed are
+//! copied into the new instance of each call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,8 @@ use agent_tools::{ToolHost, ToolSpec};
 
 /// The engine for Rhai as a module, built by `sandboxes/wasm/build.sh`.
 const MODULE: &[u8] = include_bytes!("../../../sandboxes/wasm/rhai.wasm");
-/// Start of the module's data, bytes, set by the build: below is its stack, which is empty between calls.
+/// Start of the module's data, bytes, set by the build: below is its stack, which is empty between
+/// calls.
 const STACK_BYTES: usize = 16 << 20;
 /// Deadline of compiling the engine itself.
 pub(super) const ENGINE_DEADLINE: Duration = Duration::from_secs(300);

@@ -1,5 +1,6 @@
-//! Handles of a module: sets, scores and vectors stay in the host, and the module has numbers for them. A
-//! handle combines a slot with its number of uses, so that a released handle never names a later value.
+//! Handles of a module: sets, scores and vectors stay in the host, and the module has numbers for
+//! them. A handle combines a slot with its number of uses, so that a released handle never names a
+//! later value.
 
 use crate::wasm::wire::{Handles, NODES, NUMBERS, Reader, SCORES, VECTOR};
 use agent_kb::{NodeId, NodeSet, Scores};
@@ -108,8 +109,8 @@ impl HandleTable {
         self.get(handle).map(length)
     }
 
-    /// Copies the content behind a handle, as much as fits: ids as u32, scores as pairs of u32 and f32 by
-    /// ascending id, numbers as f32; returns the bytes copied.
+    /// Copies the content behind a handle, as much as fits: ids as u32, scores as pairs of u32 and
+    /// f32 by ascending id, numbers as f32; returns the bytes copied.
     pub(super) fn read(&self, handle: u32, into: &mut [u8]) -> Option<usize> {
         fn fill<const N: usize>(into: &mut [u8], items: impl Iterator<Item = [u8; N]>) -> usize {
             let (chunks, _) = into.as_chunks_mut::<N>();

@@ -1,5 +1,6 @@
-//! The interface page of modules: their imports and exports, from the descriptions of the tools. It is
-//! written in WIT for readability; modules are core modules and use the calling convention in its comments.
+//! The interface page of modules: their imports and exports, from the descriptions of the tools. It
+//! is written in WIT for readability; modules are core modules and use the calling convention in
+//! its comments.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 

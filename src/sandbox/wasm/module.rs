@@ -1,9 +1,9 @@
-//! Checks the functions of a module before it is compiled, as the engine bounds neither the compiler's time
-//! nor its memory.
+//! Checks the functions of a module before it is compiled, as the engine bounds neither the
+//! compiler's time nor its memory.
 //!
-//! A compiler follows every variable through every block. A function has at most one block for three
-//! of its bytes, so variables times bytes bound that work. Measured: a function of 26 kB with 2,000
-//! variables took 1.4 GB and 12.6 s.
+//! A compiler follows every variable through every block. A function has at most one block for
+//! three of its bytes, so variables times bytes bound that work. Measured: a function of 26 kB with
+//! 2,000 variables took 1.4 GB and 12.6 s.
 //!
 //! The compiler checks validity; unreadable parts are left to it.
 
@@ -13,11 +13,11 @@ pub(super) const MAX_FUNCTIONS: u32 = 10_000;
 pub(super) const MAX_BODY_BYTES: usize = 128 << 10;
 /// Most local variables of one function.
 pub(super) const MAX_LOCALS: u64 = 2_000;
-/// Most variables times bytes of one function. Variables are its own plus the parameters and results of the
-/// widest type, as blocks have types as well.
+/// Most variables times bytes of one function. Variables are its own plus the parameters and
+/// results of the widest type, as blocks have types as well.
 pub(super) const MAX_FUNCTION_WORK: u64 = 4 << 20;
-/// Most variables times bytes of all functions together. The interpreter for Rhai, of 2 MB, has 50 million; its largest
-/// function 3.9 million.
+/// Most variables times bytes of all functions together. The interpreter for Rhai, of 2 MB, has 50
+/// million; its largest function 3.9 million.
 pub(super) const MAX_WORK: u64 = 24 << 20;
 
 /// First bytes of every module.

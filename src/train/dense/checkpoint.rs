@@ -21,7 +21,8 @@ pub(super) struct CheckpointState {
     /// Steps of Adam.
     pub(super) steps: i32,
     pub(super) curve: Vec<ValidationPoint>,
-    /// Current numbers, those of the best validation, means and mean squares of gradients; of equal length.
+    /// Current numbers, those of the best validation, means and mean squares of gradients; of equal
+    /// length.
     pub(super) numbers: [Vec<f32>; 4],
     /// Per training query.
     pub(super) negatives: Vec<Vec<NodeId>>,

@@ -1,5 +1,5 @@
-//! Trains a table of word vectors on pairs, epoch by epoch, until validation stops improving. A checkpoint is
-//! written when the caller stops training.
+//! Trains a table of word vectors on pairs, epoch by epoch, until validation stops improving. A
+//! checkpoint is written when the caller stops training.
 
 use std::{ops::ControlFlow, sync::atomic::AtomicBool};
 
@@ -72,15 +72,15 @@ struct Run<'a> {
     watch: Watch<'a, Progress>,
 }
 
-/// Trains an encoder on training queries, and writes it. Validation queries decide when to stop, and choose
-/// the weight of a fusion with `bm25+names`.
+/// Trains an encoder on training queries, and writes it. Validation queries decide when to stop,
+/// and choose the weight of a fusion with `bm25+names`.
 ///
-/// O(epochs x pairs x stems of a node x dim). Memory: four `f32` per stem and dimension, for at most
-/// 65,536 stems and those of training queries, and one per candidate and dimension.
+/// O(epochs x pairs x stems of a node x dim). Memory: four `f32` per stem and dimension, for at
+/// most 65,536 stems and those of training queries, and one per candidate and dimension.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is
-/// written; [`TrainError::NoCheckpoint`] if it cannot resume.
+/// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint
+/// is written; [`TrainError::NoCheckpoint`] if it cannot resume.
 pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),
@@ -232,8 +232,8 @@ impl<'a> Run<'a> {
         self.task.train.par_iter().map(negatives).collect()
     }
 
-    /// The best weight of a fusion with `bm25+names` on validation queries, the smallest of equals, with the
-    /// mean reciprocal rank by it and by weight 0.
+    /// The best weight of a fusion with `bm25+names` on validation queries, the smallest of equals,
+    /// with the mean reciprocal rank by it and by weight 0.
     fn fuse(&self, table: &Table) -> Result<(f32, [f64; 2]), TrainError> {
         let base = self.task.base;
         let kb = &base.kb;

@@ -1,7 +1,7 @@
 //! The contrastive loss of a batch, and its gradient by the vectors, in closed form.
 //!
-//! With `s_ij = q_i . d_j / t` of the queries and documents of a batch, of which document `i` answers
-//! query `i`, the loss is the mean over `i` of
+//! With `s_ij = q_i . d_j / t` of the queries and documents of a batch, of which document `i`
+//! answers query `i`, the loss is the mean over `i` of
 //!
 //! ```text
 //! -1/2 ln softmax_j(s_ij)_i  -  1/2 ln softmax_k(s_ki)_i
@@ -24,9 +24,9 @@ pub(super) struct Contrast {
     pub(super) by_vector: Vec<Vec<f64>>,
 }
 
-/// The loss of a batch: the first `n` vectors are those of queries, the others of documents, of which the
-/// first answer the queries in their order; `is_hidden(i, j)` leaves document `j` out for query `i`. The
-/// order of summation does not depend on the number of threads.
+/// The loss of a batch: the first `n` vectors are those of queries, the others of documents, of
+/// which the first answer the queries in their order; `is_hidden(i, j)` leaves document `j` out for
+/// query `i`. The order of summation does not depend on the number of threads.
 pub(super) fn contrast(
     vectors: &[&[f64]],
     n: usize,

@@ -1,21 +1,22 @@
-//! Dual encoders: vectors of queries and nodes, trained on labelled queries, so that a query is near to its
-//! answers.
+//! Dual encoders: vectors of queries and nodes, trained on labelled queries, so that a query is
+//! near to its answers.
 //!
-//! DPR (Karpukhin et al. 2020, "Dense Passage Retrieval") uses the other documents of a batch as negatives,
-//! and one non-answer from `bm25+names`; ANCE (Xiong et al. 2021, "Approximate Nearest Neighbor Negative
-//! Contrastive Learning") draws the latter from the encoder's own results, refreshed a few times. Both
-//! have two transformers; here one encoder serves queries and nodes: a table of word vectors, which
-//! takes seconds to train, or a fine-tuned sentence encoder of the BERT family ([`tune()`]). The former is
+//! DPR (Karpukhin et al. 2020, "Dense Passage Retrieval") uses the other documents of a batch as
+//! negatives, and one non-answer from `bm25+names`; ANCE (Xiong et al. 2021, "Approximate Nearest
+//! Neighbor Negative Contrastive Learning") draws the latter from the encoder's own results,
+//! refreshed a few times. Both have two transformers; here one encoder serves queries and nodes: a
+//! table of word vectors, which takes seconds to train, or a fine-tuned sentence encoder of the
+//! BERT family ([`tune()`]). The former is
 //!
 //! ```text
 //! v(text) = u / |u|     u = sum over stems w of (1 + ln tf) idf_w E_w
 //! ```
 //!
-//! `E` starts with the built-in embedder's vectors of the stems, and small random ones for unknown stems. A
-//! node's text is its document with the names of its neighbours.
+//! `E` starts with the built-in embedder's vectors of the stems, and small random ones for unknown
+//! stems. A node's text is its document with the names of its neighbours.
 //!
-//! As labels are few, synthetic queries are added: some words of a node's document and the name of a
-//! neighbour, answered by that node.
+//! As labels are few, synthetic queries are added: some words of a node's document and the name of
+//! a neighbour, answered by that node.
 
 mod checkpoint;
 mod fit;

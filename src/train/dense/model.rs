@@ -1,5 +1,5 @@
-//! A trained dual encoder in files: `words` with the stems and their vectors, `vectors` with the vectors of all
-//! candidates.
+//! A trained dual encoder in files: `words` with the stems and their vectors, `vectors` with the
+//! vectors of all candidates.
 
 use std::path::Path;
 
@@ -44,7 +44,8 @@ pub struct ModelInfo {
     pub stems: usize,
     /// Number of synthetic training queries.
     pub made: usize,
-    /// Weight of this ranking in a fusion with `bm25+names`, in `0..=1`, chosen on validation queries.
+    /// Weight of this ranking in a fusion with `bm25+names`, in `0..=1`, chosen on validation
+    /// queries.
     pub weight: f32,
     /// Mean reciprocal rank of the fusion, and of `bm25+names` alone, on validation queries.
     pub fused: [f64; 2],
@@ -131,7 +132,8 @@ impl Encoder {
     /// Opens the model in a directory over the base that it was trained on. O(bytes of the words).
     ///
     /// # Errors
-    /// [`TrainError`] if the model cannot be read, is of another system or was trained over another base.
+    /// [`TrainError`] if the model cannot be read, is of another system or was trained over another
+    /// base.
     pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
         let record = Record::<ModelInfo>::read(dir, SYSTEM).map_err(|error| match error {
             TrainError::OtherSystem { path, found, .. } if found == tune::SYSTEM => {
@@ -193,8 +195,8 @@ impl Encoder {
     }
 }
 
-/// Weighted sum of two lists, each divided by its best score; `weight` is that of the second. A node
-/// missing from a list scores 0 there.
+/// Weighted sum of two lists, each divided by its best score; `weight` is that of the second. A
+/// node missing from a list scores 0 there.
 pub fn fuse(lexical: &Scores, dense: &Scores, weight: f32) -> Scores {
     let (lexical, dense) = (lexical.normalized(), dense.normalized());
     lexical.scale(1.0 - weight).combine(&dense.scale(weight), Combine::Sum)

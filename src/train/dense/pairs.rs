@@ -119,8 +119,8 @@ impl<Q: Send> Pairs<Q> {
         Self { queries, n_labelled, all }
     }
 
-    /// A batch of at most `size` pairs in the random order of an epoch: the indexes of its queries, and nodes,
-    /// first their answers, then a negative of each query that has any. O(pairs).
+    /// A batch of at most `size` pairs in the random order of an epoch: the indexes of its queries,
+    /// and nodes, first their answers, then a negative of each query that has any. O(pairs).
     pub(super) fn batch(
         &self,
         negatives: &[Vec<NodeId>],
@@ -161,8 +161,8 @@ fn name_of_neighbor<'a>(
     Some(kb.name(*neighbors.as_slice().choose(random)?))
 }
 
-/// At most `max_nodes` candidates to rank queries among, ascending: all of them, or the answers, the best of
-/// `bm25+names` for each query by turns, then random ones.
+/// At most `max_nodes` candidates to rank queries among, ascending: all of them, or the answers,
+/// the best of `bm25+names` for each query by turns, then random ones.
 pub(super) fn pool(
     base: &IndexedBase,
     queries: &[LabelledQuery],

@@ -1,8 +1,8 @@
-//! A table of word vectors, the vectors of texts, and the gradient of the contrastive loss by its rows, in
-//! closed form.
+//! A table of word vectors, the vectors of texts, and the gradient of the contrastive loss by its
+//! rows, in closed form.
 //!
-//! A text is a bag of rows with weights `x`; its vector is `v = u / |u|`, `u = sum over w of x_w E_w`.
-//! With the derivative `d v` of the [loss](super::loss):
+//! A text is a bag of rows with weights `x`; its vector is `v = u / |u|`, `u = sum over w of x_w
+//! E_w`. With the derivative `d v` of the [loss](super::loss):
 //!
 //! ```text
 //! d u = (d v - (d v . v) v) / |u|        d E_w = x_w d u
@@ -69,8 +69,8 @@ impl Table {
     }
 
     /// The loss of a batch and its gradient by the rows. The first documents answer the queries, in
-    /// their order; `is_hidden(i, j)` leaves document `j` out for query `i`. The order of summation does not
-    /// depend on the number of threads.
+    /// their order; `is_hidden(i, j)` leaves document `j` out for query `i`. The order of summation
+    /// does not depend on the number of threads.
     pub(super) fn gradient(
         &self,
         queries: &[&Bag],

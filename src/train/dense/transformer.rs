@@ -1,8 +1,9 @@
-//! The forward pass of a BERT encoder with trainable weights, and the gradient of a product of its vectors by
-//! the automatic differentiation of `candle_core`, which only this file of the module uses. `embed::bert`
-//! computes the same vectors faster, without gradients.
+//! The forward pass of a BERT encoder with trainable weights, and the gradient of a product of its
+//! vectors by the automatic differentiation of `candle_core`, which only this file of the module
+//! uses. `embed::bert` computes the same vectors faster, without gradients.
 //!
-//! Texts of a call are padded to the longest, and padding is masked out of attention and pooling. On the CPU.
+//! Texts of a call are padded to the longest, and padding is masked out of attention and pooling.
+//! On the CPU.
 
 use candle_core::{D, Device, Result as CandleResult, Tensor, Var, WithDType};
 
@@ -60,8 +61,8 @@ impl Transformer<'_> {
         self.forward(&weights, texts).and_then(|vectors| vectors.to_vec2()).map_err(failed)
     }
 
-    /// The gradient of `sum over texts of by_vector . vector` by all weights, in their order: that of a loss
-    /// with the derivative `by_vector`.
+    /// The gradient of `sum over texts of by_vector . vector` by all weights, in their order: that
+    /// of a loss with the derivative `by_vector`.
     ///
     /// # Errors
     /// [`TrainError::Network`].

@@ -1,10 +1,10 @@
 //! Fine-tunes a sentence encoder with the pairs, negatives and loss of this module.
 //!
-//! The loss needs all vectors of a batch, but their computation graphs do not fit in memory together. So
-//! a batch is embedded twice (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory
-//! Limited Setup"): once without derivatives, for the loss and its derivative by the vectors, then in
-//! chunks of texts, which propagate it to the weights. Chunks run in parallel; their gradients are summed
-//! in their order.
+//! The loss needs all vectors of a batch, but their computation graphs do not fit in memory
+//! together. So a batch is embedded twice (Gao et al. 2021, "Scaling Deep Contrastive Learning
+//! Batch Size under Memory Limited Setup"): once without derivatives, for the loss and its
+//! derivative by the vectors, then in chunks of texts, which propagate it to the weights. Chunks
+//! run in parallel; their gradients are summed in their order.
 //!
 //! Steps are those of AdamW with warm-up, linear decay and gradient clipping
 //! (Devlin et al. 2019; Pascanu et al. 2013).
@@ -62,7 +62,8 @@ pub struct Settings {
     pub seed: u64,
     /// Number of synthetic queries.
     pub made: usize,
-    /// Most nodes that validation queries are ranked among, and that the encoder chooses negatives from.
+    /// Most nodes that validation queries are ranked among, and that the encoder chooses negatives
+    /// from.
     pub pool: usize,
     /// Most word pieces of a text.
     pub max_tokens: usize,
@@ -122,7 +123,8 @@ pub struct BaseEncoder {
 }
 
 impl BaseEncoder {
-    /// Opens a sentence encoder of the BERT family that reads at most `max_tokens` word pieces of a text.
+    /// Opens a sentence encoder of the BERT family that reads at most `max_tokens` word pieces of a
+    /// text.
     ///
     /// # Errors
     /// [`TrainError::Index`] for another architecture, or a missing or damaged file.
@@ -183,12 +185,12 @@ struct Run<'a> {
     watch: Watch<'a, Progress>,
 }
 
-/// Tunes an encoder on training queries, stops by validation queries, and writes it in the format of the base
-/// encoder.
+/// Tunes an encoder on training queries, stops by validation queries, and writes it in the format
+/// of the base encoder.
 ///
-/// O(epochs x pairs x word pieces x weights). Memory: six `f32` per weight and three more per thread, and
-/// per thread the rows of all layers of 512 word pieces: some 40 `f32` per layer, word piece and number of a
-/// row.
+/// O(epochs x pairs x word pieces x weights). Memory: six `f32` per weight and three more per
+/// thread, and per thread the rows of all layers of 512 word pieces: some 40 `f32` per layer, word
+/// piece and number of a row.
 ///
 /// # Errors
 /// [`TrainError::NoQueries`]; [`TrainError::Network`], also if the loss is not finite;
@@ -480,7 +482,8 @@ fn narrow(vector: Vec<f64>) -> Vec<f32> {
     vector.into_iter().map(|number| number as f32).collect()
 }
 
-/// Chunks of texts by descending length, of at most [`CHUNK_TOKENS`] padded word pieces, or one text.
+/// Chunks of texts by descending length, of at most [`CHUNK_TOKENS`] padded word pieces, or one
+/// text.
 fn chunks(texts: &[WordPieces]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..texts.len()).collect();
     order.sort_by_key(|&text| std::cmp::Reverse(texts[text].ids.len()));

@@ -50,7 +50,8 @@ fn row_of(rows: &[u32], stem: u32) -> u32 {
 }
 
 impl Words {
-    /// The frequent stems of candidates, and all stems of queries. O(entries of the forward indexes).
+    /// The frequent stems of candidates, and all stems of queries. O(entries of the forward
+    /// indexes).
     pub(super) fn of_base<'a>(base: &IndexedBase, queries: impl Iterator<Item = &'a str>) -> Self {
         let vocabularies = [&base.terms, &base.neighbor_names].map(|index| index.vocabulary());
         let [mut text, mut names] = vocabularies.map(Iterator::collect::<Vec<&str>>);

@@ -1,5 +1,5 @@
-//! Trains the network on labelled queries, epoch by epoch, until validation stops improving. A checkpoint is
-//! written when the caller stops training.
+//! Trains the network on labelled queries, epoch by epoch, until validation stops improving. A
+//! checkpoint is written when the caller stops training.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -70,12 +70,12 @@ struct RunLearner<'a> {
 
 /// Trains a network on training queries, stops by validation queries, and writes it.
 ///
-/// O(epochs x queries x edges of a working graph). Memory: the working graphs of all queries, at most
-/// about 80 KB each.
+/// O(epochs x queries x edges of a working graph). Memory: the working graphs of all queries, at
+/// most about 80 KB each.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is
-/// written; [`TrainError::NoCheckpoint`] if it cannot resume.
+/// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint
+/// is written; [`TrainError::NoCheckpoint`] if it cannot resume.
 pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),

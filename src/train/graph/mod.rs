@@ -1,10 +1,10 @@
-//! A graph network over the neighbourhood of a query, which ranks lexical candidates by how they are
-//! connected to the linked entities.
+//! A graph network over the neighbourhood of a query, which ranks lexical candidates by how they
+//! are connected to the linked entities.
 //!
-//! After QAGNN (Yasunaga et al. 2021, "QA-GNN: Reasoning with Language Models and Knowledge Graphs for
-//! Question Answering"). The working graph of a query has the entities that it names, candidates,
-//! nodes between them, and a context node joined to entities and candidates. Messages run along edges
-//! of both directions:
+//! After QAGNN (Yasunaga et al. 2021, "QA-GNN: Reasoning with Language Models and Knowledge Graphs
+//! for Question Answering"). The working graph of a query has the entities that it names,
+//! candidates, nodes between them, and a context node joined to entities and candidates. Messages
+//! run along edges of both directions:
 //!
 //! ```text
 //! h_v  = W [type_v, rho_v]                       h_z = B phi(q)
@@ -15,9 +15,9 @@
 //! score(v) = o . relu(O [h_v, h_z, rho_v]) + c * lexical_v
 //! ```
 //!
-//! Differences to the paper, which has a language model: the relevance `rho` of a node consists of scores
-//! of linking, lexical search and embeddings; `phi(q)` is the hashed stems of the query, and relations
-//! are conditioned on it.
+//! Differences to the paper, which has a language model: the relevance `rho` of a node consists of
+//! scores of linking, lexical search and embeddings; `phi(q)` is the hashed stems of the query, and
+//! relations are conditioned on it.
 
 mod fit;
 mod model;

@@ -28,7 +28,8 @@ pub struct ModelInfo {
     pub settings: Settings,
     /// Numbers of node and edge kinds, with those of the context node.
     pub kinds: [usize; 2],
-    /// Number of training queries with an answer among their candidates; only these are learnt from.
+    /// Number of training queries with an answer among their candidates; only these are learnt
+    /// from.
     pub taught: usize,
     /// Numbers of validation queries with an answer among their candidates, and of all.
     pub reached: [usize; 2],
@@ -63,7 +64,8 @@ pub struct GraphNetwork {
 
 /// A ranking by a network.
 pub struct GraphRanking {
-    /// The nodes, best first: the candidates of the working graph, then further nodes of `bm25+names`.
+    /// The nodes, best first: the candidates of the working graph, then further nodes of
+    /// `bm25+names`.
     pub ranking: Vec<(NodeId, f32)>,
     /// Features of each candidate, named by [`GraphNetwork::FEATURES`].
     pub features: Vec<(NodeId, [f32; FEATURES])>,
@@ -88,7 +90,8 @@ impl GraphNetwork {
     /// Opens the model in a directory over the base that it was trained on.
     ///
     /// # Errors
-    /// [`TrainError`] if the model cannot be read, is of another system or was trained over another base.
+    /// [`TrainError`] if the model cannot be read, is of another system or was trained over another
+    /// base.
     pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
         let record = Record::<ModelInfo>::read(dir, SYSTEM)?;
         record.check_base(base.kb.fingerprint(), dir)?;

@@ -1,5 +1,6 @@
-//! The network: scores of the candidates of a working graph, and gradients by the automatic differentiation
-//! of `candle_core`, which only this file of the module uses. Independent of nodes and queries.
+//! The network: scores of the candidates of a working graph, and gradients by the automatic
+//! differentiation of `candle_core`, which only this file of the module uses. Independent of nodes
+//! and queries.
 
 use candle_core::{DType, Device, Tensor, Var};
 use rand::{RngExt, SeedableRng};
@@ -64,8 +65,8 @@ pub(super) fn n_weights(kinds: Kinds) -> usize {
     shapes(kinds).iter().map(|[rows, columns]| rows * columns).sum()
 }
 
-/// The initial weights: uniform within bounds by their shape (Glorot & Bengio 2010), 0 for single rows, so
-/// that the lexical score dominates.
+/// The initial weights: uniform within bounds by their shape (Glorot & Bengio 2010), 0 for single
+/// rows, so that the lexical score dominates.
 pub(super) fn initial_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let shapes = shapes(kinds);
@@ -105,8 +106,8 @@ pub(super) fn scores(
     scores.to_dtype(DType::F64).and_then(|scores| scores.to_vec1()).map_err(failed)
 }
 
-/// The loss of a graph, the negative logarithm of the answers' share in a softmax over the candidates, and
-/// its gradient.
+/// The loss of a graph, the negative logarithm of the answers' share in a softmax over the
+/// candidates, and its gradient.
 ///
 /// # Errors
 /// [`TrainError::Network`].

@@ -46,9 +46,9 @@ pub(super) struct WorkingGraph {
     pub(super) n_candidates: usize,
     /// The type of each node, then that of the context node.
     pub(super) types: Vec<u32>,
-    /// Per node: link strength, BM25 of its document and of its neighbours' names, cosine, coverage,
-    /// `bm25+names` (BM25 scores divided by the largest of the graph); whether it is a candidate, an
-    /// entity; logarithm of its degree.
+    /// Per node: link strength, BM25 of its document and of its neighbours' names, cosine,
+    /// coverage, `bm25+names` (BM25 scores divided by the largest of the graph); whether it is a
+    /// candidate, an entity; logarithm of its degree.
     pub(super) features: Vec<[f32; FEATURES]>,
     pub(super) edges: Vec<Edge>,
     /// Hashed stems of the query, norm 1.

@@ -38,8 +38,8 @@ pub(super) struct Example {
     pub(super) responses: Vec<Response>,
     /// Whether each candidate answers.
     pub(super) answers: Vec<bool>,
-    /// Number of candidates from scorers, nodes ascending; then come other answers, which only training
-    /// sees.
+    /// Number of candidates from scorers, nodes ascending; then come other answers, which only
+    /// training sees.
     pub(super) n_found: usize,
     /// Distinct stems of the query, sorted.
     pub(super) stems: Vec<String>,
@@ -118,7 +118,8 @@ impl Example {
     }
 }
 
-/// Examples of queries, in their order; queries without an answer among the candidates are left out.
+/// Examples of queries, in their order; queries without an answer among the candidates are left
+/// out.
 ///
 /// # Errors
 /// [`TrainError::Stopped`] soon after the caller stops training.
@@ -193,8 +194,8 @@ pub(super) fn n_conditions(
     }
 }
 
-/// Scale of each scorer: the root mean square of its positive scores over candidates of scorers; 0 without
-/// such scores.
+/// Scale of each scorer: the root mean square of its positive scores over candidates of scorers; 0
+/// without such scores.
 pub(super) fn scales(examples: &[&Example], n_scorers: usize) -> Vec<f32> {
     let mut sums = vec![(0.0f64, 0u32); n_scorers];
     for example in examples {

@@ -1,9 +1,9 @@
 //! Trains the weights of mFAR on labelled queries, with a gradient in closed form.
 //!
-//! The objective is the mean over queries of the logarithm of the answers' total share in a softmax over
-//! the candidates, scores divided by a temperature, less an L2 penalty that draws weights to 0 and
-//! `gamma` to 1. With `r_d` the derivative by the score of candidate `d`,
-//! `x_dj` its scaled score by scorer `j`, and `R_j = sum_d r_d x_dj`:
+//! The objective is the mean over queries of the logarithm of the answers' total share in a softmax
+//! over the candidates, scores divided by a temperature, less an L2 penalty that draws weights to 0
+//! and `gamma` to 1. With `r_d` the derivative by the score of candidate `d`, `x_dj` its scaled
+//! score by scorer `j`, and `R_j = sum_d r_d x_dj`:
 //!
 //! ```text
 //! d gamma_j = w_j R_j
@@ -40,7 +40,8 @@ const FOLDS: usize = 4;
 /// Settings of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Features that weights depend on; none chooses them by cross-validation over training queries.
+    /// Features that weights depend on; none chooses them by cross-validation over training
+    /// queries.
     pub conditioning: Option<Conditioning>,
     /// Seed of the folds of cross-validation.
     pub seed: u64,
@@ -88,7 +89,8 @@ pub struct CrossValidation {
     pub conditioning: Conditioning,
     /// Number of steps with the best mean.
     pub step: usize,
-    /// Mean reciprocal rank of training queries there, among candidates, each ranked by other folds.
+    /// Mean reciprocal rank of training queries there, among candidates, each ranked by other
+    /// folds.
     pub mrr: f64,
 }
 
@@ -165,7 +167,8 @@ pub(super) struct Gradient {
 }
 
 impl Case<'_> {
-    /// The score of each candidate and the weights of the scorers; `inverse` is `1 / scale` per scorer.
+    /// The score of each candidate and the weights of the scorers; `inverse` is `1 / scale` per
+    /// scorer.
     fn scores(&self, weights: &Weights, inverse: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let shares = weights.of_query(self.phi);
         let parts = shares.iter().zip(weights.gammas()).zip(inverse);
@@ -264,8 +267,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Trains; `validate` gets the weights regularly, with the loss of training queries and the summed
-    /// reciprocal ranks of validation queries.
+    /// Trains; `validate` gets the weights regularly, with the loss of training queries and the
+    /// summed reciprocal ranks of validation queries.
     fn ascend(
         &self,
         n_conditions: usize,
@@ -305,8 +308,8 @@ fn cases<'a>(examples: &[&'a Example], phis: &'a [Vec<(u32, f32)>]) -> Vec<Case<
     examples.iter().zip(phis).map(|(example, phi)| Case { example, phi }).collect()
 }
 
-/// Cross-validates a conditioning: each fold is a run, and the number of steps is chosen by the mean over
-/// all folds.
+/// Cross-validates a conditioning: each fold is a run, and the number of steps is chosen by the
+/// mean over all folds.
 fn cross_validate(
     conditioning: Conditioning,
     examples: &[Example],

@@ -1,20 +1,21 @@
-//! mFAR: field scores weighted by the query (Li et al. 2024, "Multi-Field Adaptive Retrieval"), with
-//! lexical scorers.
+//! mFAR: field scores weighted by the query (Li et al. 2024, "Multi-Field Adaptive Retrieval"),
+//! with lexical scorers.
 //!
 //! ```text
 //! score(q, d) = sum over scorers j of  w_j(q) * gamma_j * s_j(q, d) / scale_j
 //! w(q)        = softmax over j of (b_j + a_j . phi(q))
 //! ```
 //!
-//! `s_j` is BM25 of one field, or of the whole document with the names of neighbours. A node without
-//! any word of the query in a field has 0 there; nodes that no scorer finds are not ranked. Search is
-//! exact: every node that any scorer finds is scored.
+//! `s_j` is BM25 of one field, or of the whole document with the names of neighbours. A node
+//! without any word of the query in a field has 0 there; nodes that no scorer finds are not ranked.
+//! Search is exact: every node that any scorer finds is scored.
 //!
 //! Differences to the paper, whose batch normalisation is `(s_j - mean_j) / std_j`:
-//! - Means shift all nodes alike and change no ranking; they are left out. `scale_j` is the
-//!   root of the mean square of the scores above 0: most candidates have nothing in most fields, and
-//!   a deviation over those as well makes the rarest field the loudest.
-//! - There is no encoder; `phi` consists of words or of the scorers' best scores ([`Conditioning`]).
+//! - Means shift all nodes alike and change no ranking; they are left out. `scale_j` is the root of
+//!   the mean square of the scores above 0: most candidates have nothing in most fields, and a
+//!   deviation over those as well makes the rarest field the loudest.
+//! - There is no encoder; `phi` consists of words or of the scorers' best scores
+//!   ([`Conditioning`]).
 //! - Scales are the same in training and in search. Candidates of training are the first of every
 //!   scorer, not those of other queries in the batch.
 

@@ -111,8 +111,8 @@ impl Mfar {
         weights.of_query(&phi).into_iter().map(|weight| weight as f32).collect()
     }
 
-    /// The best `k` nodes, with the contributions to the first `explained_count` nodes, and the weights of
-    /// the query, 0 for masked scorers. Exact. O(nodes found by each scorer).
+    /// The best `k` nodes, with the contributions to the first `explained_count` nodes, and the
+    /// weights of the query, 0 for masked scorers. Exact. O(nodes found by each scorer).
     pub fn search(
         &self,
         scorers: &Scorers,

@@ -28,7 +28,8 @@ impl Scorers {
     /// Opens the fields of a base.
     ///
     /// # Errors
-    /// [`IndexError::MissingPart`] unless they were indexed; other [`IndexError`] if a file is damaged.
+    /// [`IndexError::MissingPart`] unless they were indexed; other [`IndexError`] if a file is
+    /// damaged.
     pub fn open(base: Arc<IndexedBase>, variant: Variant) -> Result<Self, IndexError> {
         let fields = FieldIndex::open(&base.part(Part::Fields)?)?;
         Ok(Self { base, fields, variant })
@@ -102,8 +103,9 @@ impl Scorers {
 pub struct Mask(Vec<bool>);
 
 impl Mask {
-    /// Parses comma-separated names: fields, optionally followed by `:lexical`, or `document`, `relations`
-    /// (all fields of neighbours) or `details` (all others). A field with such a name takes precedence.
+    /// Parses comma-separated names: fields, optionally followed by `:lexical`, or `document`,
+    /// `relations` (all fields of neighbours) or `details` (all others). A field with such a name
+    /// takes precedence.
     ///
     /// # Errors
     /// [`TrainError::NoField`], [`TrainError::NoScorer`].

@@ -69,8 +69,8 @@ fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..VALUES * VALUES).map(|at| (at / VALUES, at % VALUES)).filter(|(a, b)| a != b)
 }
 
-/// A query for each value and field; what is asked for stands in one field, and as many other things
-/// have it in the other.
+/// A query for each value and field; what is asked for stands in one field, and as many other
+/// things have it in the other.
 fn queries(from: i64, wordings: [&str; 2]) -> Vec<LabelledQuery> {
     let mut queries = Vec::new();
     for at in 0..VALUES {

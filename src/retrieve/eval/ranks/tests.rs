@@ -267,12 +267,13 @@ fn is_possible(metric: Metric, ranks: &[u64], expected: f32) -> bool {
 
 /// The official output for real vector search on 274 human queries, 14 metrics each.
 ///
-/// The stored rankings are cut at [`DEPTH`], so a cell that depends on the place of an answer beyond
-/// cannot be recomputed: the reciprocal rank of 51 queries without any answer in the list, and the
-/// average precision of 72 that lack at least one. There the value must be a possible one. (Without
-/// dropping answers that are no candidates it would be 53 and 75: two queries have no candidate
-/// answer at all, one has one of two.) One further cell differs by the reference's own rule: its
-/// average precision leaves the order of ties open, and placed an answer one below the stored place.
+/// The stored rankings are cut at [`DEPTH`], so a cell that depends on the place of an answer
+/// beyond cannot be recomputed: the reciprocal rank of 51 queries without any answer in the list,
+/// and the average precision of 72 that lack at least one. There the value must be a possible one.
+/// (Without dropping answers that are no candidates it would be 53 and 75: two queries have no
+/// candidate answer at all, one has one of two.) One further cell differs by the reference's own
+/// rule: its average precision leaves the order of ties open, and placed an answer one below the
+/// stored place.
 #[test]
 fn reference_output_is_reproduced() {
     let (Some(golden), Some(questions)) =
