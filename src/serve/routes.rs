@@ -353,7 +353,13 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     let (base, query) = (opened.base.clone(), asked.query.clone());
     let ask = move |bundle: &dyn Retriever| {
         let explained = if asked.explain == Detail::Full { k } else { 0 };
-        infer::answer(&base, bundle, &asked.query, k, Told { explained, paths: asked.paths })
+        infer::answer(
+            &base,
+            bundle,
+            &asked.query,
+            k,
+            Told { explained_count: explained, paths: asked.paths },
+        )
     };
     let bundle = active.about.id.clone();
     let tell = move |answer: Answer| {
