@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_apart_lets_its_work_end_and_outlives_a_panic() {
+    fn a_separate_pool_lets_its_work_end_and_outlives_a_panic() {
         let (answer, wait) = std::sync::mpsc::sync_channel(1);
         let pool = separate_pool("test").expect("threads");
         pool.spawn(|| std::panic::resume_unwind(Box::new(())));

@@ -81,7 +81,7 @@ pub struct Options {
 pub struct Question {
     /// The question in words.
     pub text: String,
-    /// What it asks by.
+    /// Whether it asks by relations, words or both.
     pub kind: Kind,
     /// Style of its wording.
     pub style: Style,

@@ -42,7 +42,7 @@ impl Style {
     }
 }
 
-/// What a question asks by.
+/// What a question asks by: relations, words or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

@@ -14,7 +14,7 @@
 //! texts with blank lines between them, with an equal share for each text, in at most 256 words:
 //! the limit of a lexical search. Before found documents the query is repeated until half of the
 //! words are its own, as relevance models give it half of the weight (Abdul-Jaleel et al. 2004).
-//! docs/expansion.md has what the papers leave open.
+//! docs/expansion.md lists what the papers leave open.
 //!
 //! A [`Writer`] takes replies and nodes from [`Sources`], which differ between a system that
 //! expands for another one and the tool that a program calls. Independent of which answers are
