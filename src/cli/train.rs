@@ -174,7 +174,7 @@ fn in_epochs<T>(ctx: &Context, train: impl FnOnce(&(dyn Fn(InEpochs) + Sync)) ->
             if seconds >= BETWEEN_LOSSES {
                 *told = (Instant::now(), done);
                 let rate = done.saturating_sub(before) as f64 / seconds.as_secs_f64();
-                let line = format!("step {done} of {of}: loss {loss:.4}, {rate:.2} steps/s");
+                let line = format!("step {done} of {total}: loss {loss:.4}, {rate:.2} steps/s");
                 ctx.printer.notice(&line);
             }
         }
