@@ -179,6 +179,7 @@ struct Verdict {
 }
 
 impl Requester {
+    /// A requester that asks `llm` with the templates of `prompts`.
     pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Requester {
         Requester { llm, prompts }
     }
