@@ -9,7 +9,7 @@ mod sandbox;
 use std::sync::LazyLock;
 
 use agent::{
-    sandbox::{Code, Compiled, Sandbox, WasmSandbox},
+    sandbox::{Code, CompiledProgram, Sandbox, WasmSandbox},
     tools::registry,
 };
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +20,7 @@ static INSIDE: LazyLock<WasmSandbox> = LazyLock::new(sandbox::inside);
 const OPERATORS: [&str; 6] = ["&", "|", "-", "+", "*", "/"];
 
 /// A module for each tool, and one more that gives the bytes as its result.
-static MODULES: LazyLock<Vec<Compiled>> = LazyLock::new(|| {
+static MODULES: LazyLock<Vec<CompiledProgram>> = LazyLock::new(|| {
     let named = registry().iter().map(|spec| spec.name).filter(|name| !OPERATORS.contains(name));
     let tools = named.chain(["op_and", "op_or", "op_sub", "op_add", "op_mul", "op_div"]);
     let calls = tools.map(|tool| {
@@ -33,7 +33,7 @@ static MODULES: LazyLock<Vec<Compiled>> = LazyLock::new(|| {
 });
 
 /// A module that holds two handles, turns the query into bytes, and does something with them.
-fn module(import: &str, then: &str) -> Compiled {
+fn module(import: &str, then: &str) -> CompiledProgram {
     let text = format!(
         r#"(module
             {import}

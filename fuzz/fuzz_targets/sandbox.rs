@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use agent::{
     kb::{NodeSet, Scores},
     sandbox::{
-        Code, Compiled, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers,
+        Code, CompiledProgram, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers,
     },
     tools::{ToolError, ToolHost, Value, registry},
 };
@@ -58,7 +58,7 @@ pub fn compile_and_run(sandbox: &dyn Sandbox, code: Code<'_>) -> Result<Outcome,
 }
 
 /// Runs; whatever comes out keeps what a result promises.
-pub fn run(sandbox: &dyn Sandbox, program: &Compiled, query: &str) -> Result<Outcome, Failure> {
+pub fn run(sandbox: &dyn Sandbox, program: &CompiledProgram, query: &str) -> Result<Outcome, Failure> {
     let limits = limits();
     let params = BTreeMap::new();
     let input = Input { query, candidates: &[3, 1, 2], params: &params, n_nodes: N_NODES };

@@ -15,7 +15,7 @@ use agent::{
     infer::{ParamValues, ProgramRetriever},
     kb::NodeId,
     program::Program,
-    retrieve::{Retriever, checked},
+    retrieve::{Retriever, check_query},
     sandbox::{Origin, Place, SandboxOptions},
     systems::{self, Opener, SYSTEMS, SystemError, bundle::Effort},
 };
@@ -243,7 +243,7 @@ impl Base {
     /// Answers a question over many nodes; the object that `agent ask --json` prints.
     fn ask(&self, py: Python<'_>, question: String) -> PyResult<String> {
         without_gil(py, || {
-            let (question, analyst) = (checked(&question)?, Analyst::new(self.indexed.clone()));
+            let (question, analyst) = (check_query(&question)?, Analyst::new(self.indexed.clone()));
             let began = Instant::now();
             let answered = analyst.ask(question)?;
             let ms = began.elapsed().as_secs_f64() * 1e3;

@@ -11,7 +11,7 @@ use agent::{
     index::IndexedBase,
     infer::{self, AnswerRecord, STAND_IN},
     measure::Measure,
-    retrieve::{Baseline, Detail, Retriever, checked},
+    retrieve::{Baseline, Detail, Retriever, check_query},
 };
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
@@ -107,11 +107,11 @@ impl System {
         explained: usize,
         paths: bool,
     ) -> Result<Found, Failure> {
-        let detail = Detail { explained, paths };
-        let answer = infer::answer(&self.base, &*self.answers, checked(query)?, k, detail)?;
+        let detail = Detail { explained_count: explained, paths };
+        let answer = infer::answer(&self.base, &*self.answers, check_query(query)?, k, detail)?;
         let json = serde_json::to_string(&AnswerRecord::new(&self.base.kb, &answer))?;
         let (ids, scores): (Vec<u32>, Vec<f32>) = answer.into_ranking().into_iter().unzip();
-        let in_run = DocIds::of(&self.base.kb);
+        let in_run = DocIds::of_base(&self.base.kb);
         let run_ids = ids.iter().map(|&node| in_run.column(node).ok()).collect();
         Ok(Found { run_ids, ids, scores, json })
     }
@@ -196,11 +196,11 @@ impl System {
                 stand_in: &stand_in,
                 definitions,
                 depth,
-                keep: true,
+                keep_rankings: true,
                 stop: &AtomicBool::new(false),
                 progress: &|_| {},
             }
-            .of(&*self.answers)?;
+            .run(&*self.answers)?;
             let evaluation = Evaluation::from_results(&measured.results, SEED)?;
             let failed = measured.results.iter();
             let failed =
@@ -240,7 +240,7 @@ impl Measured {
     /// The rankings as `agent eval --run-file` writes them.
     fn to_trec(&self, py: Python<'_>, tag: String) -> PyResult<String> {
         without_gil(py, || {
-            let (mut out, ids) = (Vec::new(), DocIds::of(&self.base.kb));
+            let (mut out, ids) = (Vec::new(), DocIds::of_base(&self.base.kb));
             for (query, ranking) in self.queries.iter().zip(&self.rankings) {
                 trec::write_run(&mut out, ids, *query, ranking, &tag)?;
             }

@@ -17,7 +17,7 @@ use agent_infer::{
     self as infer, AnswerRecord, HitRecord,
     rag::{self, DroppedSentence, MAX_NODES, Prose},
 };
-use agent_retrieve::{Answer, Detail, checked};
+use agent_retrieve::{Answer, Detail, check_query};
 use agent_systems as systems;
 
 /// A question whose answer is prose.
@@ -114,13 +114,13 @@ impl Perform for Request {
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {
-        let question = checked(&self.question)?;
+        let question = check_query(&self.question)?;
         let system = system_name(&self.system, app)?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let llm = llm::open(&self.llm, None, app)?;
         let resources = Resources::new(Some(&llm), self.sandbox.places(app), app);
         let system = open_system(&system, &base, &resources)?;
-        let detail = Detail { explained: 0, paths: true };
+        let detail = Detail { explained_count: 0, paths: true };
         let answer = infer::answer(&base, &*system, question, MAX_NODES, detail)?;
         unassisted(&answer, app);
         if let Some(stand_in) = &answer.stand_in {

@@ -15,7 +15,7 @@ use crate::{
 use agent_ask::{Analyst, AskError, AskRecord, Helps, answer::Answered};
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, HitRecord};
-use agent_retrieve::{Answer, Detail, checked};
+use agent_retrieve::{Answer, Detail, check_query};
 
 /// Nodes of a bundle's ranking.
 const NODES: usize = 20;
@@ -131,7 +131,7 @@ impl Perform for Request {
 
     fn perform(&self, app: &App) -> Result<Reply> {
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
-        let question = checked(&self.question)?;
+        let question = check_query(&self.question)?;
         let mut analyst = Analyst::new(base);
         let llm = match (self.effort, &self.bundle) {
             (Effort::None, None) => None,
@@ -187,7 +187,7 @@ impl Request {
         bundle.check_base(&base)?;
         let resources = Resources::new(llm, self.sandbox.places(app), app);
         let opened = open_bundle(&bundle, &base, &resources)?;
-        let question = checked(&self.question)?;
+        let question = check_query(&self.question)?;
         let answer = opened.answers.answer(question, NODES, Detail::default())?;
         Ok(Reply::Bundle { base, answer })
     }

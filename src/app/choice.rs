@@ -10,7 +10,7 @@ use serde::{Deserialize as _, Deserializer, de::Error as _};
 use agent_systems::bundle::Effort;
 use agent_train::{
     dense::Negatives,
-    graph::Without,
+    graph::Ablation,
     mfar::{Conditioning, Variant},
 };
 
@@ -102,7 +102,7 @@ impl Choices for Conditioning {
     }
 }
 
-impl Choices for Without {
+impl Choices for Ablation {
     const ALL: &'static [Choice<Self>] =
         &[Choice(Self::Relations), Choice(Self::Relevance), Choice(Self::Graph)];
 

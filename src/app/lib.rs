@@ -144,7 +144,7 @@ fn top() -> Top {
 /// Warns that a language model was to help with an answer and did not.
 fn unassisted(answer: &Answer, app: &App) {
     if let Some(miss) = answer.unassisted {
-        let why = miss.told();
+        let why = miss.message();
         app.watch.warning(&format!(
             "{why}; this is the answer without it (-v shows what the service said)"
         ));

@@ -23,7 +23,7 @@ use agent_infer::{
     self as infer, AnswerRecord,
     bundle::{Bundle, BundleError},
 };
-use agent_retrieve::{Answer, Detail, StandIn, checked};
+use agent_retrieve::{Answer, Detail, StandIn, check_query};
 
 /// Answers that are explained.
 const MAX_EXPLAINED: usize = 5;
@@ -173,11 +173,12 @@ impl Perform for Request {
 
     fn perform(&self, app: &App) -> Result<Reply> {
         let began = Instant::now();
-        let text = checked(&self.text)?;
+        let text = check_query(&self.text)?;
         let Session { base, opened } = Session::open(&self.bundle, &self.options, app)?;
         let open_ms = began.elapsed().as_secs_f64() * 1e3;
         let explained = if self.options.explain { MAX_EXPLAINED } else { 0 };
-        let (k, detail) = (self.options.k.get(), Detail { explained, paths: true });
+        let (k, detail) =
+            (self.options.k.get(), Detail { explained_count: explained, paths: true });
         let mut answer = infer::answer(&base, &*opened.answers, text, k, detail)?;
         answer.timings.insert("open_ms", open_ms);
         unassisted(&answer, app);
@@ -193,7 +194,7 @@ fn warn(answer: &Answer, app: &App) {
         app.watch.warning(&format!("a program failed: {reason}"));
         app.watch.warning(&format!("this is the ranking of {system} instead"));
     }
-    match (answer.understood.recognised, answer.ranking().is_empty()) {
+    match (answer.analysis.recognised, answer.ranking().is_empty()) {
         (false, true) => app.watch.notice("nothing in this base was recognised"),
         (false, false) => app.watch.notice(
             "no name in the question was recognised; these nodes are found by its other words",

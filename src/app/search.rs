@@ -14,7 +14,7 @@ use crate::{
 };
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, HitRecord};
-use agent_retrieve::{Answer, Detail, checked};
+use agent_retrieve::{Answer, Detail, check_query};
 use agent_systems as systems;
 
 /// The system of a search that names none.
@@ -99,17 +99,18 @@ impl Perform for Request {
         let k = self.k.get();
         if let Some(query) = &self.query {
             let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
-            let answer = Answer::of(base.query_index()?.search(&base.kb, query, &[], k)?);
+            let answer =
+                Answer::from_ranking(base.query_index()?.search(&base.kb, query, &[], k)?);
             return Ok(Reply { base, answer });
         }
-        let text = checked(self.text.as_deref().unwrap_or_default())?;
+        let text = check_query(self.text.as_deref().unwrap_or_default())?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let name = system_name(&self.system, app)?;
         let is_asked = !systems::request_bounds(&name, Effort::None)?.is_empty();
         let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
         let resources = Resources::new(llm.as_ref(), self.sandbox.places(app), app);
         let system = open_system(&name, &base, &resources)?;
-        let detail = Detail { explained: if self.explain { k } else { 0 }, paths: false };
+        let detail = Detail { explained_count: if self.explain { k } else { 0 }, paths: false };
         let answer = system.answer(text, k, detail)?;
         unassisted(&answer, app);
         Ok(Reply { base, answer })

@@ -8,7 +8,7 @@ use agent_kb::{
     answer::{self, AnswerValue, Cell, Single},
     table::{Rows, SqlValue, Table, statistics::Tested},
 };
-use agent_retrieve::Miss;
+use agent_retrieve::AssistFailure;
 
 /// The level below which the probability of a test counts as a finding.
 pub const LEVEL: f64 = 0.05;
@@ -74,7 +74,7 @@ pub struct Answered {
     /// How open words were taken.
     pub assumed: Vec<String>,
     /// Why the rules found it where a language model was to; none where none was to, or did.
-    pub unassisted: Option<Miss>,
+    pub unassisted: Option<AssistFailure>,
 }
 
 impl Answered {

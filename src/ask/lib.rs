@@ -57,7 +57,7 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_kb::table::{MAX_COLUMNS, SqlError, TooManyNames, statistics::StatisticsError};
 use agent_llm::LlmError;
-use agent_retrieve::Miss;
+use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
 
 /// What a phrase that names a kind adds to the logarithm of its probability.
@@ -233,7 +233,7 @@ impl Analyst {
             Failed::Unusable(why) => Some(why.chars().take(MAX_REASON).collect::<String>()),
         };
         let mut answered = unread.map_or_else(by_rules, Err)?;
-        answered.unassisted = why.is_some().then_some(Miss::Unusable);
+        answered.unassisted = why.is_some().then_some(AssistFailure::Unusable);
         let told = |why| format!("a reply of the language model could not be used: {why}");
         answered.assumed.extend(why.map(told));
         Ok(answered)

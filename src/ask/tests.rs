@@ -16,7 +16,7 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_kb::table::SqlValue;
 use agent_llm::{Finish, LlmError, Request, ledger::Ceilings};
-use agent_retrieve::Miss;
+use agent_retrieve::AssistFailure;
 use agent_testing::{
     Heard, assistant, base_of, blocks, example_base, llm, llm_within, question, said,
 };
@@ -157,7 +157,7 @@ fn what_the_base_has_not_makes_a_reply_unusable() {
         // The rules answer it.
         let answered = asked.ask(question).unwrap();
         assert_eq!(answered.outcome, Outcome::Number { value: 3.0, unit: None }, "{reply}");
-        assert_eq!(answered.unassisted, Some(Miss::Unusable), "{reply}");
+        assert_eq!(answered.unassisted, Some(AssistFailure::Unusable), "{reply}");
     }
 }
 

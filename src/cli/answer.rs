@@ -8,7 +8,7 @@ use agent_infer::{
     rag::{DroppedSentence, Prose},
 };
 use agent_kb::Kb;
-use agent_retrieve::checked;
+use agent_retrieve::check_query;
 
 use crate::{Context, Exit, eval::forecast, hits, printer::plain};
 
@@ -37,7 +37,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let request = &args.request;
     if args.dry_run {
-        checked(&request.question)?;
+        check_query(&request.question)?;
         let check = if request.check { "=check" } else { "" };
         let whole = format!("answer{check}:{}", named::system(&request.system, &ctx.home)?);
         return forecast::print_one(&whole, &request.llm, args.json, ctx);

@@ -270,7 +270,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         (one.llm, one.used) = (after.0.since(before.0), after.1.since(before.1));
         measured.push(one);
     }
-    let ids = DocIds::of(&base.kb);
+    let ids = DocIds::of_base(&base.kb);
     for ((path, file), one) in begun.into_iter().zip(&measured) {
         file.finish(|out| files::run(out, one, &queries, ids))?;
         ctx.printer.notice(&format!("wrote the rankings to {}", path.display()));
@@ -446,12 +446,12 @@ fn measured_as(
         stand_in,
         definitions: how.definitions,
         depth: how.depth,
-        keep: how.keep,
+        keep_rankings: how.keep,
         stop: &ctx.stop,
         progress: &|done| progress.at(name, done, queries.len() as u64),
     };
-    let measure::Measured { results, rankings, ends, outages, unassisted } =
-        measure.of(system).map_err(anyhow::Error::from)?;
+    let measure::Measurements { results, rankings, ends, outages, unassisted } =
+        measure.run(system).map_err(anyhow::Error::from)?;
     drop(progress);
     let evaluation = Evaluation::from_results(&results, SEED)?;
     Ok(Measured {

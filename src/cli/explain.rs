@@ -35,7 +35,7 @@ use agent_infer::{
     explain::{ExplainedQuery, Explainer},
 };
 use agent_kb::Kb;
-use agent_retrieve::checked;
+use agent_retrieve::check_query;
 use agent_sandbox::Origin;
 
 /// Answers that may be given on the command line.
@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let name = args.dataset.as_deref().unwrap_or(made_for);
     let dataset = dataset::find(name, ctx)?;
     let of_split = match &text {
-        Some(text) => checked(text).map(|_| Vec::new())?,
+        Some(text) => check_query(text).map(|_| Vec::new())?,
         None => of_split(
             args,
             queries(std::slice::from_ref(&args.split), &args.filters, &dataset.base)?,
@@ -154,7 +154,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
 /// The query of the command line.
 fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
-    let text = checked(text)?.to_owned();
+    let text = check_query(text)?.to_owned();
     let mut answers = nodes_of_ids(kb, &answers.join(","))
         .hint("give ids as `agent query` and `agent search` print them with --json, as key")?;
     if answers.len() > MAX_ANSWERS {

@@ -26,7 +26,7 @@ use agent_ground::files;
 use agent_index::IndexedBase;
 use agent_kb::Kb;
 use agent_synth::{
-    self as synth, BENCHMARK, Estimate, Ids, Options, Quality, Requester, Stopped, SynthError,
+    self as synth, BENCHMARK, Estimate, Ids, Interruption, Options, Quality, Requester, SynthError,
     Synthesis, Template, Watch, read_templates,
 };
 
@@ -165,7 +165,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         opened.finish(ctx)?;
     }
     let seconds = began.elapsed().as_secs_f64();
-    let stopped = made.stopped.as_ref().map(|Stopped(error)| error.to_string());
+    let stopped = made.interruption.as_ref().map(|Interruption(error)| error.to_string());
     if let Some(why) = &stopped {
         ctx.printer.warning(&format!("{why}; the questions made so far are kept"));
     }
@@ -361,7 +361,7 @@ fn told(made: &Synthesis, place: &str) -> String {
         ),
         format!(
             "answers: mean {:.1}, median {}, most {}",
-            quality.answers.mean, quality.answers.median, quality.answers.most
+            quality.answers.mean, quality.answers.median, quality.answers.max
         ),
     ];
     lines.extend(quality.dropped.iter().map(|(why, n)| format!("dropped {n}: one that {why}")));

@@ -24,8 +24,8 @@ use agent_app::{
 use agent_dataset::{LabelledQuery, Split, load_split};
 use agent_index::IndexedBase;
 use agent_train::{
-    Look, Progress as InEpochs, Record, Source, Task, TrainError,
-    mfar::{self, Conditioning, Described, Progress, Scorers, Settings, Validated, Variant},
+    Progress as InEpochs, Record, Source, Task, TrainError, ValidationPoint,
+    mfar::{self, Conditioning, CrossValidation, ModelInfo, Progress, Scorers, Settings, Variant},
 };
 
 /// Steps between two lines that say how far the weights are.
@@ -162,29 +162,29 @@ fn in_epochs<T>(ctx: &Context, train: impl FnOnce(&(dyn Fn(InEpochs) + Sync)) ->
     let progress = ctx.printer.progress_of("training", EPOCHS);
     let told = Mutex::new((Instant::now(), 0));
     train(&|at| match at {
-        InEpochs::Preparing { done, of, .. } => {
-            progress.at("preparing", done as u64, of as u64);
+        InEpochs::Preparing { done, total, .. } => {
+            progress.at("preparing", done as u64, total as u64);
         }
-        InEpochs::Learning { done, of, loss } => {
-            progress.at("learning", done as u64, of as u64);
+        InEpochs::Learning { done, total, loss } => {
+            progress.at("learning", done as u64, total as u64);
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
             let (since, before) = *told;
             let seconds = since.elapsed();
             if seconds >= BETWEEN_LOSSES {
                 *told = (Instant::now(), done);
                 let rate = done.saturating_sub(before) as f64 / seconds.as_secs_f64();
-                let line = format!("step {done} of {of}: loss {loss:.4}, {rate:.2} steps/s");
+                let line = format!("step {done} of {total}: loss {loss:.4}, {rate:.2} steps/s");
                 ctx.printer.notice(&line);
             }
         }
         InEpochs::Completing => progress.at("completing", 0, 1),
-        InEpochs::Looked(look, of) => ctx.printer.notice(&of_epoch(&look, of)),
+        InEpochs::Validated(look, of) => ctx.printer.notice(&of_epoch(&look, of)),
     })
 }
 
 /// How far training is after an epoch.
-fn of_epoch(look: &Look, of: usize) -> String {
-    let Look { step, loss, mrr } = look;
+fn of_epoch(look: &ValidationPoint, of: usize) -> String {
+    let ValidationPoint { step, loss, mrr } = look;
     format!("epoch {step} of {of}: loss {loss:.4}, validation mrr {:.1} %", 100.0 * mrr)
 }
 
@@ -271,8 +271,10 @@ fn mfar(args: &MfarArgs, ctx: &Context) -> Result<Exit> {
     };
     let progress = ctx.printer.progress_of("training", STAGES);
     let report = |at: Progress| match at {
-        Progress::Asking { done, of } => progress.at("queries", done as u64, of as u64),
-        Progress::Choosing { done, of, .. } => progress.at("choosing", done as u64, of as u64),
+        Progress::Asking { done, total } => progress.at("queries", done as u64, total as u64),
+        Progress::Choosing { done, total, .. } => {
+            progress.at("choosing", done as u64, total as u64)
+        }
         Progress::Learning(look, of) => {
             progress.at("learning", look.step as u64, of as u64);
             if look.step % TELL_EVERY == 0 || look.step == of {
@@ -282,21 +284,21 @@ fn mfar(args: &MfarArgs, ctx: &Context) -> Result<Exit> {
     };
     let trained = mfar::train(&scorers, &begun.train, &begun.val, &settings, &report, &ctx.stop)?;
     drop(progress);
-    let mfar::Trained { model, cross_validation, curve } = trained;
+    let mfar::TrainedModel { model, cross_validation, curve } = trained;
     let record = model.save(&begun.dir, &begun.source, &settings, cross_validation, curve)?;
     args.common.end(&begun, &record, &lines(&record), ctx)
 }
 
 /// How far the weights are.
-fn told(look: &Look) -> String {
+fn told(look: &ValidationPoint) -> String {
     format!("step {}: loss {:.4}, validation mrr {:.1} %", look.step, look.loss, 100.0 * look.mrr)
 }
 
 /// What was learnt, in a few lines.
-fn lines(record: &Record<Described>) -> String {
-    let Described { cross_validation, variant, conditioning, .. } = &record.model;
+fn lines(record: &Record<ModelInfo>) -> String {
+    let ModelInfo { cross_validation, variant, conditioning, .. } = &record.model;
     let mut choices = table(["conditioning", "steps", "mrr"], &[1, 2]);
-    for Validated { conditioning, step, mrr } in cross_validation {
+    for CrossValidation { conditioning, step, mrr } in cross_validation {
         let mrr = format!("{:.1}", 100.0 * mrr);
         choices.add_row([conditioning.name().to_owned(), step.to_string(), mrr]);
     }

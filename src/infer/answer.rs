@@ -8,7 +8,7 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, PathBounds, shortest_paths};
 use agent_retrieve::{
-    Answer, Baseline, Detail, RetrieveError, Retriever, StandIn, System, Understood, checked,
+    Answer, Baseline, Detail, QueryAnalysis, RetrieveError, Retriever, StandIn, System, check_query,
 };
 
 /// The system that answers if a program of the requested system fails.
@@ -30,12 +30,12 @@ pub fn answer(
     k: usize,
     detail: Detail,
 ) -> Result<Answer, RetrieveError> {
-    let query = checked(query)?;
+    let query = check_query(query)?;
     let ((answered, answer_ms), (understood, understand_ms)) = run_both(
         || timed(|| answer_or_stand_in(base, system, query, k, detail)),
         || timed(|| understand(base, query)),
     );
-    let mut answer = Answer { understood, ..answered? };
+    let mut answer = Answer { analysis: understood, ..answered? };
     let ((), detail_ms) = timed(|| {
         if detail.paths {
             add_words(base, query, &mut answer);
@@ -82,7 +82,7 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
         .zip(&answer.paths)
         .filter_map(|(&node, paths)| paths.is_empty().then_some(node))
         .collect();
-    let from = answer.understood.named();
+    let from = answer.analysis.named();
     if from.is_empty() || lacking.is_empty() {
         return;
     }
@@ -117,6 +117,6 @@ fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
         own
     });
     answer.words = words.collect();
-    let Understood { others, unused, .. } = &mut answer.understood;
+    let QueryAnalysis { others, unused, .. } = &mut answer.analysis;
     *unused = others.iter().filter(|word| !used.contains(*word)).cloned().collect();
 }

@@ -16,12 +16,12 @@ use agent_index::IndexedBase;
 use agent_kb::{Scores, TypeId, answer::Explanation};
 use agent_llm::{LlmError, RoleSpec};
 use agent_retrieve::{
-    Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Why, checked,
+    Answer, AssistFailure, Detail, NodeExplanation, Ranking, RetrieveError, Retriever, check_query,
     expand::{
-        ANALYZE, Expansion, Failed, Filter, GENERATE, KEYWORDS, Method, NO_GRAPH, PARSE, REFINE,
-        Sources, Writer, one_line,
+        ANALYZE, Expansion, Filter, GENERATE, KEYWORDS, Method, NO_GRAPH, PARSE, REFINE, Sources,
+        WriteError, Writer, one_line,
     },
-    place_of,
+    rank_explanation,
 };
 use agent_tools::{Assistant, AssistantError, schema_text};
 
@@ -89,11 +89,11 @@ impl Expander {
     }
 
     /// The expansion of a query; empty, with the reason, if a reply is unusable.
-    fn expansion(&self, query: &str) -> Result<(Expansion, Option<Miss>), RetrieveError> {
+    fn expansion(&self, query: &str) -> Result<(Expansion, Option<AssistFailure>), RetrieveError> {
         let (base, inner) = (&*self.base, &*self.inner);
         let written = match &self.texts {
             TextSource::Documents(n) => {
-                return Ok((Expansion::of_documents(base, &inner.retrieve(query, *n)?), None));
+                return Ok((Expansion::from_documents(base, &inner.retrieve(query, *n)?), None));
             }
             TextSource::Model { assistant, structures, method, n } => {
                 let writer = Writer { base, structures, method: *method, n: *n };
@@ -102,11 +102,11 @@ impl Expander {
         };
         match written {
             Ok(expansion) => Ok((expansion, None)),
-            Err(Failed::Unusable(reason)) => {
+            Err(WriteError::Unusable(reason)) => {
                 let told = vec![Explanation::new("not expanded", reason)];
-                Ok((Expansion::written(Vec::new(), told), Some(Miss::Unusable)))
+                Ok((Expansion::written(Vec::new(), told), Some(AssistFailure::Unusable)))
             }
-            Err(Failed::Other(error)) => Err(error),
+            Err(WriteError::Other(error)) => Err(error),
         }
     }
 }
@@ -118,16 +118,20 @@ struct InnerSystem<'a> {
     assistant: &'a Assistant,
 }
 
-fn other(error: impl Into<RetrieveError>) -> Failed<RetrieveError> {
-    Failed::Other(error.into())
+fn other(error: impl Into<RetrieveError>) -> WriteError<RetrieveError> {
+    WriteError::Other(error.into())
 }
 
 impl Sources for InnerSystem<'_> {
     type Error = RetrieveError;
 
-    fn reply(&mut self, prompt: &'static str, inputs: Json) -> Result<Json, Failed<RetrieveError>> {
+    fn reply(
+        &mut self,
+        prompt: &'static str,
+        inputs: Json,
+    ) -> Result<Json, WriteError<RetrieveError>> {
         self.assistant.json(EXPAND_ROLE.role(), prompt, inputs).map_err(|error| match error {
-            AssistantError::Llm(LlmError::Reply { reason, .. }) => Failed::Unusable(reason),
+            AssistantError::Llm(LlmError::Reply { reason, .. }) => WriteError::Unusable(reason),
             AssistantError::Llm(error) => other(error),
             AssistantError::Prompt(error) => {
                 other(RetrieveError::Program(format!("expand: {error}")))
@@ -135,7 +139,7 @@ impl Sources for InnerSystem<'_> {
         })
     }
 
-    fn found(&mut self, text: &str, n: usize) -> Result<Ranking, Failed<RetrieveError>> {
+    fn search(&mut self, text: &str, n: usize) -> Result<Ranking, WriteError<RetrieveError>> {
         self.inner.retrieve(text, n).map_err(other)
     }
 
@@ -144,20 +148,20 @@ impl Sources for InnerSystem<'_> {
         text: &str,
         types: &[TypeId],
         n: usize,
-    ) -> Result<Ranking, Failed<RetrieveError>> {
+    ) -> Result<Ranking, WriteError<RetrieveError>> {
         self.base.search_vectors(text, types, n).map_err(other)
     }
 
-    fn linked(
+    fn link(
         &mut self,
         text: &str,
         types: &[TypeId],
         n: usize,
-    ) -> Result<Scores, Failed<RetrieveError>> {
+    ) -> Result<Scores, WriteError<RetrieveError>> {
         Ok(self.base.entities.link(&self.base.kb, text, types, n))
     }
 
-    fn spend(&mut self, _work: usize) -> Result<(), Failed<RetrieveError>> {
+    fn spend(&mut self, _work: usize) -> Result<(), WriteError<RetrieveError>> {
         Ok(())
     }
 }
@@ -178,21 +182,25 @@ impl Retriever for Expander {
 
     /// Explains the expansion with the first explained node only, since it is the same for all.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let (expansion, miss) = self.expansion(query)?;
-        let text = expansion.of(query);
-        let Expansion { texts, told, .. } = expansion;
+        let text = expansion.apply(query);
+        let Expansion { texts, explanations: told, .. } = expansion;
         let answer = self.inner.answer(&text, k, detail)?;
         let texts = texts.iter().map(|text| Explanation::new("text", one_line(text)));
         let expansion = Explanation::new("expansion", one_line(&text)).with(told).with(texts);
         let mut expansion = Some(expansion);
         let places = answer.ranking().to_vec();
         let name = self.name();
-        let why = answer.why.into_iter().zip(places).enumerate().map(|(at, (why, (_, score)))| {
-            let own = place_of(&name, at, score).with(expansion.take()).with([why.explanation]);
-            Why { explanation: own, ..why }
-        });
-        Ok(Answer { why: why.collect(), unassisted: miss.or(answer.unassisted), ..answer })
+        let why = answer.explanations.into_iter().zip(places).enumerate().map(
+            |(at, (why, (_, score)))| {
+                let own = rank_explanation(&name, at, score)
+                    .with(expansion.take())
+                    .with([why.explanation]);
+                NodeExplanation { explanation: own, ..why }
+            },
+        );
+        Ok(Answer { explanations: why.collect(), unassisted: miss.or(answer.unassisted), ..answer })
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {

@@ -61,12 +61,12 @@ use agent_index::IndexedBase;
 use agent_kb::{Kb, NodeId, answer::Explanation};
 use agent_llm::RoleSpec;
 use agent_retrieve::{
-    Answer, Call, Detail, Miss, Ranking, RetrieveError, Retriever, Way, Why, checked, place,
-    place_of, shortlist,
+    Answer, AssistFailure, Call, Detail, NodeExplanation, Ranking, RetrieveError, Retriever,
+    RoutedCategory, check_query, rank_explanation, rank_in_list, shortlist,
 };
 use agent_sandbox::{
-    ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Outcome, Param, Ran, Sandbox,
-    SandboxOptions, Workers, program::Program,
+    ChosenSandbox, CompiledProgram, Failure, FailureKind, Input, Limits, Outcome, Param, RunResult,
+    Sandbox, SandboxOptions, Workers, program::Program,
 };
 use agent_tools::{Assistant, Session, ToolCache, ToolCall, Trace};
 
@@ -193,7 +193,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The failure, with its position in the source.
-    pub fn compile(&self, program: &Program) -> Result<Compiled, Failure> {
+    pub fn compile(&self, program: &Program) -> Result<CompiledProgram, Failure> {
         self.sandbox.compile(program.code(), &self.limits)
     }
 
@@ -201,7 +201,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The failure of `params()`.
-    pub fn declared_params(&self, compiled: &Compiled) -> Result<Vec<Param>, Failure> {
+    pub fn declared_params(&self, compiled: &CompiledProgram) -> Result<Vec<Param>, Failure> {
         self.sandbox.declared_params(compiled, &self.limits)
     }
 
@@ -231,12 +231,12 @@ impl Runtime {
     /// program.
     pub fn run(
         &self,
-        compiled: &Compiled,
+        compiled: &CompiledProgram,
         params: &ParamValues,
         query: &str,
         trace: Option<&Trace>,
     ) -> Result<Result<Outcome, Failure>, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let _span = trace_span!("program").entered();
         self.runs.fetch_add(1, Ordering::Relaxed);
         let candidates = match self.sandbox.reads_candidates(compiled) {
@@ -249,14 +249,14 @@ impl Runtime {
             session = session.with_assistant(assistant.clone());
         }
         if let Some((requests, tokens)) = self.asking {
-            session = session.asking_at_most(requests, tokens);
+            session = session.with_llm_limits(requests, tokens);
         }
         if let Some(trace) = trace {
-            session = session.traced(trace);
+            session = session.with_trace(trace);
         }
         let n_nodes = self.base.kb.n_nodes() as usize;
         let input = Input { query, candidates: &candidates, params, n_nodes };
-        let (result, host): Ran =
+        let (result, host): RunResult =
             self.sandbox.run(compiled, Box::new(session), input, &self.limits);
         match host.outage() {
             Some(error) => Err(RetrieveError::Llm(error)),
@@ -269,7 +269,7 @@ impl Runtime {
 pub struct ProgramRetriever {
     runtime: Arc<Runtime>,
     name: String,
-    compiled: Compiled,
+    compiled: CompiledProgram,
     params: ParamValues,
 }
 
@@ -294,7 +294,7 @@ impl Retriever for ProgramRetriever {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let trace = (detail.explained > 0).then(Trace::default);
+        let trace = (detail.explained_count > 0).then(Trace::default);
         let outcome = self
             .runtime
             .run(&self.compiled, &self.params, query, trace.as_ref())?
@@ -303,12 +303,17 @@ impl Retriever for ProgramRetriever {
         ranking.truncate(k);
         let calls = trace.map(|trace| trace.take()).unwrap_or_default();
         let kb = &self.runtime.base.kb;
-        let why = ranking.iter().take(detail.explained).enumerate().map(|(at, &(node, score))| {
-            let explanation = place_of(&self.name, at, score);
-            Why { explanation, calls: calls_on(kb, "", &calls, node), features: Vec::new() }
-        });
+        let why =
+            ranking.iter().take(detail.explained_count).enumerate().map(|(at, &(node, score))| {
+                let explanation = rank_explanation(&self.name, at, score);
+                NodeExplanation {
+                    explanation,
+                    calls: calls_on(kb, "", &calls, node),
+                    features: Vec::new(),
+                }
+            });
         let why = why.collect();
-        Ok(Answer { why, ..Answer::of(ranking) })
+        Ok(Answer { explanations: why, ..Answer::from_ranking(ranking) })
     }
 }
 
@@ -333,7 +338,7 @@ struct CategoryProgram {
     description: String,
     /// Whether prompts show only its name.
     is_described_by_name: bool,
-    compiled: Compiled,
+    compiled: CompiledProgram,
     params: ParamValues,
 }
 
@@ -412,7 +417,7 @@ impl BundleRetriever {
     /// # Errors
     /// If the query cannot be read, or a ceiling or a stop prevents asking the model.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let read = self.read(query)?.and_then(Result::ok);
         Ok(merged_routes(&self.routes(query, read.as_ref())))
     }
@@ -424,7 +429,7 @@ impl BundleRetriever {
     }
 
     /// The model's reading of the query, or why there is none; `None` without a model.
-    fn read(&self, query: &str) -> Result<Option<Result<ReadQuery, Miss>>, RetrieveError> {
+    fn read(&self, query: &str) -> Result<Option<Result<ReadQuery, AssistFailure>>, RetrieveError> {
         let Some(assistant) = &self.assistant else { return Ok(None) };
         let category_programs = self.category_programs.iter();
         let offered: Vec<CategoryOption<'_>> = category_programs
@@ -532,14 +537,14 @@ impl BundleRetriever {
         detail: Detail,
     ) -> Result<CategoryRun<'_>, RetrieveError> {
         let category_program = &self.category_programs[category];
-        let trace = (detail.explained > 0).then(Trace::default);
+        let trace = (detail.explained_count > 0).then(Trace::default);
         let ranking = self.rank(category_program, query, trace.as_ref())?;
         let calls = trace.map(|trace| trace.take()).unwrap_or_default();
         Ok(CategoryRun { category, category_program, probability, ranking, calls })
     }
 
-    fn way(&self, run: &CategoryRun<'_>) -> Way {
-        Way {
+    fn way(&self, run: &CategoryRun<'_>) -> RoutedCategory {
+        RoutedCategory {
             category: run.category_program.name.clone(),
             probability: run.probability,
             program: run.category_program.program.clone(),
@@ -556,19 +561,19 @@ impl BundleRetriever {
         own: Option<&Ranking>,
         at: usize,
         (node, score): (NodeId, f32),
-    ) -> Why {
+    ) -> NodeExplanation {
         let kb = &self.runtime.base().kb;
         let categories = runs.iter().map(|run| {
-            let found = place("category", &run.ranking, node);
+            let found = rank_in_list("category", &run.ranking, node);
             let probability = Explanation::new("probability", run.probability);
             Explanation::new("category", run.category_program.name.as_str())
                 .with([probability])
                 .with(found.children)
         });
         let reading = joined.reading.as_ref().map(|reading| reading.explanation(node));
-        let of_model = own.map(|own| place("reading of the language model", own, node));
+        let of_model = own.map(|own| rank_in_list("reading of the language model", own, node));
         let explanation =
-            place_of(&self.name, at, score).with(categories).with(reading).with(of_model);
+            rank_explanation(&self.name, at, score).with(categories).with(reading).with(of_model);
         let calls =
             runs.iter().flat_map(|run| calls_on(kb, &run.category_program.name, &run.calls, node));
         let reasons = |(member, features): (&Member, &Option<NodeFeatures>)| {
@@ -576,7 +581,11 @@ impl BundleRetriever {
         };
         let of_members = self.members.iter().zip(&joined.features);
         let features = of_members.filter_map(reasons).find(|reasons| !reasons.is_empty());
-        Why { explanation, calls: calls.collect(), features: features.unwrap_or_default() }
+        NodeExplanation {
+            explanation,
+            calls: calls.collect(),
+            features: features.unwrap_or_default(),
+        }
     }
 }
 
@@ -586,7 +595,7 @@ impl Retriever for BundleRetriever {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let (read, unassisted) = match self.read(query)? {
             Some(Err(miss)) => (None, Some(miss)),
             read => (read.and_then(Result::ok), None),
@@ -615,11 +624,19 @@ impl Retriever for BundleRetriever {
             _ => Vec::new(),
         };
         let route = runs.iter().map(|run| self.way(run)).collect();
-        let first = joined.ranking.iter().take(detail.explained).enumerate();
+        let first = joined.ranking.iter().take(detail.explained_count).enumerate();
         let why =
             first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
         let entities = read.iter().flat_map(ReadQuery::linked_nodes).collect();
-        Ok(Answer { end, route, paths, why, entities, unassisted, ..Answer::of(joined.ranking) })
+        Ok(Answer {
+            end,
+            route,
+            paths,
+            explanations: why,
+            entities,
+            unassisted,
+            ..Answer::from_ranking(joined.ranking)
+        })
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {

@@ -16,7 +16,7 @@ use crate::{
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId, best};
 use agent_llm::LlmError;
-use agent_retrieve::{Miss, Ranking, RetrieveError};
+use agent_retrieve::{AssistFailure, Ranking, RetrieveError};
 use agent_tools::{Assistant, AssistantError};
 
 /// The prompt.
@@ -104,7 +104,7 @@ pub(super) fn read_query(
     assistant: &Assistant,
     query: &str,
     categories: &[CategoryOption<'_>],
-) -> Result<Result<ReadQuery, Miss>, RetrieveError> {
+) -> Result<Result<ReadQuery, AssistFailure>, RetrieveError> {
     let linked = LinkedEntities::link(base, query);
     let offered = (1..).zip(categories).map(
         |(n, category)| json!({"n": n, "name": category.name, "description": category.description}),
@@ -119,8 +119,12 @@ pub(super) fn read_query(
     });
     let reply = match assistant.json(ROUTER_ROLE.role(), PROMPT, inputs) {
         Ok(reply) => reply,
-        Err(AssistantError::Llm(LlmError::Reply { .. })) => return Ok(Err(Miss::Unusable)),
-        Err(AssistantError::Llm(error)) if error.is_outage() => return Ok(Err(Miss::Outage)),
+        Err(AssistantError::Llm(LlmError::Reply { .. })) => {
+            return Ok(Err(AssistFailure::Unusable));
+        }
+        Err(AssistantError::Llm(error)) if error.is_outage() => {
+            return Ok(Err(AssistFailure::Outage));
+        }
         Err(AssistantError::Llm(error)) => return Err(RetrieveError::Llm(error)),
         Err(AssistantError::Prompt(error)) => {
             return Err(RetrieveError::Program(error.to_string()));

@@ -27,7 +27,10 @@ use agent_kb::{
     answer::{AnswerValue, Explanation},
 };
 use agent_llm::{LlmError, RoleSpec};
-use agent_retrieve::{Answer, Detail, Ranking, RetrieveError, Retriever, Why, checked, place_of};
+use agent_retrieve::{
+    Answer, Detail, NodeExplanation, Ranking, RetrieveError, Retriever, check_query,
+    rank_explanation,
+};
 use agent_tools::{Assistant, AssistantError};
 
 /// Writes an answer in prose, and checks it.
@@ -245,9 +248,10 @@ impl Retriever for CitedRetriever {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
-        let explained = if detail.explained > 0 { MAX_NODES } else { 0 };
-        let given = self.inner.answer(query, MAX_NODES, Detail { explained, ..detail })?;
+        let query = check_query(query)?;
+        let explained = if detail.explained_count > 0 { MAX_NODES } else { 0 };
+        let given =
+            self.inner.answer(query, MAX_NODES, Detail { explained_count: explained, ..detail })?;
         let nodes: Vec<NodeId> = given.ranking().iter().map(|pair| pair.0).collect();
         let prose = write(&self.base, &self.assistant, query, &nodes, self.check)?;
         let cited = prose.cited();
@@ -258,22 +262,25 @@ impl Retriever for CitedRetriever {
             .take(k)
             .map(|(at, &node)| (node, (n - at) as f32 / n as f32))
             .collect();
-        let why = ranking.iter().take(detail.explained).enumerate().map(|(at, &(node, score))| {
-            let own = prose.sentences.iter().filter(|sentence| sentence.cites.contains(&node));
-            let own = own.map(|sentence| Explanation::new("cited by", sentence.text.as_str()));
-            let before =
-                places(&node).and_then(|at| given.why.get(at)).cloned().unwrap_or_default();
-            let explanation =
-                place_of(&self.name(), at, score).with(own).with([before.explanation]);
-            Why { explanation: explanation, ..before }
-        });
+        let why =
+            ranking.iter().take(detail.explained_count).enumerate().map(|(at, &(node, score))| {
+                let own = prose.sentences.iter().filter(|sentence| sentence.cites.contains(&node));
+                let own = own.map(|sentence| Explanation::new("cited by", sentence.text.as_str()));
+                let before = places(&node)
+                    .and_then(|at| given.explanations.get(at))
+                    .cloned()
+                    .unwrap_or_default();
+                let explanation =
+                    rank_explanation(&self.name(), at, score).with(own).with([before.explanation]);
+                NodeExplanation { explanation: explanation, ..before }
+            });
         let why = why.collect();
         let path = |(node, _): &(NodeId, f32)| {
             places(node).and_then(|at| given.paths.get(at)).cloned().unwrap_or_default()
         };
         let paths = if detail.paths { ranking.iter().map(path).collect() } else { Vec::new() };
         let value = AnswerValue::nodes(ranking);
-        Ok(Answer { value, end: None, paths, words: Vec::new(), why, ..given })
+        Ok(Answer { value, end: None, paths, words: Vec::new(), explanations: why, ..given })
     }
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {

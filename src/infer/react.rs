@@ -19,11 +19,11 @@ use agent_kb::{
 };
 use agent_llm::{LlmError, Message, Request, RoleSpec, prompts::PromptError};
 use agent_retrieve::{
-    Answer, Detail, Ranking, RetrieveError, Retriever, checked, place_of, shortlist,
+    Answer, Detail, Ranking, RetrieveError, Retriever, check_query, rank_explanation, shortlist,
 };
 use agent_tools::{
-    Assistant, Kind, NodeFlow, Session, Told, ToolCache, ToolError, ToolHost, ToolSpec, Value,
-    registry, schema_text, source::literal, toolkit_text,
+    Assistant, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost, ToolSpec, ToolkitScope,
+    Value, registry, schema_text, source::literal, toolkit_text,
 };
 
 /// Calls tools step by step to answer one query.
@@ -112,7 +112,7 @@ impl React {
     ) -> Self {
         let schema = schema_text(&base.kb);
         let query = base.part(Part::Query).is_ok();
-        let toolkit = toolkit_text(&base.kb, Told { avatar: true, llm: llm_tools, query });
+        let toolkit = toolkit_text(&base.kb, ToolkitScope { avatar: true, llm: llm_tools, query });
         Self { base, assistant, cache, schema, toolkit, llm_tools }
     }
 
@@ -237,7 +237,7 @@ impl React {
 
     /// Computes the shortlist and runs the turns.
     fn run(&self, query: &str, k: usize) -> Result<ReactResult, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let shortlist = shortlist(&self.base, query, k.max(SHOWN))?;
         let (named, steps) = self.run_turns(query, &shortlist)?;
         Ok(ReactResult { shortlist, named, steps })
@@ -432,8 +432,8 @@ impl Retriever for React {
                 Explanation::new("call", one_line(&step.call))
                     .with([Explanation::new("result", one_line(&step.result))])
             });
-            place_of(NAME, at, score).with([judgement]).with(steps)
+            rank_explanation(NAME, at, score).with([judgement]).with(steps)
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }

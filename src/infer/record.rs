@@ -8,7 +8,10 @@ use agent_kb::{
     Direction, Kb, NodeId, Path,
     answer::{AnswerValue, Explanation},
 };
-use agent_retrieve::{Answer, Call, End, Feature, Miss, StandIn, Understood, Way, Why};
+use agent_retrieve::{
+    Answer, AssistFailure, Call, End, Feature, NodeExplanation, QueryAnalysis, RoutedCategory,
+    StandIn,
+};
 
 /// An answer as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -155,14 +158,14 @@ pub struct SchemaWordRecord<'a> {
 impl<'a> AnswerRecord<'a> {
     /// Converts an answer.
     pub fn new(kb: &'a Kb, answer: &'a Answer) -> Self {
-        let way = |way: &'a Way| WayRecord {
+        let way = |way: &'a RoutedCategory| WayRecord {
             category: &way.category,
             probability: way.probability,
             program: &way.program,
         };
         let is_nodes = answer.value.as_nodes().is_some();
         Self {
-            recognised: answer.understood.recognised,
+            recognised: answer.analysis.recognised,
             route: answer.route.iter().map(way).collect(),
             hits: hits(kb, answer),
             value: (!is_nodes).then_some(&answer.value),
@@ -170,9 +173,9 @@ impl<'a> AnswerRecord<'a> {
             expected: answer
                 .end
                 .map(|End { precision, recall, .. }| Expected { precision, recall }),
-            understood: understood(kb, &answer.understood),
+            understood: understood(kb, &answer.analysis),
             stand_in: answer.stand_in.as_ref().map(|StandIn { reason, .. }| reason.as_str()),
-            unassisted: answer.unassisted.map(Miss::told),
+            unassisted: answer.unassisted.map(AssistFailure::message),
             timings: answer.timings.clone(),
         }
     }
@@ -181,7 +184,7 @@ impl<'a> AnswerRecord<'a> {
 /// The nodes of an answer.
 pub fn hits<'a>(kb: &'a Kb, answer: &'a Answer) -> Vec<HitRecord<'a>> {
     let hit = |(at, &(id, score)): (usize, &(NodeId, f32))| {
-        let why: Option<&Why> = answer.why.get(at);
+        let why: Option<&NodeExplanation> = answer.explanations.get(at);
         let mut paths = answer.paths.get(at).map(|paths| paths.iter().map(|path| steps(kb, path)));
         let first = paths.as_mut().map(|paths| paths.next().unwrap_or_default());
         HitRecord {
@@ -240,7 +243,7 @@ pub fn path_in_words<'a>(
     text
 }
 
-fn understood<'a>(kb: &'a Kb, understood: &'a Understood) -> UnderstoodRecord<'a> {
+fn understood<'a>(kb: &'a Kb, understood: &'a QueryAnalysis) -> UnderstoodRecord<'a> {
     let entities = understood.entities.iter().map(|entity| EntityRecord {
         id: entity.node,
         key: kb.key(entity.node).into_owned(),

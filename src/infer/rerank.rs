@@ -18,7 +18,8 @@ use agent_kb::{
 };
 use agent_llm::{LlmError, RoleSpec};
 use agent_retrieve::{
-    Answer, Detail, Miss, Ranking, RetrieveError, Retriever, Why, checked, place_of,
+    Answer, AssistFailure, Detail, NodeExplanation, Ranking, RetrieveError, Retriever, check_query,
+    rank_explanation,
 };
 use agent_tools::{Assistant, AssistantError, unit_score};
 
@@ -74,7 +75,7 @@ struct ScoredShortlist {
     /// In the order of the shortlist; `None` without a usable score.
     scores: Vec<Option<f32>>,
     /// Why a whole batch was not scored.
-    missed: Option<Miss>,
+    missed: Option<AssistFailure>,
 }
 
 impl Rerank {
@@ -94,7 +95,7 @@ impl Rerank {
         query: &str,
         linked: &LinkedEntities<'_>,
         nodes: &[NodeId],
-    ) -> Result<(Vec<Option<f32>>, Option<Miss>), RetrieveError> {
+    ) -> Result<(Vec<Option<f32>>, Option<AssistFailure>), RetrieveError> {
         let (mut scores, mut outage) = (vec![None; nodes.len()], false);
         let mut judged = vec![false; nodes.len()];
         for (sample, repairs) in (0..).zip(ROUNDS) {
@@ -116,7 +117,7 @@ impl Rerank {
                     json!({"query": query, "entities": entities, "candidates": candidates});
                 self.assistant.request(RERANK_ROLE.role(), PROMPT, inputs, sample)
             });
-            let replies = self.assistant.json_of(requests.collect(), repairs);
+            let replies = self.assistant.ask_json(requests.collect(), repairs);
             for (batch, (reply, _)) in batches.iter().zip(replies) {
                 let reply = match reply {
                     Ok(reply) => reply,
@@ -134,10 +135,10 @@ impl Rerank {
                 }
             }
             if outage {
-                return Ok((scores, Some(Miss::Outage)));
+                return Ok((scores, Some(AssistFailure::Outage)));
             }
         }
-        let missed = judged.contains(&false).then_some(Miss::Unusable);
+        let missed = judged.contains(&false).then_some(AssistFailure::Unusable);
         Ok((scores, missed))
     }
 
@@ -147,10 +148,11 @@ impl Rerank {
         k: usize,
         detail: Detail,
     ) -> Result<ScoredShortlist, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         // Every node of the reranked result is among the first `SCORED_DEEP` of the shortlist.
-        let explained = if detail.explained > 0 { detail.explained.max(SCORED_DEEP) } else { 0 };
-        let detail = Detail { explained, ..detail };
+        let explained =
+            if detail.explained_count > 0 { detail.explained_count.max(SCORED_DEEP) } else { 0 };
+        let detail = Detail { explained_count: explained, ..detail };
         let shortlist = self.shortlist.answer(query, k.max(SCORED_DEEP), detail)?;
         let nodes: Vec<NodeId> =
             shortlist.ranking().iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
@@ -228,11 +230,11 @@ fn cut(answer: Answer, k: usize, detail: Detail) -> Answer {
     let mut ranking = answer.ranking().to_vec();
     ranking.truncate(k);
     let (mut paths, mut words, mut why) =
-        (answer.paths.clone(), answer.words.clone(), answer.why.clone());
+        (answer.paths.clone(), answer.words.clone(), answer.explanations.clone());
     paths.truncate(k);
     words.truncate(k);
-    why.truncate(detail.explained.min(k));
-    Answer { value: AnswerValue::nodes(ranking), paths, words, why, ..answer }
+    why.truncate(detail.explained_count.min(k));
+    Answer { value: AnswerValue::nodes(ranking), paths, words, explanations: why, ..answer }
 }
 
 impl Rerank {
@@ -242,12 +244,17 @@ impl Rerank {
         let places: HashMap<NodeId, usize> =
             given.ranking().iter().enumerate().map(|(at, pair)| (pair.0, at)).collect();
         let before = |node: NodeId| places.get(&node).copied();
-        let why = ranking.iter().take(detail.explained).enumerate().map(|(at, &(node, score))| {
-            let of_shortlist = before(node).and_then(|at| given.why.get(at)).cloned();
-            let own = place_of(&self.name(), at, score).with(judgement(before(node), &scores));
-            let of_shortlist = of_shortlist.unwrap_or_default();
-            Why { explanation: own.with([of_shortlist.explanation]), ..of_shortlist }
-        });
+        let why =
+            ranking.iter().take(detail.explained_count).enumerate().map(|(at, &(node, score))| {
+                let of_shortlist = before(node).and_then(|at| given.explanations.get(at)).cloned();
+                let own = rank_explanation(&self.name(), at, score)
+                    .with(judgement(before(node), &scores));
+                let of_shortlist = of_shortlist.unwrap_or_default();
+                NodeExplanation {
+                    explanation: own.with([of_shortlist.explanation]),
+                    ..of_shortlist
+                }
+            });
         let why = why.collect();
         let paths = |&(node, _): &(NodeId, f32)| {
             before(node).and_then(|at| given.paths.get(at)).cloned().unwrap_or_default()
@@ -256,7 +263,7 @@ impl Rerank {
             true => ranking.iter().map(paths).collect(),
             false => Vec::new(),
         };
-        Answer { value: AnswerValue::nodes(ranking), end: None, paths, why, ..given }
+        Answer { value: AnswerValue::nodes(ranking), end: None, paths, explanations: why, ..given }
     }
 }
 

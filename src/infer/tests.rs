@@ -24,7 +24,7 @@ use agent_index::{IndexedBase, build};
 use agent_kb::{Kb, NodeId};
 use agent_llm::{Finish, LlmError, Request, Role, ledger::Ceilings};
 use agent_remote::RemoteError;
-use agent_retrieve::{Answer, Baseline, Detail, Miss, RetrieveError, Retriever, System};
+use agent_retrieve::{Answer, AssistFailure, Baseline, Detail, RetrieveError, Retriever, System};
 use agent_sandbox::{FailureKind, Workers, program::Program};
 use agent_testing::{Heard, assistant, blocks, example_base, llm, llm_within, question, said};
 use agent_tools::{ToolCache, Trace};
@@ -261,7 +261,7 @@ fn members_of_an_ensemble_answer_together() {
     let answered = |bundle: &Bundle| {
         let answers = BundleRetriever::new(runtime.clone(), bundle).unwrap();
         let asked = answers.route(query).unwrap();
-        let answer = answers.answer(query, 20, Detail { explained: 1, ..Detail::default() });
+        let answer = answers.answer(query, 20, Detail { explained_count: 1, ..Detail::default() });
         (asked.iter().map(|pair| pair.0).collect::<Vec<_>>(), answer.unwrap())
     };
     let (asked, alone) = answered(&one);
@@ -313,7 +313,7 @@ fn a_model_that_names_a_wrong_category_takes_nothing_away() {
 fn an_answer_with_all_its_reasons_runs_each_program_once() {
     let query = "a durable steel bottle by Tidewell";
     let system = routed(2, named(json!(2), 0.5));
-    let detail = Detail { explained: 5, paths: true };
+    let detail = Detail { explained_count: 5, paths: true };
     let answer = infer::answer(&example_base(), &system, query, 20, detail).unwrap();
     let kb = &example_base().kb;
     let record = serde_json::to_value(AnswerRecord::new(kb, &answer)).unwrap();
@@ -321,7 +321,7 @@ fn an_answer_with_all_its_reasons_runs_each_program_once() {
     assert_eq!(system.retrieve(query, 20).unwrap(), answer.ranking(), "as without reasons");
 
     let hits = record["hits"].as_array().unwrap();
-    assert!(hits.len() > 5 && answer.why.len() == 5);
+    assert!(hits.len() > 5 && answer.explanations.len() == 5);
     for (at, hit) in hits.iter().enumerate() {
         assert_eq!(
             (hit.get("explanation").is_some(), hit.get("calls").is_some()),
@@ -354,13 +354,13 @@ fn another_system_stands_in_for_a_program_that_fails_and_says_so() {
     let (runtime, _) = runtime(|_| said("no"));
     let fails = Program::new("fn retrieve(query, candidates, params) { throw \"no\" }");
     let system = ProgramRetriever::new(Arc::new(runtime), &fails, ParamValues::new()).unwrap();
-    let detail = Detail { explained: 1, paths: true };
+    let detail = Detail { explained_count: 1, paths: true };
     let answer = infer::answer(&example_base(), &system, "steel bottle", 5, detail).unwrap();
     let stand_in = answer.stand_in.as_ref().unwrap();
     assert_eq!((stand_in.system.as_str(), system.runtime.runs()), ("hybrid", 1));
     assert!(stand_in.reason.contains("no"), "{stand_in:?}");
     assert_eq!(answer.ranking(), hybrid().retrieve("steel bottle", 5).unwrap());
-    assert_eq!(answer.why.len(), 1);
+    assert_eq!(answer.explanations.len(), 1);
     assert!(answer.words[0].contains(&"steel".to_owned()), "{:?}", answer.words);
 }
 
@@ -395,7 +395,7 @@ fn a_reading_is_mixed_in_and_a_useless_one_changes_nothing() {
     let silent = routed(1, json!("no reading"));
     assert_eq!(nodes(&silent), alone);
     let answer = silent.answer(query, 40, Detail::default()).unwrap();
-    assert_eq!(answer.unassisted, Some(Miss::Unusable));
+    assert_eq!(answer.unassisted, Some(AssistFailure::Unusable));
 }
 
 #[test]
@@ -415,12 +415,12 @@ fn the_reranker_orders_by_score_and_parts_ties_by_place() {
     assert_eq!(heard.count(), shortlist.len().min(20).div_ceil(10));
     assert_eq!(reranker.retrieve(query, 2).unwrap(), ranking[..2]);
     let (reranker, heard) = rerank(likes("glass"));
-    let detail = Detail { explained: 1, paths: false };
+    let detail = Detail { explained_count: 1, paths: false };
     let answer = reranker.answer(query, 50, detail).unwrap();
-    assert_eq!((answer.ranking(), answer.why.len()), (&ranking[..], 1));
+    assert_eq!((answer.ranking(), answer.explanations.len()), (&ranking[..], 1));
     let asked = shortlist.len().min(20).div_ceil(10);
     assert_eq!(heard.count(), asked, "asked once, explained and all");
-    let why = &answer.why[0].explanation;
+    let why = &answer.explanations[0].explanation;
     assert_eq!(why.child("the model").unwrap().value, 0.9f32.into());
     let place = why.child("hybrid").and_then(|place| place.child("rank")).unwrap();
     let at = shortlist.iter().position(|pair| pair.0 == 3).unwrap();
@@ -534,7 +534,7 @@ fn a_silent_failing_or_malformed_model_leaves_every_answer_as_it_was() {
         let (without, with, heard) = efforts(reply);
         for query in queries.iter().take(8) {
             let answer = |system: &dyn Retriever| {
-                let detail = Detail { explained: 3, paths: true };
+                let detail = Detail { explained_count: 3, paths: true };
                 let answer = system.answer(&query.text, 50, detail).unwrap();
                 Answer { timings: BTreeMap::new(), ..answer }
             };
@@ -600,7 +600,9 @@ fn a_request_without_a_reply_leaves_the_whole_shortlist_as_it_is() {
         Err(LlmError::Remote(RemoteError::Refused { host, status: 400, message }))
     };
     let silent = || said(json!({"scores": []}).to_string());
-    for (of_first, miss) in [(refused(), Miss::Outage), (silent(), Miss::Unusable)] {
+    for (of_first, miss) in
+        [(refused(), AssistFailure::Outage), (silent(), AssistFailure::Unusable)]
+    {
         let scored = likes("");
         let first = first.clone();
         let (model, _) = llm(move |request| {
@@ -674,10 +676,10 @@ fn react_chains_calls_within_a_turn_and_names_nodes() {
     }
     let shown = blocks(question(&requests[0]), "node");
     assert!(shown.iter().any(|(_, text)| text.contains("\n-has_brand-> Tidewell")), "{shown:?}");
-    let detail = Detail { explained: 2, paths: false };
+    let detail = Detail { explained_count: 2, paths: false };
     let answer = system.answer("socks by Tidewell", 20, detail).unwrap();
     assert_eq!(answer.ranking(), ranking);
-    let why = &answer.why[1].explanation;
+    let why = &answer.explanations[1].explanation;
     assert_eq!(why.child("named as answer").unwrap().value, 2usize.into());
     assert!(why.child("call").unwrap().value.text().unwrap().contains("link("), "{why:?}");
     assert_eq!(system.retrieve("socks by Tidewell", 1).unwrap(), [(7, 1.0)]);

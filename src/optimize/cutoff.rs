@@ -97,7 +97,7 @@ pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
     let cut = queries.iter().zip(&lessons).enumerate().filter_map(|(query, (known, lesson))| {
         let (ranking, answers) = known;
         let (rank, probability) = folds.get(query % FOLDS)?.chosen(&lesson.cut_points)?;
-        Some((probability, SetMetrics::of(ranking, rank, answers)))
+        Some((probability, SetMetrics::new(ranking, rank, answers)))
     });
     let expected = expected(cut.collect());
     Some(Cutoff { expected, ..weights(&lessons, |_| true) })

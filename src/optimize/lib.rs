@@ -92,7 +92,7 @@ use agent_kb::Kb;
 use agent_llm::{LlmError, prompts::PromptError};
 use agent_retrieve::{RetrieveError, eval::statistics::StatisticsError};
 use agent_sandbox::{Failure, SandboxOptions, Workers, program::Program};
-use agent_tools::{Assistant, Told, ToolCache};
+use agent_tools::{Assistant, ToolCache, ToolkitScope};
 
 /// Size of the tool cache, bytes.
 const CACHE_BYTES: usize = 2 << 30;
@@ -132,8 +132,8 @@ pub struct Options {
 
 impl Options {
     /// Tools that prompts list; `query` is true if the base has a query language.
-    pub(crate) fn listed_tools(&self, query: bool) -> Told {
-        Told { avatar: self.avatar_tools, llm: self.llm_tools, query }
+    pub(crate) fn listed_tools(&self, query: bool) -> ToolkitScope {
+        ToolkitScope { avatar: self.avatar_tools, llm: self.llm_tools, query }
     }
 }
 

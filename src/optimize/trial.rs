@@ -21,7 +21,7 @@ use agent_retrieve::{
     Ranking,
     eval::{AnswerRanks, Candidates, ScoreRule},
 };
-use agent_sandbox::{Compiled, Failure, program::Program};
+use agent_sandbox::{CompiledProgram, Failure, program::Program};
 
 /// Kind of the journal's steps.
 pub const TRIAL: &str = "trial";
@@ -122,7 +122,7 @@ pub trait Evaluators: Sync {
 
 /// Reciprocal rank of the first answer in a ranking.
 pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId]) -> f32 {
-    let candidates = Candidates::of(&runtime.base().kb);
+    let candidates = Candidates::of_base(&runtime.base().kb);
     AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
 }
 
@@ -146,7 +146,7 @@ pub fn program_failed(program: &Program, failure: Failure) -> OptimizeError {
 pub fn rankings(
     runtime: &Runtime,
     stop: &AtomicBool,
-    compiled: &Compiled,
+    compiled: &CompiledProgram,
     params: &ParamValues,
     pool: &Pool,
     queries: &[usize],
@@ -222,7 +222,7 @@ impl Trials<'_> {
     ///
     /// # Errors
     /// [`OptimizeError::Program`].
-    pub fn compile(&self, program: &Program) -> Result<Compiled, OptimizeError> {
+    pub fn compile(&self, program: &Program) -> Result<CompiledProgram, OptimizeError> {
         self.runtime.compile(program).map_err(|failure| program_failed(program, failure))
     }
 
@@ -254,7 +254,7 @@ impl Trials<'_> {
     pub fn rankings_on(
         &self,
         runtime: &Runtime,
-        (program, compiled): (&Program, &Compiled),
+        (program, compiled): (&Program, &CompiledProgram),
         params: &ParamValues,
         pool: &Pool,
         queries: &[usize],

@@ -12,7 +12,7 @@ use crate::{
     trial::{Pool, Trials, program_failed, reciprocal_ranks},
 };
 use agent_infer::ParamValues;
-use agent_sandbox::{Compiled, Param, program::Program};
+use agent_sandbox::{CompiledProgram, Param, program::Program};
 
 /// Passes over all parameters.
 const PASSES: usize = 2;
@@ -44,7 +44,7 @@ fn neighbors(param: &Param, value: f64) -> Vec<f64> {
 struct ParamWorths<'a> {
     trials: &'a Trials<'a>,
     program: &'a Program,
-    compiled: &'a Compiled,
+    compiled: &'a CompiledProgram,
     pool: &'a Pool,
     queries: &'a [usize],
     known: Vec<(ParamValues, f64)>,

@@ -1,17 +1,17 @@
-//! `dense:ann`: approximate search over embeddings, in the graph of the index.
+//! `dense:ann`: approximate search over embeddings by the index's proximity graph.
 
 use std::sync::Arc;
 
 use crate::{
-    Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, checked, place,
-    place_of,
+    Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, check_query,
+    rank_explanation, rank_in_list,
 };
 use agent_index::{IndexError, IndexedBase, Part, ann::AnnIndex};
 use agent_kb::answer::Explanation;
 
-/// What it is called.
+/// Name of the system.
 const NAME: &str = "dense:ann";
-/// Nodes that an explanation searches.
+/// Nodes of the exact ranking in an explanation.
 const EXPLAINED: usize = 200;
 
 /// Approximate search over embeddings.
@@ -24,7 +24,7 @@ impl Ann {
     /// Opens the graph of a base.
     ///
     /// # Errors
-    /// That there is none, or that it is damaged.
+    /// [`RetrieveError::Index`] if the index has no graph or it is damaged.
     pub fn open(base: Arc<IndexedBase>) -> Result<Self, RetrieveError> {
         let index = AnnIndex::open(&base.part(Part::Ann)?)?;
         Ok(Self { base, index })
@@ -37,23 +37,23 @@ impl Retriever for Ann {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let vector = self.base.embed_query(query).map_err(IndexError::from)?;
         if vector.iter().all(|&number| number == 0.0) {
             return Ok(Answer::default());
         }
         let ranking =
             self.index.search(&self.base.vectors, &vector, k).map_err(IndexError::from)?;
-        let exact = match detail.explained {
+        let exact = match detail.explained_count {
             0 => Ranking::new(),
             _ => self.base.search_vectors(query, candidate_types(&self.base), EXPLAINED)?,
         };
-        let explained = |at, node, score| {
-            place_of(NAME, at, score).with([
-                place("exact", &exact, node),
+        let explained = |position, node, score| {
+            rank_explanation(NAME, position, score).with([
+                rank_in_list("exact", &exact, node),
                 Explanation::new("graph", self.index.describe()),
             ])
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }

@@ -1,5 +1,5 @@
-//! What a retriever says to one question, all of it from one run: the value, where the nodes end
-//! that answer, who answered, and why each node has its place. Must not know how it is found or
+//! The answer to one question, all of it from one run: its value, where the answers among its nodes
+//! end, which programs answered, and why each node has its rank. Independent of how it is found and
 //! printed.
 
 use std::collections::BTreeMap;
@@ -12,81 +12,79 @@ use agent_kb::{
     answer::{AnswerValue, Cell, Explanation},
 };
 
-/// How much is told of an answer. What is not asked for costs nothing.
+/// Optional parts of an answer; parts that are left out cost nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// So many nodes, the first ones, are explained.
-    pub explained: usize,
-    /// Whether the way from what the question names to each node is told, as far as the retriever
-    /// went one, and the words that it shares with the document of each or the names of its
-    /// neighbours.
+    /// Number of first nodes to explain.
+    pub explained_count: usize,
+    /// Include the path from linked entities to each node, where the retriever followed one, and
+    /// the words that the question shares with its document or the names of its neighbours.
     pub paths: bool,
 }
 
 /// An answer to one question.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// What answers it; of nodes at most as many as were asked for.
+    /// The value; at most the requested number of nodes.
     pub value: AnswerValue,
-    /// Where in the nodes the answers end; none where the retriever cannot tell.
+    /// Where in the nodes the answers end; none if the retriever cannot tell.
     pub end: Option<End>,
     /// The categories whose programs answered, most probable first; empty for a retriever without
     /// categories.
-    pub route: Vec<Way>,
-    /// By place in the nodes, the paths that lead to each, one from each entity that the question
-    /// names; empty where none is known or none was asked for.
+    pub route: Vec<RoutedCategory>,
+    /// Paths to each node, by its position: one from each linked entity; empty if none is known or
+    /// [`Detail::paths`] is off.
     pub paths: Vec<Vec<Path>>,
-    /// By place in the nodes, the words of the question that the document of each or the names of
-    /// its neighbours have; empty where none were asked for.
+    /// Words of the question that are in the document of each node or the names of its neighbours,
+    /// by position; empty if [`Detail::paths`] is off.
     pub words: Vec<Vec<String>>,
-    /// Why the first nodes have their places, in their order; as many as were asked for.
-    pub why: Vec<Why>,
-    /// What of the question is understood.
-    pub understood: Understood,
-    /// The entities that a language model reads in the question, with how surely each bears the name
-    /// that the model gives; empty where none read it.
+    /// Explanations of the first [`Detail::explained_count`] nodes, in their order.
+    pub explanations: Vec<NodeExplanation>,
+    /// How the question was understood.
+    pub analysis: QueryAnalysis,
+    /// Entities that a language model reads in the question, each with the strength of its link to
+    /// the name that the model gives; empty if no model read it.
     pub entities: Vec<(NodeId, f32)>,
-    /// Who answered, if it was not who was asked.
+    /// The system that answered in place of the requested one, if any.
     pub stand_in: Option<StandIn>,
-    /// Why it is as without the language model that was to better it; none where none was to, or
-    /// did.
-    pub unassisted: Option<Miss>,
+    /// Why the language model that assists did not; none if none assists, or it did.
+    pub unassisted: Option<AssistFailure>,
     /// Milliseconds by stage.
     pub timings: BTreeMap<&'static str, f64>,
 }
 
-/// The last place of a ranking that is an answer, and how sure that is.
+/// The last rank of the answers in a ranking, with the expected precision and recall there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct End {
-    /// Its rank, from 1; it may lie behind the nodes that were asked for.
+    /// The rank, from 1; may exceed the requested number of nodes.
     pub rank: usize,
-    /// Share of the nodes up to there that are expected to be right, in `0..=1`.
+    /// Expected share of right nodes up to the rank, in `0..=1`.
     pub precision: f32,
-    /// Share of the right nodes that are expected up to there, in `0..=1`.
+    /// Expected share of the right nodes that are found up to the rank, in `0..=1`.
     pub recall: f32,
 }
 
 /// A category whose program answered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Way {
+pub struct RoutedCategory {
     /// Its name.
     pub category: String,
-    /// How probable it is that the question belongs to it, in `0..=1`.
+    /// Probability that the question belongs to it, in `0..=1`.
     pub probability: f32,
-    /// The beginning of its program's id.
+    /// Prefix of its program's id.
     pub program: String,
-    /// The first line of what its program says of itself.
+    /// First line of its program's description.
     pub description: String,
 }
 
-/// Why a node has its place.
+/// Why a node has its rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Why {
-    /// What its place is made of.
+pub struct NodeExplanation {
+    /// How its score is made up.
     pub explanation: Explanation,
-    /// The calls of the programs that ran, in order, and what each says of the node.
+    /// Calls of the programs that ran, in order, with the node's value in each.
     pub calls: Vec<Call>,
-    /// What the learned re-ranker says of it, largest gain first; empty without one.
+    /// Features of the learned re-ranker, largest gain first; empty without one.
     pub features: Vec<Feature>,
 }
 
@@ -95,15 +93,15 @@ pub struct Why {
 pub struct Call {
     /// The category of the program; empty for a single program.
     pub category: String,
-    /// The line of the program, from 1; none if it is not known.
+    /// Line of the program, from 1; none if unknown.
     pub line: Option<usize>,
     /// The tool or operator.
     pub tool: String,
-    /// The arguments, each in few characters.
+    /// The arguments, abbreviated.
     pub arguments: Vec<String>,
-    /// What it gave, in few characters, with the names of its best nodes.
+    /// The result, abbreviated, with the names of its best nodes.
     pub result: String,
-    /// Of scores that of the node, of a set whether the node is in it; empty for all else.
+    /// The node's score, or whether it is in the set; empty for other results.
     pub value: Cell,
 }
 
@@ -112,49 +110,49 @@ pub struct Call {
 pub struct Feature {
     /// Its name.
     pub name: String,
-    /// What it is on this node.
+    /// Its value for this node.
     pub value: f32,
     /// Its weight.
     pub weight: f32,
-    /// By as much it raises the logarithm of the node's score over the mean of all nodes put
-    /// forward: weight times what the value exceeds their mean by.
+    /// Weight times the value's excess over the mean of all nodes put forward: the contribution to
+    /// the logarithm of the node's score.
     pub gain: f32,
 }
 
-/// Who answered for whom.
+/// The system that answered in place of the requested one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StandIn {
-    /// The system whose answer it is.
+    /// Name of the system.
     pub system: String,
-    /// Why the one that was asked has none.
+    /// Why the requested system has no answer.
     pub reason: String,
-    /// Whether that is a time limit.
+    /// Whether the reason is a time limit.
     pub is_late: bool,
 }
 
 /// Why a language model did not help with a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Miss {
+pub enum AssistFailure {
     /// Its service gave no reply.
     Outage,
     /// Its reply could not be used.
     Unusable,
-    /// Its reply did not come in the time that the question had.
+    /// Its reply missed the question's deadline.
     Late,
-    /// Too many other questions waited for it.
+    /// Too many other questions wait for it.
     Busy,
-    /// A ceiling on what it may cost is reached.
+    /// A cost ceiling is reached.
     Ceiling,
 }
 
-impl Miss {
-    /// Whether the same question may well be helped another time.
-    pub fn passes(self) -> bool {
+impl AssistFailure {
+    /// Whether the same question may succeed at another time.
+    pub fn is_transient(self) -> bool {
         self != Self::Unusable
     }
 
-    /// The same in words.
-    pub fn told(self) -> &'static str {
+    /// The failure in words.
+    pub fn message(self) -> &'static str {
         match self {
             Self::Outage => "the service of the language model gave no reply",
             Self::Unusable => "the language model gave no usable reply",
@@ -165,18 +163,18 @@ impl Miss {
     }
 }
 
-/// What of a question is understood.
+/// How a question was understood.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Understood {
-    /// Whether it surely names anything of the base.
+pub struct QueryAnalysis {
+    /// Whether it surely names something of the base.
     pub recognised: bool,
-    /// The entities that it names: those that it spells out first.
+    /// Linked entities, those that are spelled out first.
     pub entities: Vec<LinkedEntity>,
-    /// Other words that the names of types and relations have, in order.
+    /// Other words that occur in names of types and relations, in order.
     pub words: Vec<SchemaWord>,
-    /// Words that are neither, and shape no question; only documents can have them.
+    /// Remaining words without question words; only documents can have them.
     pub others: Vec<String>,
-    /// Those of them that no document of the answer has, nor a name beside it.
+    /// Those of `others` that are in no document of the answer and no name of its neighbours.
     pub unused: Vec<String>,
 }
 
@@ -187,14 +185,14 @@ pub struct LinkedEntity {
     pub node: NodeId,
     /// Whether its whole name is spelled out.
     pub exact: bool,
-    /// How surely it is meant, in `0..=1`.
+    /// Strength of the link, in `0..=1`.
     pub strength: f32,
 }
 
-/// A word that the schema of the base has.
+/// A word of the question that occurs in the schema of the base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaWord {
-    /// The word as it is written.
+    /// The word as written.
     pub word: String,
     /// The types in whose name it is.
     pub types: Vec<TypeId>,
@@ -202,43 +200,47 @@ pub struct SchemaWord {
     pub relations: Vec<RelationId>,
 }
 
-impl Understood {
-    /// The nodes that the question names: those that it spells out, else those that it surely means.
+impl QueryAnalysis {
+    /// The linked nodes: those that are spelled out, else all.
     pub fn named(&self) -> Vec<NodeId> {
         let exact = self.entities.iter().any(|entity| entity.exact);
-        self.entities.iter().filter(|one| one.exact == exact).map(|one| one.node).collect()
+        self.entities
+            .iter()
+            .filter(|entity| entity.exact == exact)
+            .map(|entity| entity.node)
+            .collect()
     }
 }
 
 impl Answer {
-    /// Ranked nodes, and nothing else known of them.
-    pub fn of(ranking: Ranking) -> Self {
+    /// An answer that is a ranking alone.
+    pub fn from_ranking(ranking: Ranking) -> Self {
         Self { value: AnswerValue::nodes(ranking), ..Self::default() }
     }
 
-    /// Ranked nodes, the first `detail.explained` of which are explained by `explain`, which is given
-    /// the place from 0, the node and its score.
-    pub fn explained(
+    /// A ranking whose first `detail.explained_count` nodes are explained by `explain`, which takes
+    /// the position from 0, the node and its score.
+    pub fn with_explanations(
         ranking: Ranking,
         detail: Detail,
         mut explain: impl FnMut(usize, NodeId, f32) -> Explanation,
     ) -> Self {
-        let first = ranking.iter().take(detail.explained).enumerate();
-        let why = first
-            .map(|(at, &(node, score))| Why {
-                explanation: explain(at, node, score),
-                ..Why::default()
+        let first = ranking.iter().take(detail.explained_count).enumerate();
+        let explanations = first
+            .map(|(position, &(node, score))| NodeExplanation {
+                explanation: explain(position, node, score),
+                ..NodeExplanation::default()
             })
             .collect();
-        Self { why, ..Self::of(ranking) }
+        Self { explanations, ..Self::from_ranking(ranking) }
     }
 
-    /// The nodes with scores, best first; none where the answer is no nodes.
+    /// The nodes with scores, best first; empty if the value is not a ranking.
     pub fn ranking(&self) -> &[(NodeId, f32)] {
         self.value.as_nodes().unwrap_or_default()
     }
 
-    /// The same, taken.
+    /// As [`Answer::ranking`], owned.
     pub fn into_ranking(self) -> Ranking {
         match self.value {
             AnswerValue::Nodes { nodes } => nodes,

@@ -1,9 +1,10 @@
-//! The retrievers that programs are compared with: lexical, dense and both.
+//! Baselines for programs: lexical, dense and hybrid search.
 
 use std::sync::Arc;
 
 use crate::{
-    Answer, Detail, Ranking, RetrieveError, Retriever, checked, place, place_of, snippet::snippet,
+    Answer, Detail, Ranking, RetrieveError, Retriever, check_query, rank_explanation, rank_in_list,
+    snippet::snippet,
 };
 use agent_index::{IndexedBase, TextPart, terms::TermIndex};
 use agent_kb::{
@@ -13,13 +14,13 @@ use agent_kb::{
 
 /// Rank constant of reciprocal rank fusion (Cormack, Clarke & Büttcher 2009).
 const FUSION_K: f32 = 60.0;
-/// Nodes of each list that are fused by rank, at least.
+/// Fewest nodes of each list that are fused by rank.
 const FUSED: usize = 200;
-/// Nodes of each list that are fused by score, whatever is asked for: a score depends on the last.
+/// Nodes of each list that are fused by score, for any `k`: scaled scores depend on the last one.
 const FUSED_BY_SCORE: usize = 1_000;
 /// Score of every node of a list whose scores are all equal.
 const ALL_EQUAL: f32 = 0.5;
-/// Words of a query that an explanation lists.
+/// Most words of a query in an explanation.
 const MAX_EXPLAINED: usize = 20;
 /// The lists that are fused. On train and val of three bases, RRF with `bm25+names` has 6 to 14 points
 /// more recall@100 than with `bm25`: docs/lab/2026-11-21-retrievers.md.
@@ -36,14 +37,13 @@ pub enum System {
     Dense,
     /// Reciprocal rank fusion of `bm25+names` and `dense`.
     Hybrid,
-    /// Sum of the scores of `bm25+names` and `dense`, each list scaled to 0..=1; the weight of
-    /// `dense` in hundredths, at most 100, the other's is the rest. A node that one list lacks has 0
-    /// there.
+    /// Weighted sum of the scores of `bm25+names` and `dense`, each list scaled to `0..=1`. Holds
+    /// the weight of `dense` in hundredths, at most 100. A node missing from a list scores 0 there.
     Weighted(u8),
 }
 
 impl System {
-    /// Those without parameters, in the order of tables.
+    /// Systems without parameters, in the order of tables.
     pub const ALL: [Self; 4] = [Self::Bm25, Self::Bm25Names, Self::Dense, Self::Hybrid];
 
     /// Its name on the command line, without a weight.
@@ -65,13 +65,13 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// The system over the base.
+    /// A baseline by a system over a base.
     pub fn new(base: Arc<IndexedBase>, system: System) -> Self {
         Self { base, system }
     }
 }
 
-/// The types answers may have, in the form searches take: none means all.
+/// Candidate types as searches take them: empty means all types.
 pub(super) fn candidate_types(base: &IndexedBase) -> &[TypeId] {
     let types = base.kb.candidate_types();
     if types.len() == base.kb.types().len() { &[] } else { types }
@@ -80,7 +80,7 @@ pub(super) fn candidate_types(base: &IndexedBase) -> &[TypeId] {
 /// The best `k` candidates by a system, best first.
 ///
 /// # Errors
-/// Those of the indexes.
+/// [`RetrieveError`] of the indexes.
 pub fn rank(
     base: &IndexedBase,
     system: System,
@@ -96,7 +96,7 @@ pub fn rank(
     })
 }
 
-/// The best `k` of the lists that a system fuses.
+/// The best `k` of two fused lists.
 fn fused(system: System, [lexical, dense]: &[Ranking; 2], k: usize) -> Ranking {
     let (lexical, dense) = match system {
         System::Weighted(weight) => {
@@ -113,7 +113,7 @@ fn fused(system: System, [lexical, dense]: &[Ranking; 2], k: usize) -> Ranking {
     fused
 }
 
-/// The lists that a system fuses for its best `k`.
+/// The two lists that a system fuses for its best `k`.
 fn fusible(
     base: &IndexedBase,
     system: System,
@@ -128,7 +128,7 @@ fn fusible(
     Ok([lexical?, dense?])
 }
 
-/// The scores of a list, the smallest becoming 0 and the largest 1.
+/// The scores of a list, scaled linearly to `0..=1`.
 fn scaled(ranking: &Ranking) -> Scores {
     let (Some(first), Some(last)) = (ranking.first(), ranking.last()) else {
         return Scores::default();
@@ -141,7 +141,7 @@ fn scaled(ranking: &Ranking) -> Scores {
 /// The default candidates of a program: the best `k` of `hybrid`, best first.
 ///
 /// # Errors
-/// Those of the indexes.
+/// [`RetrieveError`] of the indexes.
 pub fn shortlist(base: &IndexedBase, query: &str, k: usize) -> Result<Vec<NodeId>, RetrieveError> {
     Ok(rank(base, System::Hybrid, query, k)?.into_iter().map(|pair| pair.0).collect())
 }
@@ -157,7 +157,7 @@ impl Retriever for Baseline {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let (base, system) = (&*self.base, self.system);
         let (ranking, lists) = match system {
             System::Hybrid | System::Weighted(_) => {
@@ -166,8 +166,8 @@ impl Retriever for Baseline {
             }
             _ => (rank(base, system, query, k)?, None),
         };
-        let explained = |at, node, score| {
-            let whole = place_of(&self.name(), at, score);
+        let explained = |position, node, score| {
+            let whole = rank_explanation(&self.name(), position, score);
             let parts = lists.iter().flat_map(|lists| self.parts(lists, node));
             let knows_names = !matches!(system, System::Bm25 | System::Dense);
             let in_names = knows_names.then(|| {
@@ -180,37 +180,37 @@ impl Retriever for Baseline {
                 .with(in_names)
                 .with(snippet(base, query, node))
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }
 
 impl Baseline {
-    /// What each list that is fused says of a node, and adds to its score.
+    /// Rank of a node in each fused list, and the list's share of its score.
     fn parts(&self, lists: &[Ranking; 2], node: NodeId) -> Vec<Explanation> {
-        let of_list = |(at, (system, list)): (usize, (&System, &Ranking))| {
-            let found = place(system.name(), list, node);
+        let part = |(index, (system, list)): (usize, (&System, &Ranking))| {
+            let found = rank_in_list(system.name(), list, node);
             let adds = match self.system {
                 System::Weighted(weight) => scaled(list).get(node).map(|score| {
-                    let weight = f32::from([100 - weight.min(100), weight][at]) / 100.0;
+                    let weight = f32::from([100 - weight.min(100), weight][index]) / 100.0;
                     Explanation::new("adds", weight * score)
                         .with([Explanation::new("weight", weight), Explanation::new("of", score)])
                 }),
-                _ => list.iter().position(|pair| pair.0 == node).map(|at| {
-                    Explanation::new("adds", 1.0 / (FUSION_K + (at + 1) as f32))
+                _ => list.iter().position(|pair| pair.0 == node).map(|position| {
+                    Explanation::new("adds", 1.0 / (FUSION_K + (position + 1) as f32))
                         .with([Explanation::new("k", FUSION_K)])
                 }),
             };
             found.with(adds)
         };
-        LISTS.iter().zip(lists).enumerate().map(of_list).collect()
+        LISTS.iter().zip(lists).enumerate().map(part).collect()
     }
 }
 
-/// The stems that a query shares with a text of a node: how often each is in it, and its idf.
+/// Stems that a query shares with a text of a node, each with its count and idf.
 pub(super) fn shared_stems(
     base: &IndexedBase,
     texts: &TermIndex,
-    what: &str,
+    label: &str,
     query: &str,
     node: NodeId,
 ) -> Explanation {
@@ -222,5 +222,5 @@ pub(super) fn shared_stems(
     });
     let shared: Vec<Explanation> = stems.take(MAX_EXPLAINED).collect();
     let none = if shared.is_empty() { Cell::from("none") } else { Cell::Empty };
-    Explanation::new(what, none).with(shared)
+    Explanation::new(label, none).with(shared)
 }

@@ -1,13 +1,14 @@
-//! `graph`: candidates of words and of links, ordered by a network over the graph around the query.
+//! `graph`: lexical and linked candidates, ranked by a trained network over the graph around the
+//! query.
 
 use std::{path::Path, sync::Arc};
 
-use crate::{Answer, Detail, RetrieveError, Retriever, checked, place_of};
+use crate::{Answer, Detail, RetrieveError, Retriever, check_query, rank_explanation};
 use agent_index::IndexedBase;
 use agent_kb::answer::{Cell, Explanation};
 use agent_train::{TrainError, graph::GraphNetwork};
 
-/// What it is called.
+/// Name of the system.
 const NAME: &str = "graph";
 
 /// A trained network over its base.
@@ -20,7 +21,7 @@ impl Graph {
     /// Opens the model in a directory.
     ///
     /// # Errors
-    /// That it cannot be read, or was trained over another base.
+    /// [`TrainError`] if the model cannot be read or was trained over another base.
     pub fn open(base: &Arc<IndexedBase>, dir: &Path) -> Result<Self, TrainError> {
         let (network, _) = GraphNetwork::open(base, dir)?;
         Ok(Self { base: base.clone(), network })
@@ -33,21 +34,22 @@ impl Retriever for Graph {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let found = self.network.rank(&self.base, query, k).map_err(|error| match error {
             TrainError::Index(error) => RetrieveError::Index(error),
             error => RetrieveError::Program(error.to_string()),
         })?;
         let [nodes, edges] = found.size;
-        let explained = |at, node, score| {
-            let known = found.features.iter().find(|of| of.0 == node).map(|of| of.1);
-            let known = known.iter().flat_map(|numbers| GraphNetwork::FEATURES.iter().zip(numbers));
-            let known = known.map(|(name, &number)| Explanation::new(*name, number));
-            let known = Explanation::new("what is known of it", Cell::Empty).with(known);
+        let explained = |position, node, score| {
+            let features = found.features.iter().find(|entry| entry.0 == node).map(|entry| entry.1);
+            let named =
+                features.iter().flat_map(|values| GraphNetwork::FEATURES.iter().zip(values));
+            let named = named.map(|(name, &value)| Explanation::new(*name, value));
+            let features = Explanation::new("what is known of it", Cell::Empty).with(named);
             let size = Explanation::new("working graph", Cell::Empty)
                 .with([Explanation::new("nodes", nodes), Explanation::new("edges", edges)]);
-            place_of(NAME, at, score).with([known, size])
+            rank_explanation(NAME, position, score).with([features, size])
         };
-        Ok(Answer::explained(found.ranking.clone(), detail, explained))
+        Ok(Answer::with_explanations(found.ranking.clone(), detail, explained))
     }
 }

@@ -1,9 +1,9 @@
-//! `late`: late interaction (ColBERT). The best [`CANDIDATES`] of `hybrid` are ranked by how well each
-//! token of the query is matched by the best token of the document; nodes outside are not found.
+//! `late`: late interaction (ColBERT). Ranks the best [`CANDIDATES`] of `hybrid` by the similarity
+//! of each query token to its best document token; finds no other nodes.
 
 use std::sync::Arc;
 
-use crate::{Answer, Detail, RetrieveError, Retriever, checked, place_of, shortlist};
+use crate::{Answer, Detail, RetrieveError, Retriever, check_query, rank_explanation, shortlist};
 use agent_embed::Matrix;
 use agent_index::{
     IndexError, IndexedBase, Part,
@@ -11,11 +11,11 @@ use agent_index::{
 };
 use agent_kb::{NodeId, answer::Explanation};
 
-/// What it is called.
+/// Name of the system.
 const NAME: &str = "late";
-/// Nodes that are ranked.
+/// Candidates, from `hybrid`.
 const CANDIDATES: usize = 1_000;
-/// Pairs that an explanation shows.
+/// Most token pairs in an explanation.
 const EXPLAINED: usize = 10;
 
 /// Late interaction over tokens.
@@ -28,13 +28,13 @@ impl Late {
     /// Opens the tokens of a base.
     ///
     /// # Errors
-    /// That there are none, or that they are damaged.
+    /// [`RetrieveError::Index`] if the index has no tokens or they are damaged.
     pub fn open(base: Arc<IndexedBase>) -> Result<Self, RetrieveError> {
         let index = LateIndex::open(&base.part(Part::Late)?)?;
         Ok(Self { base, index })
     }
 
-    /// The tokens of a query; none for a query without known ones.
+    /// The tokens of a query; none if none is known.
     fn tokens(&self, query: &str) -> Result<Option<Matrix>, RetrieveError> {
         let rows = self
             .base
@@ -53,25 +53,26 @@ impl Retriever for Late {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let Some(tokens) = self.tokens(query)? else { return Ok(Answer::default()) };
         let candidates = shortlist(&self.base, query, CANDIDATES)?;
         let ranking = self.index.rank(&tokens, &candidates, k);
-        let first = ranking.iter().take(detail.explained);
+        let first = ranking.iter().take(detail.explained_count);
         let pairs = first.map(|pair| self.pairs(query, &tokens, pair.0));
         let mut pairs = pairs.collect::<Result<Vec<Vec<Explanation>>, RetrieveError>>()?;
-        let explained = |at: usize, node, score| {
-            let candidate = candidates.iter().position(|&id| id == node).map_or(0, |at| at + 1);
+        let explained = |position: usize, node, score| {
+            let candidate =
+                candidates.iter().position(|&id| id == node).map_or(0, |position| position + 1);
             let candidate = Explanation::new("candidate of hybrid", candidate);
-            let pairs = pairs.get_mut(at).map(std::mem::take).unwrap_or_default();
-            place_of(NAME, at, score).with([candidate]).with(pairs)
+            let pairs = pairs.get_mut(position).map(std::mem::take).unwrap_or_default();
+            rank_explanation(NAME, position, score).with([candidate]).with(pairs)
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }
 
 impl Late {
-    /// The tokens of the query and those of a document that match them best, best first.
+    /// Query tokens with their best document tokens, best first.
     fn pairs(
         &self,
         query: &str,
@@ -83,7 +84,8 @@ impl Late {
         let embedder = self.base.embedder();
         let of_query = embedder.token_names(query).map_err(IndexError::from)?;
         let of_node = embedder.token_names(self.base.kb.text(node)).map_err(IndexError::from)?;
-        let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
+        let name =
+            |names: &[String], position: usize| names.get(position).cloned().unwrap_or_default();
         let pair = |Pair { query, document, score }| {
             let (left, right) = (name(&of_query, query), name(&of_node, document));
             Explanation::new(format!("{left} ~ {right}"), score)

@@ -1,8 +1,5 @@
-//! Retrievers: query in, ranking out.
-//!
-//! A baseline, a program and a bundle are all [`Retriever`]s, so that they are measured alike.
-//!
-//! Must not know: which answers are right.
+//! Retrievers: query in, ranking out. Baselines, programs and bundles implement [`Retriever`]
+//! alike, so that they are measured alike. Independent of which answers are right.
 
 mod ann;
 mod answer;
@@ -25,8 +22,8 @@ use std::sync::Arc;
 
 pub use ann::Ann;
 pub use answer::{
-    Answer, Call, Detail, End, Feature, LinkedEntity, Miss, SchemaWord, StandIn, Understood, Way,
-    Why,
+    Answer, AssistFailure, Call, Detail, End, Feature, LinkedEntity, NodeExplanation,
+    QueryAnalysis, RoutedCategory, SchemaWord, StandIn,
 };
 pub use baseline::{Baseline, System, rank, shortlist};
 pub use graph::Graph;
@@ -44,7 +41,7 @@ use agent_kb::{
 };
 use agent_llm::LlmError;
 
-/// Characters of a text that an explanation shows.
+/// Longest excerpt of a text in an explanation, characters.
 const MAX_EXCERPT: usize = 160;
 
 /// Nodes with scores, best first: score descending, then id ascending; each node once.
@@ -54,9 +51,9 @@ pub type Ranking = Vec<(NodeId, f32)>;
 #[derive(Debug, thiserror::Error)]
 pub enum RetrieveError {
     /// The query has no words.
-    #[error("the query is empty; say what you look for")]
+    #[error("the query is empty; enter some words")]
     EmptyQuery,
-    /// The query is too long to be searched.
+    /// The query exceeds [`MAX_QUERY_BYTES`].
     #[error("the query has {0} bytes; at most {MAX_QUERY_BYTES} are searched")]
     LongQuery(usize),
     /// An index failed.
@@ -65,39 +62,39 @@ pub enum RetrieveError {
     /// A program failed on this query; the message names the failure.
     #[error("{0}")]
     Program(String),
-    /// A program was ended by its time limit on this query, as the message says: on another machine,
-    /// or at another time, it may well answer.
+    /// A program reached its time limit on this query; it may answer on another machine or at
+    /// another time.
     #[error("{0}")]
     Late(String),
-    /// A language model that the answer needs cannot be asked: an outage, a ceiling, a stop. Says
-    /// nothing of the program.
+    /// A language model that the answer needs is unavailable: an outage, a ceiling, a stop. Not the
+    /// program's fault.
     #[error(transparent)]
     Llm(#[from] LlmError),
 }
 
 impl RetrieveError {
-    /// Whether a service that was asked gave no answer: asked again, the query may well succeed,
-    /// so that its failure says nothing of the retriever.
+    /// Whether a service gave no reply, so that the query may succeed on retry and its failure does
+    /// not count against the retriever.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Index(IndexError::Embed(EmbedError::Remote(_))) | Self::Llm(_))
     }
 
-    /// Whether the query may well be answered elsewhere or later: an outage, a time limit.
-    pub fn passes(&self) -> bool {
+    /// Whether the query may succeed elsewhere or later: an outage or a time limit.
+    pub fn is_transient(&self) -> bool {
         self.is_outage() || matches!(self, Self::Late(_))
     }
 }
 
-/// Bytes a query may have.
+/// Longest query, bytes.
 pub const MAX_QUERY_BYTES: usize = 16 << 10;
 
 /// Answers queries with rankings.
 pub trait Retriever: Send + Sync {
-    /// What it is called in tables.
+    /// Name of the system in tables.
     fn name(&self) -> String;
 
-    /// What answers the query: of nodes at most `k`, best first, with as much detail as is asked
-    /// for, from one run. The same query gives the same answer, on any thread, whatever the detail.
+    /// Answers the query with at most `k` nodes, best first, and the requested detail, in one run.
+    /// The same query gives the same answer on any thread and with any detail.
     ///
     /// # Errors
     /// [`RetrieveError`]; a query that fails is counted as failed, never as answered.
@@ -111,7 +108,7 @@ pub trait Retriever: Send + Sync {
         Ok(self.answer(query, k, Detail::default())?.into_ranking())
     }
 
-    /// The category the query is put in; none for a retriever that answers all queries alike.
+    /// The category that the query is routed to; none for a retriever without categories.
     ///
     /// # Errors
     /// As [`Retriever::answer`].
@@ -138,31 +135,33 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
     }
 }
 
-/// The place of a node of a ranking, from 0, and its score.
-pub fn place_of(system: &str, at: usize, score: f32) -> Explanation {
+/// Rank and score of the node at a position (from 0) of a ranking.
+pub fn rank_explanation(system: &str, position: usize, score: f32) -> Explanation {
     Explanation::new(system, Cell::Empty)
-        .with([Explanation::new("rank", at + 1), Explanation::new("score", score)])
+        .with([Explanation::new("rank", position + 1), Explanation::new("score", score)])
 }
 
-/// Where a node is in a list: its rank and score, or how many nodes before it there are at least.
-pub fn place(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Explanation {
+/// Rank and score of a node in a list, or the length of the list if it lacks the node.
+pub fn rank_in_list(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Explanation {
     match ranking.iter().position(|pair| pair.0 == node) {
-        Some(at) => place_of(list, at, ranking.get(at).map_or(0.0, |pair| pair.1)),
+        Some(position) => {
+            rank_explanation(list, position, ranking.get(position).map_or(0.0, |pair| pair.1))
+        }
         None => Explanation::new(list, format!("not among the first {}", ranking.len())),
     }
 }
 
-/// The start of a text in one line, for people.
+/// The first [`MAX_EXCERPT`] characters of a text, on one line.
 fn excerpt(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(MAX_EXCERPT).collect()
 }
 
-/// The query without surrounding space, if it can be answered.
+/// The trimmed query.
 ///
 /// # Errors
 /// [`RetrieveError::EmptyQuery`], [`RetrieveError::LongQuery`].
-pub fn checked(query: &str) -> Result<&str, RetrieveError> {
+pub fn check_query(query: &str) -> Result<&str, RetrieveError> {
     let query = query.trim();
     if query.is_empty() {
         return Err(RetrieveError::EmptyQuery);

@@ -1,8 +1,8 @@
-//! `mfar`: the fields of a node, each weighed as the query asks, by weights that were learnt.
+//! `mfar`: scores of a node's fields, summed with trained weights that depend on the query.
 
 use std::{path::Path, sync::Arc};
 
-use crate::{Answer, Detail, RetrieveError, Retriever, checked, place_of};
+use crate::{Answer, Detail, RetrieveError, Retriever, check_query, rank_explanation};
 use agent_index::IndexedBase;
 use agent_kb::{
     NodeId,
@@ -10,12 +10,12 @@ use agent_kb::{
 };
 use agent_train::{
     TrainError,
-    mfar::{self, Found, Mask, Scorers},
+    mfar::{self, Mask, Scorers, SearchResult},
 };
 
-/// What it is called.
+/// Name of the system.
 const NAME: &str = "mfar";
-/// Weights of a query, and scores of a node, that an explanation shows, largest first.
+/// Most weights of a query and scores of a node in an explanation.
 const EXPLAINED: usize = 20;
 
 /// A trained model over its base.
@@ -26,12 +26,12 @@ pub struct Mfar {
 }
 
 impl Mfar {
-    /// Opens the model in a directory; `mask` names fields that get no weight, as [`Mask::read`] has
+    /// Opens the model in a directory; `mask` names fields without weight, as [`Mask::read`] takes
     /// it.
     ///
     /// # Errors
-    /// That it cannot be read, or was trained over another base, that the base has no index of
-    /// fields, or that the mask names none of them.
+    /// [`TrainError`] if the model cannot be read or was trained over another base, the base has no
+    /// index of fields, or the mask names an unknown one.
     pub fn open(base: &Arc<IndexedBase>, dir: &Path, mask: &str) -> Result<Self, TrainError> {
         let (model, record) = mfar::Mfar::read(dir)?;
         let scorers = model.scorers(&record, base, dir)?;
@@ -40,22 +40,23 @@ impl Mfar {
     }
 
     /// The largest weights of the query.
-    fn weights(&self, found: &Found) -> Explanation {
+    fn weights(&self, found: &SearchResult) -> Explanation {
         let mut weights: Vec<(usize, f32)> = found.weights.iter().copied().enumerate().collect();
         weights.sort_by(|a, b| b.1.total_cmp(&a.1));
         let shown = weights.into_iter().filter(|pair| pair.1 > 0.0).take(EXPLAINED);
-        let shown = shown.map(|(at, weight)| Explanation::new(self.scorers.name(at), weight));
+        let shown =
+            shown.map(|(scorer, weight)| Explanation::new(self.scorers.name(scorer), weight));
         Explanation::new("weights of the query", Cell::Empty).with(shown)
     }
 
-    /// What scorers add to the score of a node, the largest first.
-    fn parts(&self, found: &Found, node: NodeId) -> Vec<Explanation> {
+    /// Contributions of the scorers to a node's score, largest first.
+    fn parts(&self, found: &SearchResult, node: NodeId) -> Vec<Explanation> {
         let mut parts = found.parts.get(&node).cloned().unwrap_or_default();
-        parts.sort_by(|a, b| b.adds.abs().total_cmp(&a.adds.abs()));
+        parts.sort_by(|a, b| b.contribution.abs().total_cmp(&a.contribution.abs()));
         let shown = parts.into_iter().take(EXPLAINED).map(|part| {
             let weight = found.weights.get(part.scorer).copied().unwrap_or_default();
             Explanation::new(self.scorers.name(part.scorer), Cell::Empty).with([
-                Explanation::new("adds", part.adds),
+                Explanation::new("adds", part.contribution),
                 Explanation::new("score", part.score),
                 Explanation::new("weight", weight),
             ])
@@ -70,11 +71,13 @@ impl Retriever for Mfar {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
-        let found = self.model.search(&self.scorers, &self.mask, query, k, detail.explained);
-        let explained = |at, node, score| {
-            place_of(NAME, at, score).with(self.parts(&found, node)).with([self.weights(&found)])
+        let query = check_query(query)?;
+        let found = self.model.search(&self.scorers, &self.mask, query, k, detail.explained_count);
+        let explained = |position, node, score| {
+            rank_explanation(NAME, position, score)
+                .with(self.parts(&found, node))
+                .with([self.weights(&found)])
         };
-        Ok(Answer::explained(found.ranking.clone(), detail, explained))
+        Ok(Answer::with_explanations(found.ranking.clone(), detail, explained))
     }
 }

@@ -1,24 +1,25 @@
-//! `multi`: the vectors of a document's chunks, pooled. What finds a node is its best chunk: the
-//! nodes of the [`CHUNKS`] chunks most similar to the query, of all chunks, are the candidates, and
-//! all chunks of a candidate are pooled. (STaRK's MultiVSS pools within the best 50 of `dense`; so
-//! a document that one vector blurs is never found.)
+//! `multi`: pooled vectors of a document's chunks. Candidates are the nodes of the [`CHUNKS`]
+//! chunks most similar to the query; all chunks of a candidate are pooled. (STaRK's MultiVSS pools
+//! within the best 50 of `dense`, and so never finds a document that one vector blurs.)
 
 use std::sync::Arc;
 
-use crate::{Answer, Detail, Ranking, RetrieveError, Retriever, checked, excerpt, place_of};
+use crate::{
+    Answer, Detail, Ranking, RetrieveError, Retriever, check_query, excerpt, rank_explanation,
+};
 use agent_index::{
     IndexError, IndexedBase, Part,
     chunks::{ChunkIndex, chunks_of},
 };
 use agent_kb::{NodeId, answer::Explanation, best};
 
-/// Chunks whose nodes are candidates, at least, and for each node asked for.
+/// Fewest chunks whose nodes are candidates, and chunks for each requested node.
 const CHUNKS: usize = 1_000;
 const CHUNKS_PER_NODE: usize = 4;
-/// Chunks that an explanation shows.
+/// Most chunks in an explanation.
 const EXPLAINED: usize = 3;
 
-/// How scores of chunks become one of a node.
+/// How the scores of chunks become the score of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
     /// The best chunk.
@@ -30,7 +31,7 @@ pub enum Pooling {
 }
 
 impl Pooling {
-    /// The name of the retriever that pools so.
+    /// Name of the retriever with this pooling.
     pub fn name(self) -> &'static str {
         match self {
             Self::Max => "multi",
@@ -63,7 +64,7 @@ impl Multi {
     /// Opens the chunks of a base.
     ///
     /// # Errors
-    /// That there are none, or that they are damaged.
+    /// [`RetrieveError::Index`] if the index has no chunks or they are damaged.
     pub fn open(base: Arc<IndexedBase>, pooling: Pooling) -> Result<Self, RetrieveError> {
         let index = ChunkIndex::open(&base.part(Part::Multi)?)?;
         Ok(Self { base, index, pooling })
@@ -76,7 +77,7 @@ impl Retriever for Multi {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let vector = self.base.embed_query(checked(query)?).map_err(IndexError::from)?;
+        let vector = self.base.embed_query(check_query(query)?).map_err(IndexError::from)?;
         if vector.iter().all(|&number| number == 0.0) {
             return Ok(Answer::default());
         }
@@ -86,32 +87,33 @@ impl Retriever for Multi {
             ranking.extend(score.map(|score| (node, score)));
         }
         let ranking = best(ranking, k);
-        let first = ranking.iter().take(detail.explained);
+        let first = ranking.iter().take(detail.explained_count);
         let scores = first.map(|pair| Ok(self.index.scores(&vector, pair.0)?));
         let scores = scores.collect::<Result<Vec<Vec<f32>>, RetrieveError>>()?;
-        let explained = |at: usize, node, score| {
-            let scores = scores.get(at).map_or(&[][..], Vec::as_slice);
-            place_of(&self.name(), at, score).with(self.parts(node, scores))
+        let explained = |position: usize, node, score| {
+            let scores = scores.get(position).map_or(&[][..], Vec::as_slice);
+            rank_explanation(&self.name(), position, score).with(self.parts(node, scores))
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }
 
 impl Multi {
-    /// The chunks of a node, and the best of them.
+    /// The number of chunks of a node, and its best chunks.
     fn parts(&self, node: NodeId, scores: &[f32]) -> Vec<Explanation> {
-        let how = match self.pooling {
+        let pooling = match self.pooling {
             Pooling::Max => "the best counts",
             Pooling::Mean => "their mean counts",
             Pooling::Top3 => "the mean of the best three counts",
         };
-        let n = Explanation::new("chunks", scores.len()).with([Explanation::new("pooling", how)]);
+        let n =
+            Explanation::new("chunks", scores.len()).with([Explanation::new("pooling", pooling)]);
         let texts = chunks_of(self.base.kb.text(node));
         let mut scores: Vec<(usize, f32)> = scores.iter().copied().enumerate().collect();
         scores.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let chunk = |(at, score): (usize, f32)| {
-            let text = excerpt(texts.get(at).copied().unwrap_or_default());
-            Explanation::new("chunk", at + 1)
+        let chunk = |(position, score): (usize, f32)| {
+            let text = excerpt(texts.get(position).copied().unwrap_or_default());
+            Explanation::new("chunk", position + 1)
                 .with([Explanation::new("score", score), Explanation::new("text", text)])
         };
         std::iter::once(n).chain(scores.into_iter().take(EXPLAINED).map(chunk)).collect()

@@ -1,24 +1,23 @@
 //! `bm25:stark`: the lexical baseline of the STaRK benchmark. BM25 over documents with the defaults
-//! of bm25s, which its code takes, and the candidates as the whole collection: how rare a word is
-//! and how long a text is on average are told by candidates alone. `bm25` weighs repeated words
-//! less ([`Bm25::MFAR`]) and takes both from all nodes.
+//! of bm25s, as in its code; document frequencies and the average length are those of the
+//! candidates. `bm25` weighs repeated words less ([`Bm25::MFAR`]) and takes both from all nodes.
 
 use std::sync::Arc;
 
 use crate::{
-    Answer, Detail, RetrieveError, Retriever, baseline::shared_stems, checked, place_of,
-    snippet::snippet,
+    Answer, Detail, RetrieveError, Retriever, baseline::shared_stems, check_query,
+    rank_explanation, snippet::snippet,
 };
 use agent_index::{Collection, IndexedBase, TextPart, bm25::Bm25};
 use agent_kb::answer::Explanation;
 
-/// What it is called.
+/// Name of the system.
 const NAME: &str = "bm25:stark";
 
 /// The baseline over one base.
 pub struct Stark {
     base: Arc<IndexedBase>,
-    /// None for a base without a candidate.
+    /// None for a base without candidates.
     candidates: Option<Collection>,
 }
 
@@ -36,20 +35,20 @@ impl Retriever for Stark {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let Some(candidates) = &self.candidates else { return Ok(Answer::default()) };
         let ranking =
             self.base.text.search_in(query, TextPart::Document, Bm25::STARK, candidates, k);
-        let explained = |at, node, score| {
-            let counted = Explanation::new("candidates", candidates.n_texts())
+        let explained = |position, node, score| {
+            let collection = Explanation::new("candidates", candidates.n_texts())
                 .with([Explanation::new("words on average", candidates.mean_length())]);
-            place_of(NAME, at, score)
+            rank_explanation(NAME, position, score)
                 .with([
-                    counted,
+                    collection,
                     shared_stems(&self.base, &self.base.terms, "shared stems", query, node),
                 ])
                 .with(snippet(&self.base, query, node))
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }

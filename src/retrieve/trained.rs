@@ -1,50 +1,48 @@
-//! `dense:trained` and `hybrid:trained`: nodes near to the query by an encoder that was learnt from
-//! labelled queries, alone or in one ranking with `bm25+names`.
+//! `dense:trained` and `hybrid:trained`: search by an encoder trained on labelled queries, alone or
+//! fused with `bm25+names`.
 
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, checked, place,
-    place_of,
+    Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, check_query,
+    rank_explanation, rank_in_list,
 };
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Scores, answer::Explanation};
 use agent_train::{
     TrainError,
-    dense::{Encoder, fused},
+    dense::{Encoder, fuse},
 };
 
-/// Nodes of each list that are fused, whatever is asked for: a score depends on the best alone, and a
-/// node that a longer list has would change ranks.
+/// Nodes of each list that are fused, for any `k`: longer lists would change ranks.
 const FUSED: usize = 1_000;
 
 /// A trained encoder over its base.
 pub struct Trained {
     base: Arc<IndexedBase>,
     encoder: Encoder,
-    /// Its share in one ranking with `bm25+names`; none where it ranks alone.
+    /// Its weight against `bm25+names`, in `0..=1`; none if it ranks alone.
     weight: Option<f32>,
 }
 
 impl Trained {
-    /// Opens the model in a directory, to rank alone.
+    /// Opens the model in a directory; it ranks alone.
     ///
     /// # Errors
-    /// That it cannot be read, or was trained over another base.
+    /// [`TrainError`] if the model cannot be read or was trained over another base.
     pub fn open(base: &Arc<IndexedBase>, dir: &Path) -> Result<Self, TrainError> {
         let (encoder, _) = Encoder::open(base, dir)?;
         Ok(Self { base: base.clone(), encoder, weight: None })
     }
 
-    /// The same in one ranking with `bm25+names`; its weight there, in `0..=1`, is the one that
-    /// validation queries chose unless one is given.
+    /// Fuses it with `bm25+names`, by a weight in `0..=1` [that chosen on validation queries].
     #[must_use]
     pub fn fused(mut self, weight: Option<f32>) -> Self {
         self.weight = Some(weight.unwrap_or_else(|| self.encoder.weight()));
         self
     }
 
-    /// The first nodes of `bm25+names` and of the encoder.
+    /// The best [`FUSED`] nodes of `bm25+names` and of the encoder.
     fn lists(&self, query: &str) -> Result<[Ranking; 2], RetrieveError> {
         let base = &*self.base;
         let (part, types) = (TextPart::DocumentWithNames, candidate_types(base));
@@ -62,24 +60,24 @@ impl Retriever for Trained {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let Some(weight) = self.weight else {
             let ranking = self.encoder.search(&self.base, query, k)?;
-            let explained = |at, _, score| place_of(&self.name(), at, score);
-            return Ok(Answer::explained(ranking, detail, explained));
+            let explained = |position, _, score| rank_explanation(&self.name(), position, score);
+            return Ok(Answer::with_explanations(ranking, detail, explained));
         };
         let lists = self.lists(query)?;
         let [lexical, dense] = lists.each_ref().map(|list| Scores::new(list.clone()));
-        let mut ranking = fused(&lexical, &dense, weight).ranking();
+        let mut ranking = fuse(&lexical, &dense, weight).ranking();
         ranking.truncate(k);
-        let explained = |at, node, score| {
+        let explained = |position, node, score| {
             let weights = [1.0 - weight, weight];
             let names = ["bm25+names", "dense:trained"];
             let parts = names.iter().zip(&lists).zip(weights).map(|((name, list), weight)| {
-                place(name, list, node).with([Explanation::new("weight", weight)])
+                rank_in_list(name, list, node).with([Explanation::new("weight", weight)])
             });
-            place_of(&self.name(), at, score).with(parts)
+            rank_explanation(&self.name(), position, score).with(parts)
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }

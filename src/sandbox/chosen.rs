@@ -1,30 +1,30 @@
-//! Both engines behind one door: modules run inside WebAssembly, programs in Rhai where the caller
-//! says.
+//! Both engines on one pool of workers: modules run inside WebAssembly, programs in Rhai in the
+//! chosen place.
 
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
-    Code, Compiled, Failure, Input, Limits, Param, Ran, RhaiSandbox, Sandbox, WasmSandbox, Workers,
-    wasm,
+    Code, CompiledProgram, Failure, Input, Limits, Param, RhaiSandbox, RunResult, Sandbox,
+    WasmSandbox, Workers, wasm,
 };
 use agent_tools::ToolHost;
 
 /// Where programs in Rhai run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// In this process: for programs that one trusts.
+    /// In this process: for trusted programs.
     #[default]
     Process,
-    /// Inside WebAssembly: for programs of anybody.
+    /// Inside WebAssembly: for untrusted programs.
     Wasm,
 }
 
-/// How programs are run.
+/// Options of [`ChosenSandbox`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxOptions {
     /// Where programs in Rhai run.
     pub place: Place,
-    /// Where compiled code is kept; compiled anew by each process when not given.
+    /// Directory of compiled code; without one each process compiles anew.
     pub code_dir: Option<PathBuf>,
 }
 
@@ -36,15 +36,15 @@ pub struct ChosenSandbox {
 }
 
 impl ChosenSandbox {
-    /// Both engines; nothing is compiled before it is needed.
+    /// Both engines; code is compiled on demand.
     pub fn new(workers: Arc<Workers>, options: &SandboxOptions) -> Self {
         let wasm = WasmSandbox::new(workers.clone(), options.code_dir.as_deref());
         Self { rhai: RhaiSandbox::new(workers), wasm, place: options.place }
     }
 
     /// The engine that compiled a program.
-    fn of(&self, program: &Compiled) -> &dyn Sandbox {
-        match wasm::made(program) {
+    fn engine_of(&self, program: &CompiledProgram) -> &dyn Sandbox {
+        match wasm::is_wasm(program) {
             true => &self.wasm,
             false => &self.rhai,
         }
@@ -52,28 +52,32 @@ impl ChosenSandbox {
 }
 
 impl Sandbox for ChosenSandbox {
-    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<Compiled, Failure> {
+    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<CompiledProgram, Failure> {
         match (code, self.place) {
             (Code::Rhai(_), Place::Process) => self.rhai.compile(code, limits),
             _ => self.wasm.compile(code, limits),
         }
     }
 
-    fn declared_params(&self, program: &Compiled, limits: &Limits) -> Result<Vec<Param>, Failure> {
-        self.of(program).declared_params(program, limits)
+    fn declared_params(
+        &self,
+        program: &CompiledProgram,
+        limits: &Limits,
+    ) -> Result<Vec<Param>, Failure> {
+        self.engine_of(program).declared_params(program, limits)
     }
 
-    fn reads_candidates(&self, program: &Compiled) -> bool {
-        self.of(program).reads_candidates(program)
+    fn reads_candidates(&self, program: &CompiledProgram) -> bool {
+        self.engine_of(program).reads_candidates(program)
     }
 
     fn run(
         &self,
-        program: &Compiled,
+        program: &CompiledProgram,
         host: Box<dyn ToolHost>,
         input: Input<'_>,
         limits: &Limits,
-    ) -> Ran {
-        self.of(program).run(program, host, input, limits)
+    ) -> RunResult {
+        self.engine_of(program).run(program, host, input, limits)
     }
 }

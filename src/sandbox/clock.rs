@@ -1,5 +1,4 @@
-//! The clocks that a call is measured with. Two lines, so that the engine inside WebAssembly, which
-//! has none, can be built from the same files with others.
+//! Clocks that measure a call; the engine inside WebAssembly, which has none, replaces this module.
 
 pub(super) use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Panics that are expected: caught, told in a failure, and not printed.
+//! Catches expected panics without printing them.
 
 use std::{
     any::Any,
@@ -12,14 +12,14 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does work; the text of its panic if it panics. Nothing is printed then.
+/// Runs work; the text of its panic, which is not printed, if it panics.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
-        let loud = std::panic::take_hook();
+        let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if !GUARDED.get() {
-                loud(info);
+                print(info);
             }
         }));
     });
@@ -29,11 +29,11 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|panic| panic_text(&panic))
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(super) fn panic_text(panic: &Box<dyn Any + Send>) -> String {
-    let said = panic
+    let message = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("internal panic: {}", said.unwrap_or("no message"))
+    format!("internal panic: {}", message.unwrap_or("no message"))
 }

@@ -3,8 +3,7 @@
 //! A program sees only the tools of its toolkit; it has no clock, files, network or randomness.
 //! In: one query, its shortlist and the program's parameters. Out: at most
 //! [`Limits::max_answers`] node ids with scores, best first, or a [`Failure`] of a stated kind.
-//! This module must not know what a tool does: it calls them through
-//! [`ToolHost`].
+//! Tools are called through [`ToolHost`]; what they do is unknown here.
 //!
 //! Invariant: the same program, query, candidates, parameters and host give the same [`Outcome`]
 //! on any number of threads, except for its times; a run that ends by [`FailureKind::Deadline`]
@@ -15,11 +14,11 @@
 //!
 //! # What is not contained
 //! Programs of [`RhaiSandbox`] share this process. One allocation that the system refuses, a stack
-//! deeper than [`STACK_BYTES`], and errors in the engine itself reach the process. What a program
-//! leaks by cycles of captured variables stays leaked; it is measured and reported in
-//! [`Usage::leaked_bytes`], so that the caller can drop the program, and beyond a sum no program runs
-//! in this process any more. A tool that blocks, blocks its worker in either engine: the caller is
-//! told that the time is over, and another worker takes the place.
+//! deeper than [`STACK_BYTES`], and errors in the engine itself reach the process. Memory that a
+//! program leaks by cycles of captured variables stays leaked; it is reported in
+//! [`Usage::leaked_bytes`], so that the caller can drop the program, and above a total no program
+//! runs in this process any more. A tool that blocks, blocks its worker in either engine: the
+//! caller gets a deadline failure, and the worker is replaced.
 
 mod alloc;
 mod chosen;
@@ -42,8 +41,8 @@ use std::{any::Any, collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-// The engine inside WebAssembly is built from files of this crate in a crate of its own, where these
-// modules have other contents: such files name them from the root.
+// Files of this crate are also built into the engine inside WebAssembly, where these modules have
+// other contents; such files name them from the crate root.
 use crate as sandbox;
 use agent_kb as kb;
 use agent_tools as tools;
@@ -60,43 +59,43 @@ pub use trust::{Origin, Trust};
 pub use wasm::{WasmSandbox, interface_page, is_module, module_header};
 pub use workers::{JobLost, MAX_WORKERS, Pending, QUEUE_PER_WORKER, STACK_BYTES, Workers};
 
-/// What a successful call gave.
+/// Result of a successful call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Node ids with scores, best first; ties by ascending id. At most [`Limits::max_answers`].
     pub ranking: Vec<(NodeId, f32)>,
-    /// What it used.
+    /// Resources used.
     pub usage: Usage,
-    /// What the program printed; control characters other than line breaks are escaped.
+    /// Printed text; control characters other than line breaks are escaped.
     pub output: String,
 }
 
-/// A number that a tuner may move.
+/// A parameter that a program declares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Param {
     /// Name, as in the program.
     pub name: String,
-    /// Value when nothing else is given.
+    /// Default value.
     pub value: f64,
-    /// Least value.
+    /// Smallest value.
     pub min: f64,
-    /// Largest value; equal to `min` when the number is fixed.
+    /// Largest value; equal to `min` for a fixed parameter.
     pub max: f64,
     /// Whether the program gets an integer.
     pub integer: bool,
 }
 
-/// A checked program, ready to run any number of times on any thread. Cheap to clone.
+/// A checked program that can run any number of times on any thread. Cheap to clone.
 #[derive(Clone)]
-pub struct Compiled(Arc<dyn Any + Send + Sync>);
+pub struct CompiledProgram(Arc<dyn Any + Send + Sync>);
 
-impl fmt::Debug for Compiled {
+impl fmt::Debug for CompiledProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Compiled")
     }
 }
 
-/// A program as it is stored.
+/// The code of a program.
 #[derive(Clone, Copy, Debug)]
 pub enum Code<'a> {
     /// Source text in Rhai.
@@ -105,22 +104,22 @@ pub enum Code<'a> {
     Wasm(&'a [u8]),
 }
 
-/// What one call gets.
+/// Input of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// The question.
+    /// The query.
     pub query: &'a str,
     /// The default shortlist, best first.
     pub candidates: &'a [NodeId],
-    /// Values of declared parameters; those left out have their declared value. Values of integer
-    /// parameters are rounded.
+    /// Values of declared parameters; missing ones have their default. Values of integer parameters
+    /// are rounded.
     pub params: &'a BTreeMap<String, f64>,
-    /// How many nodes the base has: results may name ids below it.
+    /// Number of nodes in the base; results name ids below it.
     pub n_nodes: usize,
 }
 
-/// What a call gives: its result, and the host with what it recorded.
-pub type Ran = (Result<Outcome, Failure>, Box<dyn ToolHost>);
+/// Result of a call, and its host.
+pub type RunResult = (Result<Outcome, Failure>, Box<dyn ToolHost>);
 
 /// An engine that runs programs. Blocks the caller; may be called from any thread.
 pub trait Sandbox: Send + Sync {
@@ -128,39 +127,43 @@ pub trait Sandbox: Send + Sync {
     ///
     /// # Errors
     /// [`FailureKind::Parse`], [`FailureKind::MissingFunction`] or [`FailureKind::Panic`].
-    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<Compiled, Failure>;
+    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<CompiledProgram, Failure>;
 
-    /// The parameters a program declares in `params()`, by name; empty when it has none. Run once,
-    /// then remembered.
+    /// The parameters that a program declares in `params()`, by name; empty without it. Runs once,
+    /// then cached.
     ///
     /// # Errors
-    /// What `params()` fails with; [`FailureKind::Result`] when a number is not finite, lies
-    /// outside its bounds, or there are more than [`Limits::parameters`].
-    fn declared_params(&self, program: &Compiled, limits: &Limits) -> Result<Vec<Param>, Failure>;
+    /// Those of `params()`; [`FailureKind::Result`] if a number is not finite or outside its
+    /// bounds, or there are more than [`Limits::parameters`].
+    fn declared_params(
+        &self,
+        program: &CompiledProgram,
+        limits: &Limits,
+    ) -> Result<Vec<Param>, Failure>;
 
-    /// Whether the program can look at its candidates; if not, they need not be found.
-    fn reads_candidates(&self, program: &Compiled) -> bool;
+    /// Whether the program may read its candidates; otherwise they need not be found.
+    fn reads_candidates(&self, program: &CompiledProgram) -> bool;
 
-    /// Calls `retrieve` once. The host answers tool calls and is handed back with its records.
+    /// Calls `retrieve` once. The host answers tool calls and is returned.
     ///
     /// # Errors
     /// Any [`FailureKind`]; [`FailureKind::Runtime`] also for parameters that are not declared or
     /// out of bounds.
     fn run(
         &self,
-        program: &Compiled,
+        program: &CompiledProgram,
         host: Box<dyn ToolHost>,
         input: Input<'_>,
         limits: &Limits,
-    ) -> Ran;
+    ) -> RunResult;
 }
 
-/// Whether a directory can hold what this user alone may write; makes it if it is not there.
+/// Whether a directory is usable as a private one of this user; creates it if missing.
 pub fn is_usable(dir: &Path) -> bool {
     private::PrivateDir::open(dir).is_some()
 }
 
-/// Stands in for a host that went down with its worker.
+/// Replaces a host that was lost with its worker.
 struct LostHost;
 
 impl ToolHost for LostHost {
@@ -169,30 +172,30 @@ impl ToolHost for LostHost {
     }
 }
 
-/// Makes one call on a worker, with an input of its own; a worker that is lost takes the host with
-/// it. A call that does not end is not waited for longer than [`Workers::run_within`] says.
+/// Makes one call on a worker, within the time of [`Workers::run_within`]; a lost worker loses the
+/// host.
 fn run_on(
     workers: &Workers,
     host: Box<dyn ToolHost>,
     input: Input<'_>,
     limits: &Limits,
-    call: impl FnOnce(Box<dyn ToolHost>, Input<'_>, &Limits) -> Ran + Send + 'static,
-) -> Ran {
+    call: impl FnOnce(Box<dyn ToolHost>, Input<'_>, &Limits) -> RunResult + Send + 'static,
+) -> RunResult {
     let query = input.query.to_owned();
     let candidates = input.candidates.to_vec();
     let (params, n_nodes) = (input.params.clone(), input.n_nodes);
     let owned = limits.clone();
-    let (waiting, mut host) = (host.patience(), host);
+    let (max_wait, mut host) = (host.patience(), host);
     let job = move || {
         host.begin(owned.deadline);
         let input = Input { query: &query, candidates: &candidates, params: &params, n_nodes };
         call(host, input, &owned)
     };
-    let ran = workers.run_within(limits.deadline, waiting, job);
-    ran.unwrap_or_else(|lost| (Err(lost_job(lost, limits)), Box::new(LostHost)))
+    let result = workers.run_within(limits.deadline, max_wait, job);
+    result.unwrap_or_else(|lost| (Err(lost_job(lost, limits)), Box::new(LostHost)))
 }
 
-/// The failure of a program whose job gave no answer.
+/// The failure of a program whose job was lost.
 fn lost_job(lost: JobLost, limits: &Limits) -> Failure {
     let (kind, ms) = match lost {
         JobLost::Late(after) => (FailureKind::Deadline, after.as_secs_f64() * 1e3),
@@ -203,12 +206,13 @@ fn lost_job(lost: JobLost, limits: &Limits) -> Failure {
     Failure { usage: Usage { ms, ..Usage::default() }, ..failure }
 }
 
-/// Whether a source is short enough to be parsed.
+/// Checks the length of a source.
 fn check_source(source: &str, limits: &Limits) -> Result<(), Failure> {
-    let most = limits.source_bytes;
-    if source.len() <= most {
+    let max_bytes = limits.source_bytes;
+    if source.len() <= max_bytes {
         return Ok(());
     }
-    let message = format!("the program has {} bytes, more than {most}; shorten it", source.len());
+    let message =
+        format!("the program has {} bytes, more than {max_bytes}; shorten it", source.len());
     Err(Failure::new(FailureKind::Parse, &message, limits))
 }

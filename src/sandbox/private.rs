@@ -1,8 +1,8 @@
-//! A directory that one user alone may write to, with a key in it that only they can read: whatever
+//! A private directory: only one user may write to it, and only they can read its key. Whatever
 //! bears a keyed digest of it was written by this user, on this machine.
 //!
-//! Must not know what is kept. Whoever can read the key can pass for the user; so the directory must
-//! not be part of what people hand to one another.
+//! Whoever can read the key can pass for the user, so the directory must not be part of shared
+//! data.
 
 use std::{
     collections::hash_map::RandomState,
@@ -25,11 +25,10 @@ pub(super) struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// The directory, which is made if it is not there; `None` when it cannot be used or others may
-    /// write to it.
+    /// Opens the directory, or creates it; `None` if it cannot be used or others may write to it.
     pub(super) fn open(path: &Path) -> Option<Self> {
-        create_own(path).ok()?;
-        if !is_own(path) {
+        create_private(path).ok()?;
+        if !is_private(path) {
             return None;
         }
         let key = read_key(path).or_else(|| {
@@ -39,18 +38,17 @@ impl PrivateDir {
         Some(Self { path: path.to_owned(), key })
     }
 
-    /// The directory if it is there and has a key; makes nothing.
+    /// Opens an existing directory with a key.
     pub(super) fn find(path: &Path) -> Option<Self> {
-        let key = is_own(path).then(|| read_key(path)).flatten()?;
+        let key = is_private(path).then(|| read_key(path)).flatten()?;
         Some(Self { path: path.to_owned(), key })
     }
 
-    /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The keyed digest of some parts, one after another: give all but one a known length.
+    /// The keyed digest of concatenated parts; all but one must have a fixed length.
     pub(super) fn seal(&self, parts: &[&[u8]]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         for part in parts {
@@ -59,16 +57,16 @@ impl PrivateDir {
         hasher.finalize()
     }
 
-    /// Writes a file of the directory, readable by its owner only, whole or not at all.
+    /// Writes a file atomically, readable by its owner only.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the file system.
     pub(super) fn publish(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         publish(&self.path, name, parts)
     }
 
-    /// Removes the oldest files of one suffix beyond the number that is kept.
-    pub(super) fn keep_newest(&self, suffix: &str, most: usize) {
+    /// Removes the oldest files with a suffix, except for `max_files`.
+    pub(super) fn keep_newest(&self, suffix: &str, max_files: usize) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         let mut files: Vec<_> = entries
             .filter_map(Result::ok)
@@ -76,7 +74,7 @@ impl PrivateDir {
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
             .collect();
         files.sort();
-        let surplus = files.len().saturating_sub(most);
+        let surplus = files.len().saturating_sub(max_files);
         for (_, path) in files.iter().take(surplus) {
             // Another process may have removed it.
             let _ = fs::remove_file(path);
@@ -97,7 +95,7 @@ fn publish(dir: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
 
 fn read_key(dir: &Path) -> Option<[u8; KEY_BYTES]> {
     let path = dir.join(KEY_FILE);
-    if !is_own(&path) {
+    if !is_private(&path) {
         return None;
     }
     let mut key = Vec::new();
@@ -105,8 +103,8 @@ fn read_key(dir: &Path) -> Option<[u8; KEY_BYTES]> {
     key.try_into().ok()
 }
 
-/// Writes a key that nobody can guess: the standard library seeds its hashers from the system. Of
-/// several processes that do so at once the first one's key stays.
+/// Writes an unguessable key, as the standard library seeds its hashers from the system. Of several
+/// concurrent processes the first one's key stays.
 fn write_key(dir: &Path) -> io::Result<()> {
     let mut hasher = blake3::Hasher::new();
     for part in 0..8u64 {
@@ -114,7 +112,7 @@ fn write_key(dir: &Path) -> io::Result<()> {
     }
     let (path, key) = (dir.join(KEY_FILE), hasher.finalize());
     if path.exists() {
-        // What is there is no key.
+        // The existing file is not a key.
         return publish(dir, KEY_FILE, &[key.as_bytes()]);
     }
     let mut file = tempfile::NamedTempFile::new_in(dir)?;
@@ -126,21 +124,21 @@ fn write_key(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory that only its owner can read, whatever the user's mask.
+/// Creates a directory that only its owner can read, for any umask.
 #[cfg(unix)]
-fn create_own(dir: &Path) -> io::Result<()> {
+fn create_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 #[cfg(not(unix))]
-fn create_own(dir: &Path) -> io::Result<()> {
+fn create_private(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)
 }
 
-/// Whether nobody but its owner may write to a path, and the owner is this user.
+/// Whether this user owns a path and nobody else may write to it.
 #[cfg(unix)]
-fn is_own(path: &Path) -> bool {
+fn is_private(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let writable_by_others = 0o022;
     fs::symlink_metadata(path).is_ok_and(|found| {
@@ -150,7 +148,7 @@ fn is_own(path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_own(path: &Path) -> bool {
+fn is_private(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink())
 }
 
@@ -174,8 +172,8 @@ mod tests {
     fn the_oldest_files_go_first() {
         let dir = tempfile::tempdir().expect("a directory");
         let own = PrivateDir::open(dir.path()).expect("usable");
-        for at in 0..5u8 {
-            own.publish(&format!("{at}.x"), &[&[at]]).expect("written");
+        for n in 0..5u8 {
+            own.publish(&format!("{n}.x"), &[&[n]]).expect("written");
         }
         own.keep_newest("x", 2);
         let left = std::fs::read_dir(dir.path()).expect("listed").count();

@@ -1,7 +1,5 @@
-//! What a program is: source text or a module, its identity, and what it says about itself.
-//!
-//! Must not know how programs run. Values found by a tuner are kept outside the source, so that
-//! the same program with other parameters keeps its identity.
+//! Programs: source text or a module, its identity, and its header. Values found by a tuner are
+//! kept outside the source, so that the same program with other parameters keeps its identity.
 //!
 //! ```text
 //! //! category: products of a brand with a feature
@@ -22,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use crate::{Code, is_module, module_header};
 use agent_tools::source::comment;
 
-/// Begins the text of a program that is a module.
+/// Prefix of the text of a module.
 const MODULE: &str = "wasm:";
-/// Longest category name, bytes; what is longer is cut.
+/// Longest category name, bytes; longer ones are cut.
 pub const CATEGORY_BYTES: usize = 200;
-/// Longest description, bytes; what is longer is cut.
+/// Longest description, bytes; longer ones are cut.
 pub const DESCRIPTION_BYTES: usize = 2_000;
 
 /// A retrieval program. Equal sources, or equal modules, are equal programs.
@@ -37,7 +35,7 @@ pub const DESCRIPTION_BYTES: usize = 2_000;
 /// let source = "//! category: by words\nfn retrieve(query, candidates, params) { candidates }";
 /// let program = Program::new(source);
 /// assert_eq!(program.category(), Some("by words"));
-/// // Line ends are no part of what a program is.
+/// // Line ends do not change the identity.
 /// assert_eq!(program.id(), Program::new(&source.replace('\n', "\r\n")).id());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +62,7 @@ impl Program {
         Self { source, module: None, id, category, description }
     }
 
-    /// A program that is a module of WebAssembly. Whether it is valid is for the sandbox to say.
+    /// A program that is a module of WebAssembly; the sandbox checks its validity.
     pub fn module(bytes: &[u8]) -> Self {
         let source = format!("{MODULE}{}", base64::encode(bytes));
         let id = blake3::hash(bytes).to_hex().to_string();
@@ -80,13 +78,13 @@ impl Program {
         }
     }
 
-    /// Whether it is a module.
+    /// Whether the program is a module.
     pub fn is_module(&self) -> bool {
         self.module.is_some()
     }
 
-    /// What people read: the source; of a module its header and its size, as comments.
-    pub fn shown(&self) -> Cow<'_, str> {
+    /// A readable form: the source, or the header and size of a module as comments.
+    pub fn listing(&self) -> Cow<'_, str> {
         let Some(module) = &self.module else { return Cow::Borrowed(&self.source) };
         let category =
             self.category.iter().map(|name| format!("//! category: {}\n", comment(name)));
@@ -96,7 +94,7 @@ impl Program {
         Cow::Owned(format!("{header}// a module of WebAssembly, {size} bytes, {}\n", self.id))
     }
 
-    /// The source text; of a module `wasm:` and its bytes in base64.
+    /// The source text, or `wasm:` and the bytes of a module in base64.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -106,7 +104,7 @@ impl Program {
         &self.id
     }
 
-    /// The first twelve digits of the identity, for people.
+    /// The first twelve digits of the id.
     pub fn short_id(&self) -> &str {
         &self.id[..12]
     }
@@ -116,7 +114,7 @@ impl Program {
         self.category.as_deref()
     }
 
-    /// The other leading `//!` lines; empty when there are none.
+    /// The other leading `//!` lines, if any.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -157,7 +155,7 @@ fn read_header(source: &str) -> (Option<String>, String) {
     (category, description)
 }
 
-/// The longest beginning of a text within a number of bytes.
+/// The longest prefix of a text within a number of bytes.
 fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
@@ -206,7 +204,7 @@ mod tests {
             bytes.len(),
             program.id()
         );
-        assert_eq!(program.shown(), shown);
+        assert_eq!(program.listing(), shown);
         let json = serde_json::to_string(&program).expect("json");
         assert_eq!(serde_json::from_str::<Program>(&json).expect("json"), program);
         // What only looks like one is a source.

@@ -1,4 +1,4 @@
-//! Runs programs written in Rhai, inside this process, hardened. The only module that knows the
+//! Runs programs written in Rhai, inside this process, hardened. The only module that uses the
 //! `rhai` crate.
 //!
 //! The engine's own limits miss much: steps inside native callbacks are not counted, some natives
@@ -27,23 +27,23 @@ use std::{
 use rhai::{AST, Dynamic, Engine, Map};
 
 use crate::{
-    Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran, Sandbox,
-    Workers, check_source,
+    Code, CompiledProgram, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param,
+    RunResult, Sandbox, Workers, check_source,
     given::Given,
     guard::guarded,
     lost_job,
     rhai::engine::{PARAMS, Parsed, RETRIEVE},
     run_on,
-    verdict::{Bound, bind_params, read_params, read_ranking},
+    verdict::{BoundValue, bind_params, read_params, read_ranking},
     workers,
 };
 use agent_kb::NodeId;
 use agent_tools::{ToolHost, ToolSpec, registry};
 
-/// What programs may leave behind in this process, all together, bytes: beyond it none runs here any
-/// more. Calls that run at that moment may add what they leave.
+/// Most memory leaked in this process by all programs, bytes; above it none runs here any more.
+/// Running calls may still add to it.
 const MAX_LEAKED_BYTES: u64 = 256 << 20;
-/// What they left so far.
+/// Memory leaked so far, bytes.
 static LEAKED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The hardened Rhai engine on a pool of workers.
@@ -58,14 +58,14 @@ impl RhaiSandbox {
         Self::with_tools(workers, registry())
     }
 
-    /// A sandbox whose programs may call the given tools; the host gets their positions in it.
+    /// A sandbox whose programs may call the given tools; the host gets their indexes.
     pub fn with_tools(workers: Arc<Workers>, specs: &'static [ToolSpec]) -> Self {
         Self { workers, specs }
     }
 }
 
 impl Sandbox for RhaiSandbox {
-    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<Compiled, Failure> {
+    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<CompiledProgram, Failure> {
         let Code::Rhai(source) = code else {
             let message = "the program is WebAssembly; run it with `--sandbox wasm`";
             return Err(Failure::new(FailureKind::Parse, message, limits));
@@ -79,7 +79,11 @@ impl Sandbox for RhaiSandbox {
             .unwrap_or_else(|lost| Err(lost_job(lost, limits)))
     }
 
-    fn declared_params(&self, program: &Compiled, limits: &Limits) -> Result<Vec<Param>, Failure> {
+    fn declared_params(
+        &self,
+        program: &CompiledProgram,
+        limits: &Limits,
+    ) -> Result<Vec<Param>, Failure> {
         let tree = tree_of(program, limits)?;
         if let Some(declared) = tree.params.get() {
             return declared.clone();
@@ -90,22 +94,22 @@ impl Sandbox for RhaiSandbox {
             .unwrap_or_else(|lost| Err(lost_job(lost, limits)))
     }
 
-    fn reads_candidates(&self, program: &Compiled) -> bool {
+    fn reads_candidates(&self, program: &CompiledProgram) -> bool {
         program.0.downcast_ref::<Tree>().is_none_or(|tree| tree.reads_candidates)
     }
 
     fn run(
         &self,
-        program: &Compiled,
+        program: &CompiledProgram,
         host: Box<dyn ToolHost>,
         input: Input<'_>,
         limits: &Limits,
-    ) -> Ran {
+    ) -> RunResult {
         let tree = match tree_of(program, limits) {
             Ok(tree) => tree,
             Err(failure) => return (Err(failure), host),
         };
-        // A call of its own, with a deadline of its own.
+        // A separate call with its own deadline.
         if tree.params.get().is_none()
             && let Err(failure) = self.declared_params(program, limits)
         {
@@ -137,7 +141,7 @@ impl Drop for Tree {
     }
 }
 
-fn tree_of(program: &Compiled, limits: &Limits) -> Result<Arc<Tree>, Failure> {
+fn tree_of(program: &CompiledProgram, limits: &Limits) -> Result<Arc<Tree>, Failure> {
     program.0.clone().downcast::<Tree>().map_err(|_| {
         Failure::new(FailureKind::Parse, "the program was compiled by another engine", limits)
     })
@@ -148,7 +152,7 @@ thread_local! {
     static ENGINES: RefCell<Vec<(&'static [ToolSpec], Engine)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs work with this thread's engine and a fresh meter; after a panic the engine is built anew.
+/// Runs work with this thread's engine and a new meter; a panic drops the engine.
 fn with_engine<T>(
     specs: &'static [ToolSpec],
     limits: &Limits,
@@ -160,7 +164,7 @@ fn with_engine<T>(
         engines
             .iter()
             .position(|entry| std::ptr::eq(entry.0, specs))
-            .map(|at| engines.swap_remove(at).1)
+            .map(|index| engines.swap_remove(index).1)
     });
     let done = guarded(|| {
         let mut engine = found.unwrap_or_else(|| engine::build(specs));
@@ -178,16 +182,20 @@ fn with_engine<T>(
     }
 }
 
-fn compile(specs: &'static [ToolSpec], source: &str, limits: &Limits) -> Result<Compiled, Failure> {
+fn compile(
+    specs: &'static [ToolSpec],
+    source: &str,
+    limits: &Limits,
+) -> Result<CompiledProgram, Failure> {
     let parsed = with_engine(specs, limits, None, |engine| engine::parse(engine, source, limits))??;
     let Parsed { ast, has_params, reads_candidates } = parsed;
     let ast = Some(ast);
     let tree = Tree { ast, specs, has_params, reads_candidates, params: OnceLock::new() };
-    Ok(Compiled(Arc::new(tree)))
+    Ok(CompiledProgram(Arc::new(tree)))
 }
 
 impl Tree {
-    /// What `params()` declares; runs it the first time. Only on a big stack.
+    /// The declared parameters; runs `params()` the first time. Only on a big stack.
     fn declared(&self, limits: &Limits) -> &Result<Vec<Param>, Failure> {
         self.params.get_or_init(|| {
             if !self.has_params {
@@ -201,7 +209,7 @@ impl Tree {
         })
     }
 
-    /// Calls a function and reads its result while the meter still runs. `read` gives what it read
+    /// Calls a function and reads its result while the meter still runs. `read` returns the result
     /// and its heap, bytes.
     fn call<T>(
         &self,
@@ -232,27 +240,27 @@ impl Tree {
     }
 }
 
-/// Whether another call may run in this process.
+/// Checks that another call may run in this process.
 fn check_leaked(limits: &Limits) -> Result<(), Failure> {
     let leaked = LEAKED_BYTES.load(Ordering::Relaxed);
     if leaked <= MAX_LEAKED_BYTES {
         return Ok(());
     }
-    let most = MAX_LEAKED_BYTES >> 20;
+    let mib = MAX_LEAKED_BYTES >> 20;
     let message = format!(
-        "programs left more than {most} MiB behind in this process: break their cycles, or run them \
+        "programs left more than {mib} MiB behind in this process: break their cycles, or run them \
          with `--sandbox wasm`"
     );
     Err(Failure::new(FailureKind::Memory, &message, limits))
 }
 
 /// Runs one call; only on a big stack.
-fn run(tree: &Tree, host: Box<dyn ToolHost>, input: Input<'_>, limits: &Limits) -> Ran {
+fn run(tree: &Tree, host: Box<dyn ToolHost>, input: Input<'_>, limits: &Limits) -> RunResult {
     let declared = match tree.declared(limits) {
         Ok(declared) => declared,
         Err(failure) => return (Err(failure.clone()), host),
     };
-    // Checked before the call, built within it, so that its heap is charged to it.
+    // Checked before the call, but built within it, so that their heap is charged to it.
     if let Err(failure) = bind_params(declared, input.params, limits) {
         return (Err(failure), host);
     }
@@ -264,8 +272,8 @@ fn run(tree: &Tree, host: Box<dyn ToolHost>, input: Input<'_>, limits: &Limits) 
             .into_iter()
             .map(|(name, value)| {
                 let value: Dynamic = match value {
-                    Bound::Int(number) => number.into(),
-                    Bound::Float(number) => number.into(),
+                    BoundValue::Int(number) => number.into(),
+                    BoundValue::Float(number) => number.into(),
                 };
                 (name.as_str().into(), value)
             })

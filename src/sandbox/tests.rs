@@ -10,7 +10,8 @@ use std::{
 };
 
 use crate::{
-    Code, Compiled, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
+    Code, CompiledProgram, Failure, FailureKind, Input, Limits, Outcome, RhaiSandbox, Sandbox,
+    Workers,
 };
 use agent_kb::{Combine, NodeId, NodeSet, Scores};
 use agent_tools::{ArgSpec, Args, Kind, NodeFlow, ToolError, ToolHost, ToolSpec, Value};
@@ -141,7 +142,7 @@ fn body(text: &str) -> String {
 }
 
 fn run_with(
-    program: &Compiled,
+    program: &CompiledProgram,
     params: &BTreeMap<String, f64>,
     limits: &Limits,
 ) -> Result<Outcome, Failure> {

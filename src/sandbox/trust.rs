@@ -1,11 +1,9 @@
-//! The one rule of trust: where a program of some origin runs when the user says nothing.
+//! The default place of a program by its origin.
 //!
-//! A program runs in this process if the search actor wrote it here: in a run that was begun here and
-//! had no other author, or from a bundle that such a run froze here. All others run inside
-//! WebAssembly. What a file says of itself is no proof: what was made here is noted in a
+//! A program runs in this process if the search actor wrote it here: in a run that was started here
+//! and had no other author, or from a bundle that such a run froze here. All others run inside
+//! WebAssembly. What a file says of itself is no proof: work made here is noted in a
 //! [`PrivateDir`], by digests under its key, and a copied home brings neither key nor notes.
-//!
-//! Must not know how programs are run.
 
 use std::{
     fs,
@@ -15,38 +13,38 @@ use std::{
 
 use crate::{Place, private::PrivateDir};
 
-/// Runs and bundles that are remembered; the oldest notes go first.
+/// Most notes; the oldest are removed first.
 const MAX_NOTES: usize = 20_000;
-/// Ends the name of a note.
+/// File extension of a note.
 const SUFFIX: &str = "made";
-/// Bytes of a kind of note, the same for all.
+/// Kinds of notes, of equal length.
 const RUN: &[u8] = b"run\0\0\0";
 const BUNDLE: &[u8] = b"bundle";
 
-/// Where a program comes from.
+/// Origin of a program.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin<'a> {
-    /// A run, by the file of its journal.
+    /// A run, by its journal file.
     Run(&'a Path),
-    /// A bundle, by its digest, which was computed from its content.
+    /// A bundle, by the digest of its content.
     Bundle(&'a str),
-    /// A file, a language model, anybody.
+    /// Anything else: a file, a language model.
     Elsewhere,
 }
 
-/// What this user made on this machine.
+/// Notes of what this user made on this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     dir: Option<PathBuf>,
 }
 
 impl Trust {
-    /// What is noted in a directory, which need not exist; without one nothing is trusted.
+    /// Notes in a directory, which need not exist; without one nothing is trusted.
     pub fn new(dir: Option<PathBuf>) -> Self {
         Self { dir }
     }
 
-    /// Where a program runs unless the user says otherwise.
+    /// Default place of a program.
     pub fn place(&self, origin: Origin<'_>) -> Place {
         let noted = || {
             let dir = PrivateDir::find(self.dir.as_deref()?)?;
@@ -55,8 +53,8 @@ impl Trust {
         if noted() == Some(true) { Place::Process } else { Place::Wasm }
     }
 
-    /// Notes that a run, or the bundle it froze, is the work of the search actor alone. What cannot
-    /// be noted is not trusted.
+    /// Notes that a run, or the bundle it froze, is the work of the search actor alone. If the note
+    /// fails, it stays untrusted.
     pub fn keep(&self, made: Origin<'_>) {
         let Some(dir) = self.dir.as_deref().and_then(PrivateDir::open) else { return };
         if let Some(name) = note(&dir, made)
@@ -66,7 +64,7 @@ impl Trust {
         }
     }
 
-    /// Forgets a run: from now on others write programs in it.
+    /// Removes the note of a run, as other authors write programs in it from now on.
     pub fn forget(&self, made: Origin<'_>) {
         let Some(dir) = self.dir.as_deref().and_then(PrivateDir::find) else { return };
         if let Some(name) = note(&dir, made) {
@@ -76,18 +74,18 @@ impl Trust {
     }
 }
 
-/// The name of the note on something; `None` of what is never trusted.
+/// File name of a note; `None` for an origin that is never trusted.
 fn note(dir: &PrivateDir, made: Origin<'_>) -> Option<String> {
-    let (kind, what) = match made {
+    let (kind, id) = match made {
         Origin::Run(journal) => (RUN, identity(journal)?.into_bytes()),
         Origin::Bundle(digest) => (BUNDLE, digest.as_bytes().to_vec()),
         Origin::Elsewhere => return None,
     };
-    Some(format!("{}.{SUFFIX}", dir.seal(&[kind, &what]).to_hex()))
+    Some(format!("{}.{SUFFIX}", dir.seal(&[kind, &id]).to_hex()))
 }
 
-/// What a file is, however its content changes: its place, its number in the file system, and when
-/// it was made. A copy, or a file unpacked in its place, is another one.
+/// Identity of a file whose content may change: path, inode and creation time. A copy, or another
+/// file at its path, differs.
 #[cfg(unix)]
 fn identity(file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;

@@ -1,6 +1,5 @@
-//! Judges what a program gave: its declared parameters, and its ranking. The same for every engine.
-//!
-//! Must not know which engine ran.
+//! Checks the results of a program: its declared parameters, and its ranking. The same for every
+//! engine.
 
 use std::collections::BTreeMap;
 
@@ -32,9 +31,10 @@ pub(super) fn read_params(given: &Given, limits: &Limits) -> Result<Vec<Param>, 
         let (value, min, max) = match (number(entry), entry) {
             (Some(fixed), _) => (Some(fixed), Some(fixed), Some(fixed)),
             (None, Given::Map(parts)) => {
-                let odd = parts.iter().find(|part| !["value", "min", "max"].contains(&&*part.0));
-                if let Some((odd, _)) = odd {
-                    return wrong(format!("parameter {name} has an unknown entry {odd}"));
+                let unknown =
+                    parts.iter().find(|part| !["value", "min", "max"].contains(&&*part.0));
+                if let Some((key, _)) = unknown {
+                    return wrong(format!("parameter {name} has an unknown entry {key}"));
                 }
                 let part = |key: &str| {
                     parts.iter().find(|part| part.0 == key).and_then(|part| number(&part.1))
@@ -70,24 +70,24 @@ fn number(value: &Given) -> Option<(f64, bool)> {
     }
 }
 
-/// A number as a program gets it.
+/// The value of a parameter as a program gets it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Bound {
+pub(super) enum BoundValue {
     /// An integer.
     Int(i64),
     /// A number.
     Float(f64),
 }
 
-/// The parameters as the program gets them: declared values, changed by the given ones.
+/// The values of all declared parameters: the given ones, else the defaults.
 ///
 /// # Errors
-/// [`FailureKind::Runtime`] for one that is not declared or out of bounds.
+/// [`FailureKind::Runtime`] for an undeclared parameter or a value out of bounds.
 pub(super) fn bind_params(
     declared: &[Param],
     given: &BTreeMap<String, f64>,
     limits: &Limits,
-) -> Result<Vec<(String, Bound)>, Failure> {
+) -> Result<Vec<(String, BoundValue)>, Failure> {
     let wrong = |message: String| Err(Failure::new(FailureKind::Runtime, &message, limits));
     if let Some(name) = given.keys().find(|name| !declared.iter().any(|p| p.name == **name)) {
         let known: Vec<&str> = declared.iter().map(|param| param.name.as_str()).collect();
@@ -103,13 +103,14 @@ pub(super) fn bind_params(
                 param.name, param.min, param.max
             ));
         }
-        let value = if param.integer { Bound::Int(value as i64) } else { Bound::Float(value) };
+        let value =
+            if param.integer { BoundValue::Int(value as i64) } else { BoundValue::Float(value) };
         bound.push((param.name.clone(), value));
     }
     Ok(bound)
 }
 
-/// Checks what `retrieve` gave and orders it best first; ties by ascending id.
+/// Checks the result of `retrieve` and sorts it best first; ties by ascending id.
 ///
 /// # Errors
 /// [`FailureKind::Result`].
@@ -119,13 +120,13 @@ pub(super) fn read_ranking(
     limits: &Limits,
 ) -> Result<Vec<(NodeId, f32)>, Failure> {
     let wrong = |message: String| Err(Failure::new(FailureKind::Result, &message, limits));
-    let most = limits.max_answers;
-    let too_many = |n: usize| format!("{n} answers, more than {most}; end with `.top({most})`");
+    let max = limits.max_answers;
+    let too_many = |n: usize| format!("{n} answers, more than {max}; end with `.top({max})`");
     let known = |id: NodeId| (id as usize) < n_nodes;
     let mut pairs = Vec::new();
     match given {
         Given::Scores(scores) => {
-            if scores.len() > most {
+            if scores.len() > max {
                 return wrong(too_many(scores.len()));
             }
             if let Some((id, _)) = scores.as_slice().iter().find(|pair| !known(pair.0)) {
@@ -134,7 +135,7 @@ pub(super) fn read_ranking(
             pairs.extend_from_slice(scores.as_slice());
         }
         Given::Map(entries) => {
-            if entries.len() > most {
+            if entries.len() > max {
                 return wrong(too_many(entries.len()));
             }
             for (key, value) in entries {
@@ -155,13 +156,13 @@ pub(super) fn read_ranking(
                 };
                 pairs.push((id, score));
             }
-            // Keys such as "7" and "07" name one node.
-            if let Some(twice) = given_twice(&pairs) {
+            // Keys such as "7" and "07" name the same node.
+            if let Some(twice) = repeated_node(&pairs) {
                 return wrong(format!("node {twice} is given twice"));
             }
         }
         Given::Ranking(given) => {
-            if given.len() > most {
+            if given.len() > max {
                 return wrong(too_many(given.len()));
             }
             for &(id, score) in given {
@@ -174,7 +175,7 @@ pub(super) fn read_ranking(
                     ));
                 }
             }
-            if let Some(twice) = given_twice(given) {
+            if let Some(twice) = repeated_node(given) {
                 return wrong(format!("node {twice} is given twice"));
             }
             pairs.extend_from_slice(given);
@@ -190,8 +191,8 @@ pub(super) fn read_ranking(
     Ok(best(pairs, n))
 }
 
-/// A node that is there more than once, if there is one.
-fn given_twice(pairs: &[(NodeId, f32)]) -> Option<NodeId> {
+/// A node that occurs more than once, if any.
+fn repeated_node(pairs: &[(NodeId, f32)]) -> Option<NodeId> {
     let mut ids: Vec<NodeId> = pairs.iter().map(|pair| pair.0).collect();
     ids.sort_unstable();
     ids.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])

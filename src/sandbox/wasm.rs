@@ -1,10 +1,10 @@
 //! Runs programs inside WebAssembly: modules, and programs in Rhai by an engine that is a module
-//! itself. The only folder that knows the `wasmtime` crate.
+//! itself. The only folder that uses the `wasmtime` crate.
 //!
-//! A call has an instance of its own, with its memory, that is dropped afterwards: nothing leaks,
-//! and what overflows a stack or is refused memory ends the call, not the process. Core modules
-//! only: the interfaces of components would add code that must be trusted, and a program needs
-//! numbers, text and handles only. No system interface is offered.
+//! Each call has its own instance and memory, dropped afterwards: nothing leaks, and a stack
+//! overflow or refused memory ends the call, not the process. Core modules only: component
+//! interfaces would add trusted code, and a program needs only numbers, text and handles. No system
+//! interface is offered.
 
 mod cache;
 mod call;
@@ -27,14 +27,14 @@ use std::{
 use wasmtime::{ExternType, InstancePre, ValType};
 
 use crate::{
-    Code, Compiled, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param, Ran, Sandbox,
-    Usage, Workers, check_source,
+    Code, CompiledProgram, Failure, FailureKind, Input, Limits, LostHost, Outcome, Param,
+    RunResult, Sandbox, Usage, Workers, check_source,
     given::Given,
     lost_job, push_clean, run_on,
-    verdict::{Bound, bind_params, read_params, read_ranking},
+    verdict::{BoundValue, bind_params, read_params, read_ranking},
     wasm::{
-        cache::{CodeCache, CodeOf},
-        call::{Call, Started},
+        cache::{CodeCache, CodeOwner},
+        call::{Call, LiveInstance},
         guest::{RhaiGuest, RhaiProgram},
         wire::{Reader, write, write_ids, write_list, write_text},
     },
@@ -47,16 +47,16 @@ pub use interface::interface_page;
 const RETRIEVE: &str = "retrieve";
 /// The function that declares parameters.
 const PARAMS: &str = "params";
-/// Values in a result, nested ones included.
+/// Most values in a result, nested ones included.
 const MAX_RESULT_VALUES: usize = 300_000;
 
-/// The text that a module carries in its custom section `agent`: category and description, as the
-/// first lines of a program in Rhai.
+/// The header of a module, its custom section `agent`: category and description, as in the first
+/// lines of a program in Rhai.
 pub fn module_header(bytes: &[u8]) -> Option<&str> {
     module::custom_section(bytes, "agent")
 }
 
-/// Whether bytes begin as a module of WebAssembly.
+/// Whether bytes start as a module of WebAssembly.
 pub fn is_module(bytes: &[u8]) -> bool {
     bytes.starts_with(module::MAGIC)
 }
@@ -70,13 +70,13 @@ pub struct WasmSandbox {
 }
 
 impl WasmSandbox {
-    /// A sandbox whose programs may call all tools. Compiled code is kept in the directory, if one
-    /// is given that nobody else may write to.
+    /// A sandbox whose programs may call all tools. Compiled code is kept in `code_dir`, if nobody
+    /// else may write to it.
     pub fn new(workers: Arc<Workers>, code_dir: Option<&Path>) -> Self {
         Self::with_tools(workers, registry(), code_dir)
     }
 
-    /// A sandbox whose programs may call the given tools; the host gets their positions in it.
+    /// A sandbox whose programs may call the given tools; the host gets their indexes.
     pub fn with_tools(
         workers: Arc<Workers>,
         specs: &'static [ToolSpec],
@@ -85,7 +85,7 @@ impl WasmSandbox {
         Self { workers, specs, code_dir: code_dir.map(Arc::from), guest: Arc::default() }
     }
 
-    /// Does work that ends within `deadline`.
+    /// Runs a job on a worker, within `deadline`.
     fn on_worker<T: Send + 'static>(
         &self,
         limits: &Limits,
@@ -99,7 +99,7 @@ impl WasmSandbox {
 }
 
 impl Sandbox for WasmSandbox {
-    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<Compiled, Failure> {
+    fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<CompiledProgram, Failure> {
         let (specs, owned) = (self.specs, limits.clone());
         let code_dir = self.code_dir.clone();
         let cache = move || code_dir.as_deref().and_then(CodeCache::open);
@@ -107,12 +107,14 @@ impl Sandbox for WasmSandbox {
             Code::Rhai(source) => {
                 check_source(source, limits)?;
                 let (source, guest) = (source.to_owned(), self.guest.clone());
-                // The engine itself is compiled here the first time.
-                let deadline = guest::PATIENCE.saturating_add(limits.parse_deadline);
+                // The first call compiles the engine itself.
+                let deadline = guest::ENGINE_DEADLINE.saturating_add(limits.parse_deadline);
                 self.on_worker(limits, deadline, move || {
                     let set_up = || RhaiGuest::new(specs, cache().as_ref()).map(Arc::new);
                     let guest = guest.get_or_init(set_up).clone()?;
-                    guest.compile(&source, &owned).map(|program| compiled(Made::Rhai(program)))
+                    guest
+                        .compile(&source, &owned)
+                        .map(|program| compiled(ProgramForm::Rhai(program)))
                 })
             }
             Code::Wasm(bytes) => {
@@ -120,13 +122,17 @@ impl Sandbox for WasmSandbox {
                 let bytes = bytes.to_vec();
                 self.on_worker(limits, limits.compile_deadline, move || {
                     native(&bytes, specs, cache().as_ref(), &owned)
-                        .map(|module| compiled(Made::Native(module)))
+                        .map(|module| compiled(ProgramForm::Native(module)))
                 })
             }
         }
     }
 
-    fn declared_params(&self, program: &Compiled, limits: &Limits) -> Result<Vec<Param>, Failure> {
+    fn declared_params(
+        &self,
+        program: &CompiledProgram,
+        limits: &Limits,
+    ) -> Result<Vec<Param>, Failure> {
         let program = program_of(program, limits)?;
         if let Some(declared) = program.params.get() {
             return declared.clone();
@@ -135,26 +141,26 @@ impl Sandbox for WasmSandbox {
         self.on_worker(limits, limits.deadline, move || program.declared(&owned).clone())
     }
 
-    fn reads_candidates(&self, program: &Compiled) -> bool {
-        let reads = |program: &WasmProgram| match &program.made {
-            Made::Rhai(program) => program.told.reads_candidates,
-            Made::Native(_) => true,
+    fn reads_candidates(&self, program: &CompiledProgram) -> bool {
+        let reads = |program: &WasmProgram| match &program.form {
+            ProgramForm::Rhai(program) => program.facts.reads_candidates,
+            ProgramForm::Native(_) => true,
         };
         program.0.downcast_ref::<WasmProgram>().is_none_or(reads)
     }
 
     fn run(
         &self,
-        program: &Compiled,
+        program: &CompiledProgram,
         host: Box<dyn ToolHost>,
         input: Input<'_>,
         limits: &Limits,
-    ) -> Ran {
+    ) -> RunResult {
         let program = match program_of(program, limits) {
             Ok(program) => program,
             Err(failure) => return (Err(failure), host),
         };
-        // A call of its own, with a deadline of its own.
+        // A separate call with its own deadline.
         if program.params.get().is_none() {
             let (program, owned) = (program.clone(), limits.clone());
             let declared =
@@ -169,55 +175,55 @@ impl Sandbox for WasmSandbox {
     }
 }
 
-/// A result with what was used and printed.
-type Ended<T> = Result<(T, Usage, String), Failure>;
+/// A result with its usage and printed text.
+type CallResult<T> = Result<(T, Usage, String), Failure>;
 
-/// What a program became.
-enum Made {
+/// Compiled form of a program.
+enum ProgramForm {
     /// The engine for Rhai with a program in its memory.
     Rhai(RhaiProgram),
     /// A module.
     Native(Native),
 }
 
-/// A module that is ready to be called.
+/// A linked module.
 struct Native {
     pre: InstancePre<Call>,
     specs: &'static [ToolSpec],
     has_params: bool,
 }
 
-/// A program, and what it declares.
+/// A compiled program with its declared parameters.
 struct WasmProgram {
-    made: Made,
+    form: ProgramForm,
     params: OnceLock<Result<Vec<Param>, Failure>>,
 }
 
-/// Whether a program was compiled here.
-pub(super) fn made(program: &Compiled) -> bool {
+/// Whether a program was compiled by [`WasmSandbox`].
+pub(super) fn is_wasm(program: &CompiledProgram) -> bool {
     program.0.is::<WasmProgram>()
 }
 
-fn compiled(made: Made) -> Compiled {
-    Compiled(Arc::new(WasmProgram { made, params: OnceLock::new() }))
+fn compiled(form: ProgramForm) -> CompiledProgram {
+    CompiledProgram(Arc::new(WasmProgram { form, params: OnceLock::new() }))
 }
 
-fn program_of(program: &Compiled, limits: &Limits) -> Result<Arc<WasmProgram>, Failure> {
+fn program_of(program: &CompiledProgram, limits: &Limits) -> Result<Arc<WasmProgram>, Failure> {
     program.0.clone().downcast::<WasmProgram>().map_err(|_| {
         Failure::new(FailureKind::Parse, "the program was compiled by another engine", limits)
     })
 }
 
 fn check_module(bytes: &[u8], limits: &Limits) -> Result<(), Failure> {
-    let most = limits.module_bytes;
+    let max_bytes = limits.module_bytes;
     let refuse = |message: String| Err(Failure::new(FailureKind::Parse, &message, limits));
-    if bytes.len() > most {
-        return refuse(format!("the module has {} bytes, more than {most}", bytes.len()));
+    if bytes.len() > max_bytes {
+        return refuse(format!("the module has {} bytes, more than {max_bytes}", bytes.len()));
     }
     module::check(bytes).or_else(|error| refuse(error.to_string()))
 }
 
-/// Compiles a module and looks at what it exports and imports.
+/// Compiles a module and checks its exports and imports.
 fn native(
     bytes: &[u8],
     specs: &'static [ToolSpec],
@@ -225,7 +231,7 @@ fn native(
     limits: &Limits,
 ) -> Result<Native, Failure> {
     let parse = |message: String| Failure::new(FailureKind::Parse, &message, limits);
-    let module = engine::compiled(bytes, CodeOf::Program, limits.compile_deadline, cache)
+    let module = engine::compiled(bytes, CodeOwner::Program, limits.compile_deadline, cache)
         .map_err(|error| parse(error.to_string()))?;
     let takes = |name: &str, args: usize| match module.get_export(name) {
         Some(ExternType::Func(function)) => {
@@ -256,12 +262,12 @@ fn native(
 }
 
 impl WasmProgram {
-    /// What `params()` declares; runs it the first time. Only on a worker.
+    /// The declared parameters; runs `params()` the first time. Only on a worker.
     fn declared(&self, limits: &Limits) -> &Result<Vec<Param>, Failure> {
         self.params.get_or_init(|| {
-            let has_params = match &self.made {
-                Made::Rhai(program) => program.told.has_params,
-                Made::Native(module) => module.has_params,
+            let has_params = match &self.form {
+                ProgramForm::Rhai(program) => program.facts.has_params,
+                ProgramForm::Native(module) => module.has_params,
             };
             if !has_params {
                 return Ok(Vec::new());
@@ -271,7 +277,7 @@ impl WasmProgram {
         })
     }
 
-    fn run(&self, host: Box<dyn ToolHost>, input: Input<'_>, limits: &Limits) -> Ran {
+    fn run(&self, host: Box<dyn ToolHost>, input: Input<'_>, limits: &Limits) -> RunResult {
         let bound = match self.declared(limits) {
             Ok(declared) => bind_params(declared, input.params, limits),
             Err(failure) => Err(failure.clone()),
@@ -281,52 +287,52 @@ impl WasmProgram {
             Err(failure) => return (Err(failure), host),
         };
         let read = |given: &Given| read_ranking(given, input.n_nodes, limits);
-        let (ran, host) = self.call(RETRIEVE, Some((input, bound)), limits, Some(host), read);
-        let outcome = ran.map(|(ranking, usage, output)| Outcome { ranking, usage, output });
+        let (result, host) = self.call(RETRIEVE, Some((input, bound)), limits, Some(host), read);
+        let outcome = result.map(|(ranking, usage, output)| Outcome { ranking, usage, output });
         (outcome, host.unwrap_or_else(|| Box::new(LostHost)))
     }
 
-    /// Calls one function in an instance of its own and reads what it gave: with what it used and
-    /// printed, or the failure with the same.
+    /// Calls a function in a new instance and reads its result; results and failures have usage and
+    /// printed text.
     fn call<T>(
         &self,
         function: &str,
-        input: Option<(Input<'_>, Vec<(String, Bound)>)>,
+        input: Option<(Input<'_>, Vec<(String, BoundValue)>)>,
         limits: &Limits,
         host: Option<Box<dyn ToolHost>>,
         read: impl FnOnce(&Given) -> Result<T, Failure>,
-    ) -> (Ended<T>, Option<Box<dyn ToolHost>>) {
-        let started = match &self.made {
-            Made::Rhai(program) => program.start(host, limits),
-            Made::Native(module) => {
-                Started::new(&module.pre, Call::new(module.specs, host, limits, false))
+    ) -> (CallResult<T>, Option<Box<dyn ToolHost>>) {
+        let instance = match &self.form {
+            ProgramForm::Rhai(program) => program.start(host, limits),
+            ProgramForm::Native(module) => {
+                LiveInstance::new(&module.pre, Call::new(module.specs, host, limits, false))
             }
         };
-        let mut started = match started {
-            Ok(started) => started,
-            Err(not) => {
-                let (failure, host) = not.into_parts();
+        let mut instance = match instance {
+            Ok(instance) => instance,
+            Err(refused) => {
+                let (failure, host) = refused.into_parts();
                 return (Err(failure), Some(host));
             }
         };
-        let is_rhai = matches!(self.made, Made::Rhai(_));
+        let is_rhai = matches!(self.form, ProgramForm::Rhai(_));
         let message = message(input, is_rhai.then_some(limits));
         let given = match message {
-            Ok(message) => started.invoke(function, message),
+            Ok(message) => instance.invoke(function, message),
             Err(why) => Err(Failure::new(FailureKind::Panic, &why, limits)),
         };
         let ended = match is_rhai {
-            true => end_rhai(given, &mut started, limits, read),
-            false => end_native(given, &mut started, limits, read),
+            true => end_rhai(given, &mut instance, limits, read),
+            false => end_native(given, &mut instance, limits, read),
         };
-        (ended, started.into_host())
+        (ended, instance.into_host())
     }
 }
 
-/// What a function is told: for `retrieve` query, candidates and params; for the engine of Rhai
-/// its limits before them.
+/// The message to a function: query, candidates and params for `retrieve`, preceded by the limits
+/// for the engine of Rhai.
 fn message(
-    input: Option<(Input<'_>, Vec<(String, Bound)>)>,
+    input: Option<(Input<'_>, Vec<(String, BoundValue)>)>,
     limits: Option<&Limits>,
 ) -> Result<Option<Vec<u8>>, String> {
     if input.is_none() && limits.is_none() {
@@ -342,8 +348,8 @@ fn message(
         write_text(&mut message, input.query)?;
         write_ids(&mut message, input.candidates)?;
         let number = |bound| match bound {
-            Bound::Int(number) => Value::Int(number),
-            Bound::Float(number) => Value::Float(number),
+            BoundValue::Int(number) => Value::Int(number),
+            BoundValue::Float(number) => Value::Float(number),
         };
         let params = bound.into_iter().map(|(name, value)| (name, number(value))).collect();
         write(&mut message, &Value::Map(params), &mut handles::HandleTable::new(0))?;
@@ -354,12 +360,12 @@ fn message(
 /// Reads a result from its bytes.
 fn read_given<T>(
     bytes: &[u8],
-    started: &mut Started,
+    instance: &mut LiveInstance,
     limits: &Limits,
     read: impl FnOnce(&Given) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let mut reader = Reader::new(bytes, MAX_RESULT_VALUES);
-    let given = reader.given(&mut started.store.data_mut().handles);
+    let given = reader.given(&mut instance.store.data_mut().handles);
     let given = given.and_then(|given| reader.end().map(|()| given));
     given
         .map_err(|why| {
@@ -370,55 +376,55 @@ fn read_given<T>(
 
 fn end_native<T>(
     given: Result<Vec<u8>, Failure>,
-    started: &mut Started,
+    instance: &mut LiveInstance,
     limits: &Limits,
     read: impl FnOnce(&Given) -> Result<T, Failure>,
-) -> Ended<T> {
-    let done = given.and_then(|bytes| read_given(&bytes, started, limits, read));
-    let (usage, output) = (started.usage(), started.take_output());
+) -> CallResult<T> {
+    let done = given.and_then(|bytes| read_given(&bytes, instance, limits, read));
+    let (usage, output) = (instance.usage(), instance.take_output());
     match done {
         Ok(value) => Ok((value, usage, output)),
         Err(failure) => Err(Failure { usage, output, ..failure }),
     }
 }
 
-/// The engine for Rhai counts operations and heap itself, as the engine in this process does.
+/// As [`end_native`]; the engine for Rhai counts operations and heap itself.
 fn end_rhai<T>(
     given: Result<Vec<u8>, Failure>,
-    started: &mut Started,
+    instance: &mut LiveInstance,
     limits: &Limits,
     read: impl FnOnce(&Given) -> Result<T, Failure>,
-) -> Ended<T> {
-    let of_host = started.usage();
-    let usage_of = |told: Usage| Usage {
-        operations: told.operations,
-        tool_calls: told.tool_calls.max(of_host.tool_calls),
-        peak_bytes: told.peak_bytes,
-        ms: of_host.ms,
+) -> CallResult<T> {
+    let host_usage = instance.usage();
+    let merged_usage = |reported: Usage| Usage {
+        operations: reported.operations,
+        tool_calls: reported.tool_calls.max(host_usage.tool_calls),
+        peak_bytes: reported.peak_bytes,
+        ms: host_usage.ms,
         leaked_bytes: 0,
     };
-    let cleaned = |told: &str| {
+    let cleaned = |text: &str| {
         let mut output = String::new();
-        push_clean(&mut output, told, limits.output_bytes);
+        push_clean(&mut output, text, limits.output_bytes);
         output
     };
     let bytes = match given {
         Ok(bytes) => bytes,
-        // It said itself why it ended.
+        // The engine reported the failure itself.
         Err(failure) if failure.usage.operations > 0 => {
-            return Err(Failure { usage: usage_of(failure.usage), ..failure });
+            return Err(Failure { usage: merged_usage(failure.usage), ..failure });
         }
         Err(failure) => {
-            let spent = RhaiProgram::spent(started);
-            let (usage, output) = (usage_of(spent.usage), cleaned(&spent.output));
+            let report = RhaiProgram::report(instance);
+            let (usage, output) = (merged_usage(report.usage), cleaned(&report.output));
             return Err(Failure { usage, output, ..failure });
         }
     };
-    let Some((spent, result)) = RhaiProgram::split(&bytes) else {
+    let Some((report, result)) = RhaiProgram::split(&bytes) else {
         return Err(Failure::new(FailureKind::Panic, "the engine gave no result", limits));
     };
-    let (usage, output) = (usage_of(spent.usage), cleaned(&spent.output));
-    match read_given(result, started, limits, read) {
+    let (usage, output) = (merged_usage(report.usage), cleaned(&report.output));
+    match read_given(result, instance, limits, read) {
         Ok(value) => Ok((value, usage, output)),
         Err(failure) => Err(Failure { usage, output, ..failure }),
     }

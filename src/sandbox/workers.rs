@@ -1,17 +1,17 @@
-//! Threads on which programs run: few, with big stacks, fed by a bounded queue.
+//! Threads that run programs: few, with big stacks, fed by a bounded queue.
 //!
 //! Dropping a long chain of program values recurses once per link, and an overflow ends the
 //! process. A chain cannot have more links than a program has operations, and a link takes at most
 //! some 220 bytes of stack, so [`STACK_BYTES`] goes with
 //! [`Limits::operations`](crate::Limits): change one and measure the other.
 //!
-//! Each worker is the one thread of a rayon pool of its own, so that parallel work inside a job runs
-//! on the worker itself, one piece after the other. In the pool of the process every thread may be
-//! waiting for a program, and a program that waited for them would never end. What a job waits for
-//! on another thread must stay out of that pool as well: see [`pool_apart`].
+//! Each worker is the only thread of its own rayon pool, so that parallel work inside a job runs on
+//! the worker itself, one piece after the other. In the pool of the process every thread may be
+//! waiting for a program, and a program that waited for them would never end. Work on another
+//! thread that a job waits for must stay out of that pool as well: see [`separate_pool`].
 //!
-//! Must not know what a job is. The number of threads never changes a result: jobs share nothing,
-//! and answers are collected in the order of the jobs.
+//! Jobs are opaque. The number of threads never changes a result: jobs share nothing, and answers
+//! are collected in the order of the jobs.
 
 use std::{
     cell::Cell,
@@ -32,69 +32,69 @@ use agent_ground::clock::Timer;
 
 /// Stack of a worker, bytes. Virtual: only touched pages cost memory.
 pub const STACK_BYTES: usize = 256 << 20;
-/// Jobs that may wait for each worker before a caller has to.
+/// Queued jobs for each worker; further callers wait.
 pub const QUEUE_PER_WORKER: usize = 4;
-/// The most workers of one pool; each may hold a whole memory budget.
+/// Most workers of one pool; each may hold a whole memory budget.
 pub const MAX_WORKERS: usize = 256;
-/// The most threads of one pool beside that of the process.
-const MAX_APART: usize = 16;
-/// Workers of one pool that may be stuck in a job that nobody waits for any more, and are replaced.
+/// Most threads of a separate pool.
+const MAX_SEPARATE_THREADS: usize = 16;
+/// Most workers of one pool that are stuck in an abandoned job and replaced.
 const MAX_STUCK: usize = 16;
-/// Processor time of a job beyond its deadline before nobody waits for it any more. What ends by
-/// itself ends below it.
+/// Processor time after its deadline before a job is abandoned; jobs that end by themselves end
+/// within it.
 const GRACE: Duration = Duration::from_millis(400);
-/// How often a caller looks at a job that should have ended, at most.
-const LOOK: Duration = Duration::from_millis(5);
-/// How often a caller looks whether its job has begun.
-const LOOK_FOR_BEGIN: Duration = Duration::from_millis(100);
+/// Shortest pause between checks of an overdue job.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Pause between checks whether a job has started.
+const START_POLL: Duration = Duration::from_millis(100);
 
 thread_local! {
     static HAS_BIG_STACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What becomes of a worker after a job.
+/// What a worker does after a job.
 #[derive(Clone, Copy, PartialEq)]
 enum After {
-    /// It takes the next.
+    /// Takes the next job.
     Next,
-    /// It ends: another has taken its place.
+    /// Ends, as it was replaced.
     Leave,
 }
 
 type Job = Box<dyn FnOnce() -> After + Send>;
 
-/// Why a job gave no answer.
+/// Why a job returned nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobLost {
     /// It panicked.
     #[error("the job panicked on its worker")]
     Panicked,
-    /// It did not end when it had to; it may still work, and is not waited for.
+    /// It missed its deadline and was abandoned; it may still run.
     #[error("no answer within {} ms", .0.as_millis())]
     Late(Duration),
-    /// So many jobs did not end that no worker is left.
+    /// All workers are stuck in abandoned jobs.
     #[error("more than {MAX_STUCK} programs did not end; start again")]
     NoWorker,
 }
 
-/// Where a job is.
+/// States of a job.
 const WORKING: u8 = 0;
 const ENDED: u8 = 1;
-/// Nobody waits for it any more, and its worker was replaced.
+/// Abandoned, and its worker replaced.
 const GIVEN_UP: u8 = 2;
-/// Nobody waits for it any more, as no worker was left to take it.
+/// Abandoned before it started, as no worker was left.
 const UNTAKEN: u8 = 3;
 
-/// What a caller sees of its job.
+/// State of a job, shared with its caller.
 #[derive(Default)]
-struct Watched {
-    /// When it began, and what it may take.
+struct JobState {
+    /// Set when the job starts.
     timer: OnceLock<Timer>,
     state: AtomicU8,
 }
 
-impl Watched {
-    /// Moves on from [`WORKING`]; whether it was there.
+impl JobState {
+    /// Leaves [`WORKING`] for another state; false if it was left before.
     fn set(&self, state: u8) -> bool {
         let order = Ordering::SeqCst;
         self.state.compare_exchange(WORKING, state, order, order).is_ok()
@@ -105,11 +105,11 @@ impl Watched {
     }
 }
 
-/// An answer that is on its way.
+/// The future result of a job.
 pub struct Pending<T>(Receiver<T>);
 
 impl<T> Pending<T> {
-    /// Waits for the answer.
+    /// Waits for the result.
     ///
     /// # Errors
     /// [`JobLost::Panicked`].
@@ -118,17 +118,17 @@ impl<T> Pending<T> {
     }
 }
 
-/// What workers of one pool share.
+/// State shared by the workers of one pool.
 struct Shared {
     jobs: Mutex<Receiver<Job>>,
     /// Workers that take jobs.
     able: AtomicUsize,
-    /// Workers that were replaced and still work.
+    /// Replaced workers that still work.
     stuck: AtomicUsize,
 }
 
-/// A pool of threads with big stacks. Dropping it waits for the jobs that were submitted, but for
-/// those that were given up.
+/// A pool of threads with big stacks. Dropping it waits for submitted jobs, unless some were
+/// abandoned.
 pub struct Workers {
     queue: Option<SyncSender<Job>>,
     shared: Arc<Shared>,
@@ -136,21 +136,22 @@ pub struct Workers {
     n: usize,
 }
 
-/// A thread and the pool of which it is the only one.
+/// A thread with its one-thread pool.
 struct Worker {
     pool: ThreadPool,
     thread: JoinHandle<()>,
 }
 
 impl Worker {
-    /// Starts a thread that works off jobs until no more can come.
+    /// Starts a thread that runs jobs until the queue is closed.
     fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let at = shared.able.load(Ordering::SeqCst);
+        let index = shared.able.load(Ordering::SeqCst);
         let mut started = None;
         let pool = ThreadPoolBuilder::new()
             .num_threads(1)
             .spawn_handler(|thread| {
-                let builder = Builder::new().name(format!("program-{at}")).stack_size(STACK_BYTES);
+                let builder =
+                    Builder::new().name(format!("program-{index}")).stack_size(STACK_BYTES);
                 started = Some(builder.spawn(move || thread.run())?);
                 Ok(())
             })
@@ -158,20 +159,20 @@ impl Worker {
             .map_err(io::Error::other)?;
         let thread = started.ok_or_else(|| io::Error::other("the pool has no thread"))?;
         shared.able.fetch_add(1, Ordering::SeqCst);
-        let own = shared.clone();
-        pool.spawn(move || work(&own.jobs));
+        let shared = shared.clone();
+        pool.spawn(move || work(&shared.jobs));
         Ok(Self { pool, thread })
     }
 }
 
-/// A pool for parallel work that a job waits for on another thread. Dropping it lets what was
-/// spawned in it end. A panic of what was spawned ends that alone.
+/// A pool for parallel work on other threads that a job waits for. Dropping it lets spawned work
+/// end; a panic ends only the work that panicked.
 ///
 /// # Errors
 /// When the system refuses a thread.
-pub(super) fn pool_apart(name: &'static str) -> io::Result<ThreadPool> {
+pub(super) fn separate_pool(name: &'static str) -> io::Result<ThreadPool> {
     ThreadPoolBuilder::new()
-        .num_threads(available_parallelism().map_or(1, usize::from).min(MAX_APART))
+        .num_threads(available_parallelism().map_or(1, usize::from).min(MAX_SEPARATE_THREADS))
         .thread_name(move |_| name.to_owned())
         .panic_handler(|_| ())
         .build()
@@ -192,20 +193,20 @@ impl Workers {
         Ok(Self { queue: Some(queue), shared, threads: Mutex::new(threads), n })
     }
 
-    /// How many threads there are.
+    /// Number of threads.
     pub fn count(&self) -> usize {
         self.n
     }
 
-    /// Hands a job to the pool; waits while the queue is full. A job submitted by a worker runs at
-    /// once on that worker, as waiting for itself would never end.
+    /// Submits a job; waits while the queue is full. A job submitted by a worker runs at once on
+    /// that worker, which would otherwise wait for itself.
     pub fn submit<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Pending<T> {
         let (answer, pending) = sync_channel(1);
         self.enqueue(Box::new(move || {
-            // Nobody may be waiting any more; then the answer is dropped here, on the big stack.
+            // Without a receiver the answer is dropped here, on the big stack.
             let _ = answer.send(job());
             After::Next
         }));
@@ -224,9 +225,9 @@ impl Workers {
     }
 
     /// Runs one job that ends by itself within `deadline`, in processor time of its thread, and
-    /// waits for it no longer than a little beyond, in wall time [`WALL_PER_WORK`] times and
-    /// `waiting` more. A worker whose job does not end is replaced, and ends when the job does. A
-    /// job of a worker runs at once on it, within the bounds of the worker's own.
+    /// waits for it slightly longer; in wall time [`WALL_PER_WORK`] times as long plus `waiting`. A
+    /// worker whose job does not end is replaced, and ends with the job. A job submitted by a
+    /// worker runs at once on it, within that worker's own bounds.
     ///
     /// [`WALL_PER_WORK`]: agent_ground::clock::WALL_PER_WORK
     ///
@@ -241,62 +242,62 @@ impl Workers {
         if on_big_stack() {
             return self.run(job);
         }
-        let watched = Arc::new(Watched::default());
-        let (of_job, shared) = (watched.clone(), self.shared.clone());
+        let state = Arc::new(JobState::default());
+        let (job_state, shared) = (state.clone(), self.shared.clone());
         let (answer, wait) = sync_channel(1);
         self.enqueue(Box::new(move || {
             let timer = Timer::start(deadline).with_grace(GRACE).with_waiting(waiting);
-            let _ = of_job.timer.set(timer);
-            if of_job.is(UNTAKEN) {
+            let _ = job_state.timer.set(timer);
+            if job_state.is(UNTAKEN) {
                 return After::Next;
             }
             let done = catch_unwind(AssertUnwindSafe(job));
-            if of_job.set(ENDED) {
+            if job_state.set(ENDED) {
                 if let Ok(done) = done {
                     let _ = answer.send(done);
                 }
                 return After::Next;
             }
-            if of_job.is(UNTAKEN) {
+            if job_state.is(UNTAKEN) {
                 return After::Next;
             }
             shared.stuck.fetch_sub(1, Ordering::SeqCst);
             After::Leave
         }));
-        self.wait_for(&watched, &wait)
+        self.wait_for(&state, &wait)
     }
 
-    /// Waits for a job until it has to have ended.
-    fn wait_for<T>(&self, watched: &Watched, wait: &Receiver<T>) -> Result<T, JobLost> {
-        let mut patience = LOOK_FOR_BEGIN;
+    /// Waits for a job until its bound.
+    fn wait_for<T>(&self, state: &JobState, wait: &Receiver<T>) -> Result<T, JobLost> {
+        let mut pause = START_POLL;
         loop {
-            match wait.recv_timeout(patience) {
+            match wait.recv_timeout(pause) {
                 Ok(answer) => return Ok(answer),
-                Err(RecvTimeoutError::Disconnected) if watched.timer.get().is_none() => {
+                Err(RecvTimeoutError::Disconnected) if state.timer.get().is_none() => {
                     return Err(JobLost::NoWorker);
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(JobLost::Panicked),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let Some(timer) = watched.timer.get() else {
-                if self.shared.able.load(Ordering::SeqCst) == 0 && watched.set(UNTAKEN) {
+            let Some(timer) = state.timer.get() else {
+                if self.shared.able.load(Ordering::SeqCst) == 0 && state.set(UNTAKEN) {
                     return Err(JobLost::NoWorker);
                 }
                 continue;
             };
             let left = timer.left();
-            if left.is_zero() && watched.set(GIVEN_UP) {
+            if left.is_zero() && state.set(GIVEN_UP) {
                 self.replace_one();
                 return Err(JobLost::Late(timer.elapsed()));
             }
-            patience = left.max(LOOK);
+            pause = left.max(POLL_INTERVAL);
         }
     }
 
-    /// Puts another worker in the place of one that does not end, unless too many are stuck. The
-    /// other one begins first, so that nobody sees a pool without workers meanwhile.
+    /// Replaces a worker that does not end, unless too many are stuck. The new one starts first, so
+    /// that the pool is never seen without workers.
     fn replace_one(&self) {
-        // Where the system refuses a thread, the pool is smaller by one.
+        // If the system refuses a thread, the pool shrinks by one.
         if self.shared.stuck.fetch_add(1, Ordering::SeqCst) < MAX_STUCK
             && let Ok(worker) = Worker::start(&self.shared)
         {
@@ -306,20 +307,20 @@ impl Workers {
         self.shared.able.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Hands over a job; waits while the queue is full, unless no worker is left to take one. A job
-    /// that is not taken is dropped, and with it the sender of its answer: the caller sees that.
+    /// Queues a job; waits while the queue is full, unless no worker is left. A job that is not
+    /// taken is dropped with the sender of its answer, which the caller notices.
     fn enqueue(&self, mut job: Job) {
         if on_big_stack() {
             let _ = catch_unwind(AssertUnwindSafe(job));
             return;
         }
         let Some(queue) = &self.queue else { return };
-        while let Err(TrySendError::Full(back)) = queue.try_send(job) {
+        while let Err(TrySendError::Full(returned)) = queue.try_send(job) {
             if self.shared.able.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            job = back;
-            thread::sleep(LOOK);
+            job = returned;
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -327,13 +328,13 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.queue = None;
-        // A worker that is stuck may never end: then none is waited for.
+        // A stuck worker may never end.
         if self.shared.stuck.load(Ordering::SeqCst) > 0 {
             return;
         }
         let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
         for Worker { pool, thread } in threads.drain(..) {
-            // Its thread ends once it is gone and no job is left.
+            // The thread ends once its pool is dropped and no job is left.
             drop(pool);
             let _ = thread.join();
         }
@@ -345,7 +346,7 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match job {
-            // A job that panics loses its answer; the worker goes on.
+            // A panic loses the answer; the worker goes on.
             Ok(job) => {
                 if catch_unwind(AssertUnwindSafe(job)).is_ok_and(|after| after == After::Leave) {
                     return;
@@ -361,17 +362,17 @@ pub(super) fn on_big_stack() -> bool {
     HAS_BIG_STACK.get()
 }
 
-/// Drops a value on a thread with a big stack; where none can be had, the value is leaked, as an
-/// overflow would end the process.
+/// Drops a value on a thread with a big stack; leaks it if there is none, as an overflow would end
+/// the process.
 pub(super) fn drop_on_big_stack<T: Send + 'static>(value: T) {
     if on_big_stack() {
         drop(value);
         return;
     }
     let slot = Arc::new(Mutex::new(Some(value)));
-    let there = slot.clone();
+    let moved = slot.clone();
     let thread = Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        drop(there.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(moved.lock().unwrap_or_else(PoisonError::into_inner).take());
     });
     match thread {
         Ok(thread) => {
@@ -391,7 +392,7 @@ mod tests {
 
     use rayon::prelude::*;
 
-    use super::{JobLost, MAX_STUCK, Workers, pool_apart};
+    use super::{JobLost, MAX_STUCK, Workers, separate_pool};
 
     const SHORT: Duration = Duration::from_millis(10);
     const NONE: Duration = Duration::ZERO;
@@ -412,17 +413,15 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_apart_lets_its_work_end_and_outlives_a_panic() {
+    fn a_separate_pool_lets_its_work_end_and_outlives_a_panic() {
         let (answer, wait) = std::sync::mpsc::sync_channel(1);
-        let pool = pool_apart("test").expect("threads");
+        let pool = separate_pool("test").expect("threads");
         pool.spawn(|| std::panic::resume_unwind(Box::new(())));
         pool.spawn(move || answer.send((0..100).into_par_iter().sum::<u32>()).expect("a receiver"));
         drop(pool);
         assert_eq!(wait.recv(), Ok(4_950));
     }
 
-    /// Workers that wait for one another's jobs could not answer; a pool of one that is stuck has
-    /// to be another's.
     #[test]
     fn a_job_that_does_not_end_is_given_up_and_its_worker_replaced() {
         let workers = Workers::new(1).expect("threads");
@@ -446,10 +445,10 @@ mod tests {
     }
 
     #[test]
-    fn when_too_many_jobs_are_stuck_callers_are_told() {
+    fn callers_get_an_error_when_too_many_jobs_are_stuck() {
         let workers = Workers::new(1).expect("threads");
         let mut ends = Vec::new();
-        let told = thread::scope(|scope| {
+        let results = thread::scope(|scope| {
             let callers: Vec<_> = (0..MAX_STUCK + 3)
                 .map(|_| {
                     let (end, ended) = channel::<()>();
@@ -460,16 +459,16 @@ mod tests {
                 .collect();
             callers.into_iter().map(|caller| caller.join().unwrap()).collect::<Vec<_>>()
         });
-        assert_eq!(told.iter().filter(|told| **told == Err(JobLost::NoWorker)).count(), 2);
+        assert_eq!(results.iter().filter(|result| **result == Err(JobLost::NoWorker)).count(), 2);
         drop(ends);
     }
 
     #[test]
     fn answers_come_in_the_order_of_jobs_and_a_panic_does_not_end_a_worker() {
         let workers = Workers::new(2).expect("threads");
-        let pending: Vec<_> = (0..100).map(|at| workers.submit(move || at * 2)).collect();
+        let pending: Vec<_> = (0..100).map(|n| workers.submit(move || n * 2)).collect();
         let answers: Vec<_> = pending.into_iter().map(|answer| answer.wait().ok()).collect();
-        assert_eq!(answers, (0..100).map(|at| Some(at * 2)).collect::<Vec<_>>());
+        assert_eq!(answers, (0..100).map(|n| Some(n * 2)).collect::<Vec<_>>());
         for _ in 0..4 {
             let lost = workers.run(|| std::panic::resume_unwind(Box::new(())));
             assert!(lost.is_err());

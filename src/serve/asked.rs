@@ -16,7 +16,7 @@ use crate::{
 };
 use agent_ask::{AskError, AskRecord};
 use agent_infer::{self as infer, HitRecord};
-use agent_retrieve::{Answer, Detail, Miss, Retriever, checked};
+use agent_retrieve::{Answer, AssistFailure, Detail, Retriever, check_query};
 
 /// Rows of a reply at most, and where a request does not say.
 const MAX_ROWS: usize = 1_000;
@@ -109,7 +109,7 @@ pub(super) async fn ask(
 
 /// The answer by a table; none for a question for nodes.
 fn by_table(opened: &Opened, question: &str, rows: usize) -> Result<Option<String>, ApiError> {
-    let question = checked(question)?;
+    let question = check_query(question)?;
     let began = Instant::now();
     match opened.analyst().ask(question) {
         Ok(answered) => {
@@ -146,7 +146,7 @@ async fn by_bundle(
     };
     let tell = move |answer: Answer| {
         let hits = infer::hits(&opened.base.kb, &answer);
-        let (base, unassisted) = (opened.name(), answer.unassisted.map(Miss::told));
+        let (base, unassisted) = (opened.name(), answer.unassisted.map(AssistFailure::message));
         let stand_in = answer.stand_in.as_ref().map(|stood_in| stood_in.reason.as_str());
         let question = &question;
         in_json(&AskReply::Bundle(ByBundle { base, question, hits, stand_in, unassisted }))

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{Server, engine::Active, queue::Refused, reply::ApiError};
 use agent_llm::LlmError;
-use agent_retrieve::{Answer, Miss, RetrieveError, Retriever};
+use agent_retrieve::{Answer, AssistFailure, RetrieveError, Retriever};
 use agent_systems::bundle::Effort;
 
 /// Time that a question keeps for an answer without the model; at most half of what it has.
@@ -62,9 +62,9 @@ impl Server {
             let (told, miss) = match helped {
                 Ok(Ok((told, miss))) => (Some(told), miss),
                 Ok(Err(error)) => (None, Some(miss_of(&error))),
-                Err(Refused::Expired) => (None, Some(Miss::Late)),
-                Err(Refused::Busy(_) | Refused::Draining) => (None, Some(Miss::Busy)),
-                Err(Refused::Failed) => (None, Some(Miss::Outage)),
+                Err(Refused::Expired) => (None, Some(AssistFailure::Late)),
+                Err(Refused::Busy(_) | Refused::Draining) => (None, Some(AssistFailure::Busy)),
+                Err(Refused::Failed) => (None, Some(AssistFailure::Outage)),
             };
             if !matches!(told, Some(Err(_))) {
                 self.metrics.note_helped(miss);
@@ -84,10 +84,10 @@ impl Server {
 }
 
 /// What an error of the model means that every other question would meet as well.
-fn miss_of(error: &LlmError) -> Miss {
+fn miss_of(error: &LlmError) -> AssistFailure {
     tracing::warn!("the language model does not help: {error}");
     match error {
-        LlmError::Budget { .. } => Miss::Ceiling,
-        _ => Miss::Outage,
+        LlmError::Budget { .. } => AssistFailure::Ceiling,
+        _ => AssistFailure::Outage,
     }
 }

@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use agent_retrieve::Miss;
+use agent_retrieve::AssistFailure;
 
 /// What a request is counted by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,14 +71,14 @@ impl Metrics {
     }
 
     /// Counts a question that a language model was to help with: it did, or why not.
-    pub(super) fn note_helped(&self, miss: Option<Miss>) {
+    pub(super) fn note_helped(&self, miss: Option<AssistFailure>) {
         let outcome = match miss {
             None => "helped",
-            Some(Miss::Outage) => "outage",
-            Some(Miss::Unusable) => "unusable",
-            Some(Miss::Late) => "late",
-            Some(Miss::Busy) => "busy",
-            Some(Miss::Ceiling) => "ceiling",
+            Some(AssistFailure::Outage) => "outage",
+            Some(AssistFailure::Unusable) => "unusable",
+            Some(AssistFailure::Late) => "late",
+            Some(AssistFailure::Busy) => "busy",
+            Some(AssistFailure::Ceiling) => "ceiling",
         };
         self.helped.get_or_create(&Help { outcome }).inc();
     }

@@ -22,8 +22,8 @@ use crate::{
 use agent_dataset::LabelledQuery;
 use agent_infer::{self as infer, HitRecord, ParamValues, Runtime};
 use agent_kb::{Kb, NodeId};
-use agent_retrieve::{Answer, Call, RetrieveError, Why, checked, place_of};
-use agent_sandbox::{Compiled, Failure, Outcome, Param, Usage, program::Program};
+use agent_retrieve::{Answer, Call, NodeExplanation, RetrieveError, check_query, rank_explanation};
+use agent_sandbox::{CompiledProgram, Failure, Outcome, Param, Usage, program::Program};
 use agent_tools::{ToolCall, Trace, registry};
 
 /// Queries of a sample at most, and where a request does not say.
@@ -258,7 +258,7 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
 /// Runs the program on one question.
 fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
     let began = Instant::now();
-    let query = checked(asked.query.as_deref().unwrap_or_default())?;
+    let query = check_query(asked.query.as_deref().unwrap_or_default())?;
     let runtime = opened.lab()?;
     let program = Program::new(&asked.source);
     let (trace, mut params) = (Trace::default(), Vec::new());
@@ -313,13 +313,13 @@ fn explained(
         result: call.outcome(kb),
         value: call.value_of(node),
     };
-    let why = |(at, &(node, score)): (usize, &(NodeId, f32))| Why {
-        explanation: place_of(&name, at, score),
+    let why = |(at, &(node, score)): (usize, &(NodeId, f32))| NodeExplanation {
+        explanation: rank_explanation(&name, at, score),
         calls: calls.iter().map(|one| call(one, node)).collect(),
         features: Vec::new(),
     };
     let why = ranking.iter().enumerate().map(why).collect();
-    Answer { why, ..Answer::of(ranking) }
+    Answer { explanations: why, ..Answer::from_ranking(ranking) }
 }
 
 fn traced(kb: &Kb, call: &ToolCall) -> Traced {
@@ -383,7 +383,7 @@ fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<S
 fn of_query<'a>(
     kb: &Kb,
     runtime: &Runtime,
-    compiled: &Compiled,
+    compiled: &CompiledProgram,
     params: &ParamValues,
     query: &'a LabelledQuery,
 ) -> Result<OfQuery<'a>, RetrieveError> {

@@ -155,7 +155,7 @@ pub(super) fn briefs(
 /// The rank of the first right node of a ranking, from 1, among nodes that can be answers; none
 /// where it has none.
 pub(super) fn first_right(kb: &Kb, ranking: &[(NodeId, f32)], answers: &[NodeId]) -> Option<u64> {
-    let candidates = Candidates::of(kb);
+    let candidates = Candidates::of_base(kb);
     let ranks = AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any);
     let first = ranks.ranks().first().copied();
     first.filter(|&rank| rank <= ranking.len() as u64)

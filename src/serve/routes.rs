@@ -336,7 +336,13 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     let (base, query) = (opened.base.clone(), asked.query.clone());
     let ask = move |bundle: &dyn Retriever| {
         let explained = if asked.explain == Detail::Full { k } else { 0 };
-        infer::answer(&base, bundle, &asked.query, k, Told { explained, paths: asked.paths })
+        infer::answer(
+            &base,
+            bundle,
+            &asked.query,
+            k,
+            Told { explained_count: explained, paths: asked.paths },
+        )
     };
     let bundle = active.about.id.clone();
     let tell = move |answer: Answer| {
@@ -414,7 +420,7 @@ pub(super) async fn searched(
         let began = Instant::now();
         let detail = match asked.explain {
             Detail::None => Told::default(),
-            Detail::Full => Told { explained: k, paths: true },
+            Detail::Full => Told { explained_count: k, paths: true },
         };
         let answer = infer::answer(&opened.base, system.as_ref(), &asked.query, k, detail)?;
         let took_ms = began.elapsed().as_secs_f64() * 1e3;

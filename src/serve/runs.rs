@@ -531,7 +531,7 @@ fn tried(sources: &Sources, entry: &Entry) -> TriedProgram {
         variant: variant(program, &entry.params),
         category: entry.category.clone(),
         description: program.description().to_owned(),
-        source: program.shown().into_owned(),
+        source: program.listing().into_owned(),
         params: entry.params.clone(),
         proposed_by: entry.proposed_by.clone(),
         change: origin.map(|origin| origin.change.clone()).unwrap_or_default(),

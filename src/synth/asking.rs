@@ -1,13 +1,11 @@
-//! Makes questions with a language model, step by step as the benchmark does: properties of a gold
-//! answer's document, two filters that look at every candidate, a question made of relation and
-//! properties, the same in other words.
+//! Makes questions with a language model, by the steps of the benchmark: properties of a gold
+//! answer's document, two filters over all candidates, a question from relation and properties, and
+//! its rewording.
 //!
-//! Nothing of a reply is believed unproven: a candidate is an answer only if both filters find every
-//! property in its document; a filter that says `NA`, or nothing usable, has not found it. A question
-//! whose gold answer fails is dropped. What is asked is bounded for each question, and kept, so that
-//! no reply is paid for twice.
-//!
-//! Must not know: how models are asked, what replies cost.
+//! No reply is trusted unproven: a candidate is an answer only if both filters find every property
+//! in its document; `NA` or an unusable reply of a filter counts as not found. A question whose
+//! gold answer fails is dropped. Requests are bounded per question, and kept, so that no reply is
+//! paid for twice. Independent of how models are reached and of what replies cost.
 
 use std::sync::Arc;
 
@@ -15,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    Dropped, MAX_ANSWERS, Property, Question, Stopped, SynthError, Watch,
-    construct::{Grounding, Maker},
+    DropCounts, Interruption, MAX_ANSWERS, Property, Question, SynthError, Watch,
+    construct::{Grounding, QuestionMaker},
     quality::GOLD_FAILED,
     template::Template,
     wording::{self, Kind, Style},
@@ -29,7 +27,7 @@ use agent_llm::{
     prompts::{PromptError, Prompts},
 };
 
-/// Makes synthetic questions.
+/// The role that makes synthetic questions.
 pub const SYNTHESIZE_ROLE: RoleSpec = RoleSpec {
     name: "synthesize",
     summary: "makes questions with answers for a base without labels",
@@ -37,20 +35,20 @@ pub const SYNTHESIZE_ROLE: RoleSpec = RoleSpec {
     max_tokens: 1_024,
 };
 
-/// Draws for each question that is wanted, at most; each that reaches the model costs.
+/// Most draws that reach the model, per requested question.
 const ATTEMPTS: usize = 4;
-/// Draws that never reach the model, for each question that is wanted, at most.
+/// Most draws per requested question.
 const DRAWS: usize = 60;
-/// Properties a model is asked for, and how many of them a question has at most.
+/// Properties requested from a model, and most properties of a question.
 const PROPERTIES: usize = 5;
-const USED: usize = 2;
-/// Share of questions, in per cent, that ask by relations alone.
+const MAX_USED: usize = 2;
+/// Share of relational questions, per cent.
 const RELATIONAL: usize = 15;
-/// Characters of a question at most.
+/// Longest question, characters.
 const MAX_QUESTION: usize = 600;
-/// Repairs of a reply that is no JSON of its form.
+/// Repairs of a malformed reply.
 const REPAIRS: u32 = 1;
-/// Tokens of a prompt and of a reply, short and long, for the estimate.
+/// Tokens of a short and a long prompt, and of a short reply, for the estimate.
 const SENT: [u64; 2] = [400, 6_000];
 const SHORT_REPLY: u64 = 60;
 
@@ -60,26 +58,26 @@ pub struct Requester {
     prompts: Arc<Prompts>,
 }
 
-/// What one filter says of a candidate.
+/// Vote of one filter on a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ballot {
     /// It has every property.
     Yes,
-    /// It lacks one, or its document does not say.
+    /// It lacks one, or its document does not tell.
     No,
-    /// The reply was none.
+    /// The reply was malformed.
     Malformed,
 }
 
-/// What both filters say of a candidate.
+/// Votes of both filters on a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Vote {
     /// The candidate.
     pub node: NodeId,
-    /// Of the filter that names the source of each property, or `NA`.
+    /// Vote of the filter that names the source of each property, or `NA`.
     pub check: Ballot,
-    /// Of the filter that says of each property whether it holds.
+    /// Vote of the filter that judges each property.
     pub judge: Ballot,
 }
 
@@ -89,7 +87,7 @@ impl Vote {
     }
 }
 
-/// What a synthesis with a model will ask: least and most.
+/// Usage of a synthesis with a model: least and most.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// Requests.
@@ -98,24 +96,24 @@ pub struct Estimate {
     pub tokens_in: [u64; 2],
     /// Tokens received.
     pub tokens_out: [u64; 2],
-    /// Dollars; none where the price is not known.
+    /// Dollars; none without a known price.
     pub usd: Option<[f64; 2]>,
 }
 
-/// What a synthesis of so many questions will ask; nothing without a model.
+/// Estimated usage of a synthesis of `queries` questions; zero without a model.
 pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
     let Some(requester) = requester else {
         let none = [0; 2];
         return Estimate { calls: none, tokens_in: none, tokens_out: none, usd: Some([0.0; 2]) };
     };
     let n = queries as u64;
-    // A question of two candidates whose replies are usable at once; every attempt with all
-    // candidates and a repair of every reply.
-    let most = ATTEMPTS as u64 * (1 + 2 * MAX_ANSWERS as u64) + 2;
-    let calls = [n * (3 + 2 * 2), n * most * u64::from(1 + REPAIRS)];
+    // Least: two candidates per question, without repairs. Most: every attempt with all candidates,
+    // and a repair of every reply.
+    let max_calls = ATTEMPTS as u64 * (1 + 2 * MAX_ANSWERS as u64) + 2;
+    let calls = [n * (3 + 2 * 2), n * max_calls * u64::from(1 + REPAIRS)];
     let set = requester.llm.role(&SYNTHESIZE_ROLE.role());
     let received = [SHORT_REPLY, set.map_or(0, |set| u64::from(set.max_tokens))];
-    let times = |of: [u64; 2]| [calls[0] * of[0], calls[1] * of[1]];
+    let times = |tokens: [u64; 2]| [calls[0] * tokens[0], calls[1] * tokens[1]];
     let (tokens_in, tokens_out) = (times(SENT), times(received));
     let price = set.and_then(|set| requester.llm.ledger().price(&set.model));
     let usd = price.map(|price| {
@@ -127,39 +125,39 @@ pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
     Estimate { calls, tokens_in, tokens_out, usd }
 }
 
-/// Why a draw with a model gives no question.
-enum Failed {
-    /// Another draw may well give one.
+/// Why a draw with a model gave no question.
+enum DrawError {
+    /// The draw was rejected; another may succeed.
     Draw(&'static str),
     /// The model gives no more replies.
     Ends(LlmError),
     Prompt(PromptError),
 }
 
-impl From<PromptError> for Failed {
+impl From<PromptError> for DrawError {
     fn from(error: PromptError) -> Self {
         Self::Prompt(error)
     }
 }
 
 #[derive(Deserialize)]
-struct Extracted {
-    properties: Vec<ExtractedOne>,
+struct PropertiesReply {
+    properties: Vec<PropertyReply>,
 }
 
 #[derive(Deserialize)]
-struct ExtractedOne {
+struct PropertyReply {
     text: String,
     source: String,
 }
 
 #[derive(Deserialize)]
-struct Worded {
+struct QueryReply {
     query: String,
 }
 
 #[derive(Deserialize)]
-struct Checked {
+struct CheckReply {
     sources: Vec<Source>,
 }
 
@@ -170,7 +168,7 @@ struct Source {
 }
 
 #[derive(Deserialize)]
-struct Judged {
+struct JudgeReply {
     verdicts: Vec<Verdict>,
 }
 
@@ -181,7 +179,7 @@ struct Verdict {
 }
 
 impl Requester {
-    /// One who asks this model with these prompts.
+    /// A requester that asks `llm` with the templates of `prompts`.
     pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Requester {
         Requester { llm, prompts }
     }
@@ -193,19 +191,19 @@ impl Requester {
         Ok(self.llm.request(SYNTHESIZE_ROLE.role(), messages, schema, 0))
     }
 
-    /// The replies to a prompt with each input, none where a reply is malformed even when repaired.
+    /// Replies to a prompt with each input; none for a reply that is malformed after repair.
     fn ask<T: serde::de::DeserializeOwned>(
         &self,
         prompt: &str,
         inputs: Vec<Value>,
-    ) -> Result<Vec<Option<T>>, Failed> {
+    ) -> Result<Vec<Option<T>>, DrawError> {
         let requests: Result<Vec<Request>, PromptError> =
-            inputs.into_iter().map(|one| self.request(prompt, one)).collect();
+            inputs.into_iter().map(|input| self.request(prompt, input)).collect();
         let answers = self.llm.ask_json_all(&requests?, REPAIRS).into_iter();
         answers
             .map(|(value, _)| match value {
                 Ok(value) => Ok(serde_json::from_value(value).ok()),
-                Err(error) if error.ends_run() => Err(Failed::Ends(error)),
+                Err(error) if error.ends_run() => Err(DrawError::Ends(error)),
                 Err(_) => Ok(None),
             })
             .collect()
@@ -215,104 +213,105 @@ impl Requester {
         &self,
         prompt: &str,
         inputs: Value,
-        otherwise: &'static str,
-    ) -> Result<T, Failed> {
+        reason: &'static str,
+    ) -> Result<T, DrawError> {
         let reply = self.ask(prompt, vec![inputs])?.into_iter().next().flatten();
-        reply.ok_or(Failed::Draw(otherwise))
+        reply.ok_or(DrawError::Draw(reason))
     }
 
-    /// Properties of a document, each once.
-    fn properties(&self, kb: &Kb, gold: NodeId) -> Result<Vec<Property>, Failed> {
+    /// Distinct properties of a document.
+    fn properties(&self, kb: &Kb, gold: NodeId) -> Result<Vec<Property>, DrawError> {
         let inputs = json!({
             "type": wording::type_words(kb.type_name(kb.node_type(gold))),
             "document": kb.text(gold), "n": PROPERTIES,
         });
-        let why = "has no properties in the model's reply";
-        let reply: Extracted = self.ask_one("synthesize/properties", inputs, why)?;
+        let reason = "has no properties in the model's reply";
+        let reply: PropertiesReply = self.ask_one("synthesize/properties", inputs, reason)?;
         let mut found: Vec<Property> = Vec::new();
-        for ExtractedOne { text, source } in reply.properties.into_iter().take(PROPERTIES) {
+        for PropertyReply { text, source } in reply.properties.into_iter().take(PROPERTIES) {
             let words = text.trim().to_owned();
-            if !words.is_empty() && !found.iter().any(|one| one.words == words) {
+            if !words.is_empty() && !found.iter().any(|known| known.words == words) {
                 found.push(Property { words, source, stems: Vec::new() });
             }
         }
-        if found.is_empty() { Err(Failed::Draw(why)) } else { Ok(found) }
+        if found.is_empty() { Err(DrawError::Draw(reason)) } else { Ok(found) }
     }
 
-    /// What both filters say of every candidate.
+    /// Votes of both filters on every candidate.
     fn votes(
         &self,
         kb: &Kb,
         candidates: &[NodeId],
         properties: &[Property],
-    ) -> Result<Vec<Vote>, Failed> {
+    ) -> Result<Vec<Vote>, DrawError> {
         let n = properties.len();
-        let required: Vec<Value> =
-            (1..).zip(properties).map(|(n, one)| json!({"n": n, "text": one.words})).collect();
+        let required: Vec<Value> = (1..)
+            .zip(properties)
+            .map(|(n, property)| json!({"n": n, "text": property.words}))
+            .collect();
         let inputs = || -> Vec<Value> {
-            let of = |&node: &NodeId| json!({"document": kb.text(node), "properties": required});
-            candidates.iter().map(of).collect()
+            let input = |&node: &NodeId| json!({"document": kb.text(node), "properties": required});
+            candidates.iter().map(input).collect()
         };
-        let each = |met: &mut dyn Iterator<Item = (usize, bool)>| {
+        let ballot = |met: &mut dyn Iterator<Item = (usize, bool)>| {
             let met: Vec<(usize, bool)> = met.collect();
-            match (1..=n).all(|one| met.iter().any(|&(at, met)| at == one && met)) {
+            match (1..=n).all(|n| met.iter().any(|&(number, met)| number == n && met)) {
                 true => Ballot::Yes,
                 false => Ballot::No,
             }
         };
-        let checks = self.ask::<Checked>("synthesize/check", inputs())?;
-        let judges = self.ask::<Judged>("synthesize/judge", inputs())?;
+        let checks = self.ask::<CheckReply>("synthesize/check", inputs())?;
+        let judges = self.ask::<JudgeReply>("synthesize/judge", inputs())?;
         let mut votes = Vec::with_capacity(candidates.len());
         for ((&node, check), judge) in candidates.iter().zip(checks).zip(judges) {
-            let check = check.map_or(Ballot::Malformed, |reply| {
-                let is_named = |source: &str| !["", "na", "n/a", "none"].contains(&source);
-                each(
-                    &mut reply
-                        .sources
-                        .iter()
-                        .map(|one| (one.n, is_named(one.source.trim().to_lowercase().as_str()))),
-                )
-            });
+            let check =
+                check.map_or(Ballot::Malformed, |reply| {
+                    let is_named = |source: &str| !["", "na", "n/a", "none"].contains(&source);
+                    ballot(&mut reply.sources.iter().map(|entry| {
+                        (entry.n, is_named(entry.source.trim().to_lowercase().as_str()))
+                    }))
+                });
             let judge = judge.map_or(Ballot::Malformed, |reply| {
-                each(&mut reply.verdicts.iter().map(|one| (one.n, one.met)))
+                ballot(&mut reply.verdicts.iter().map(|verdict| (verdict.n, verdict.met)))
             });
             votes.push(Vote { node, check, judge });
         }
         Ok(votes)
     }
 
-    /// A question of a requirement and properties, and then in other words.
+    /// A question from a requirement and properties, then reworded.
     fn word(
         &self,
         kind: &str,
         requirement: &str,
         properties: &[Property],
         style: Style,
-    ) -> Result<String, Failed> {
-        let properties: Vec<&str> = properties.iter().map(|one| one.words.as_str()).collect();
+    ) -> Result<String, DrawError> {
+        let properties: Vec<&str> =
+            properties.iter().map(|property| property.words.as_str()).collect();
         let inputs = json!({"type": kind, "requirement": requirement, "properties": properties,
                             "style": style.name()});
-        let why = "has no question in the model's reply";
-        let fused: Worded = self.ask_one("synthesize/fuse", inputs, why)?;
+        let reason = "has no question in the model's reply";
+        let fused: QueryReply = self.ask_one("synthesize/fuse", inputs, reason)?;
         let inputs = json!({"query": fused.query, "style": style.name()});
-        let reworded: Worded = self.ask_one("synthesize/rewrite", inputs, why)?;
+        let reworded: QueryReply = self.ask_one("synthesize/rewrite", inputs, reason)?;
         let text = reworded.query.split_whitespace().collect::<Vec<_>>().join(" ");
         let fits = (1..=MAX_QUESTION).contains(&text.chars().count());
-        if fits { Ok(text) } else { Err(Failed::Draw(why)) }
+        if fits { Ok(text) } else { Err(DrawError::Draw(reason)) }
     }
 
-    /// One question of a grounding.
+    /// A question from a grounding.
     fn question(
         &self,
-        maker: &mut Maker<'_>,
-        at: usize,
+        maker: &mut QuestionMaker<'_>,
+        template: usize,
         grounding: Grounding,
         kind: Kind,
         stream: &mut Stream,
-    ) -> Result<Question, Failed> {
+    ) -> Result<Question, DrawError> {
         let Grounding { slots, candidates } = grounding;
         let kb = &maker.base.kb;
-        let template = maker.templates.get(at).ok_or(Failed::Draw("has no template"))?;
+        let template = maker.templates.get(template).ok_or(DrawError::Draw("has no template"))?;
         let gold = stream.pick(&candidates);
         let names: Vec<String> = slots.iter().map(|&slot| kb.name(slot).to_owned()).collect();
         let requirement = wording::requirement(kb, template, &names, stream);
@@ -323,12 +322,12 @@ impl Requester {
             _ => {
                 let mut properties = self.properties(kb, gold)?;
                 stream.shuffle(&mut properties);
-                properties.truncate(1 + stream.below(USED));
+                properties.truncate(1 + stream.below(MAX_USED));
                 let votes = self.votes(kb, &candidates, &properties)?;
                 let passed = votes.iter().filter(|vote| vote.passes());
                 let answers: Vec<NodeId> = passed.map(|vote| vote.node).collect();
                 if !answers.contains(&gold) {
-                    return Err(Failed::Draw(GOLD_FAILED));
+                    return Err(DrawError::Draw(GOLD_FAILED));
                 }
                 (properties, votes, answers)
             }
@@ -340,7 +339,7 @@ impl Requester {
     }
 }
 
-/// Questions of a base, at most `wanted`, by the steps of the benchmark.
+/// At most `wanted` questions about a base, by the steps of the benchmark.
 pub(super) fn construct(
     base: &IndexedBase,
     templates: &[Template],
@@ -348,8 +347,8 @@ pub(super) fn construct(
     seed: u64,
     requester: &Requester,
     watch: &mut Watch<'_>,
-) -> Result<(Vec<Question>, Dropped, Option<Stopped>), SynthError> {
-    let mut maker = Maker::new(base, templates);
+) -> Result<(Vec<Question>, DropCounts, Option<Interruption>), SynthError> {
+    let mut maker = QuestionMaker::new(base, templates);
     let mut questions = Vec::new();
     let mut stream = Stream::new(seed, "questions with a model", 0);
     let mut asked = 0;
@@ -357,28 +356,29 @@ pub(super) fn construct(
         if questions.len() == wanted || asked == wanted.saturating_mul(ATTEMPTS) {
             break;
         }
-        watch.at("questions", questions.len(), wanted)?;
+        watch.report("questions", questions.len(), wanted)?;
         let relational = stream.percent(RELATIONAL);
         let kind = if relational { Kind::Relational } else { Kind::Fused };
-        let Some(at) = maker.draw(&mut stream) else { break };
-        let grounding = maker.ground(at, &mut stream);
-        let Some(grounding) = grounding.filter(|one| one.candidates.len() <= MAX_ANSWERS) else {
-            maker.drop::<()>("has no candidates, or too many");
+        let Some(template) = maker.draw(&mut stream) else { break };
+        let grounding = maker.ground(template, &mut stream);
+        let Some(grounding) = grounding.filter(|drawn| drawn.candidates.len() <= MAX_ANSWERS)
+        else {
+            maker.reject::<()>("has no candidates, or too many");
             continue;
         };
         asked += 1;
-        match requester.question(&mut maker, at, grounding, kind, &mut stream) {
-            Ok(question) => questions.extend(maker.take(question)),
-            Err(Failed::Draw(why)) => {
-                maker.drop::<()>(why);
+        match requester.question(&mut maker, template, grounding, kind, &mut stream) {
+            Ok(question) => questions.extend(maker.accept(question)),
+            Err(DrawError::Draw(reason)) => {
+                maker.reject::<()>(reason);
             }
-            Err(Failed::Ends(LlmError::Stopped)) => return Err(SynthError::Stopped),
-            Err(Failed::Ends(error)) => {
-                return Ok((questions, maker.dropped, Some(Stopped(error))));
+            Err(DrawError::Ends(LlmError::Stopped)) => return Err(SynthError::Stopped),
+            Err(DrawError::Ends(error)) => {
+                return Ok((questions, maker.dropped, Some(Interruption(error))));
             }
-            Err(Failed::Prompt(error)) => return Err(error.into()),
+            Err(DrawError::Prompt(error)) => return Err(error.into()),
         }
     }
-    watch.at("questions", wanted, wanted)?;
+    watch.report("questions", wanted, wanted)?;
     Ok((questions, maker.dropped, None))
 }

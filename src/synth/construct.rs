@@ -1,13 +1,13 @@
-//! Makes questions without a model: grounds a template, metapaths, picks a gold answer, takes words
-//! of its document, keeps the candidates that have them, words it.
+//! Makes questions without a model: grounds a template by its metapaths, picks a gold answer, takes
+//! words of its document, keeps the candidates that have them, and words the question.
 //!
 //! Source: the construction of STaRK (Wu et al. 2024, section 2.4), where models extract and check
-//! properties; here the words of documents stand for them. Must not know: how models are asked.
+//! properties; here words of documents take their place.
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
-    MAX_ANSWERS, Question, Stopped, SynthError, Watch,
+    Interruption, MAX_ANSWERS, Question, SynthError, Watch,
     discover::{slots_of, starts},
     mention::{Mentions, folded},
     properties::Properties,
@@ -18,22 +18,22 @@ use agent_dataset::sample::random::Stream;
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, metapath::Step};
 
-/// Nodes a grounding leads to at most; a question about more would hardly need its relation.
+/// Most candidates of a grounding; a question about more would hardly need its relation.
 pub(super) const MAX_CANDIDATES: usize = 2_000;
-/// Groundings for each question that is wanted, at most.
+/// Most groundings per requested question.
 const ATTEMPTS: usize = 60;
 /// Groundings of one kind before another kind is drawn; bases without texts have relations alone.
 const DRAWS: usize = 15;
-/// Share of questions, in per cent, that ask by relations alone, and by words alone.
+/// Shares of relational and textual questions, per cent.
 const RELATIONAL: usize = 15;
 const TEXTUAL: usize = 15;
-/// Answers of a question with words at most, mostly: people ask for a few things.
+/// Most answers of most questions with words: people ask for a few things.
 const FEW_ANSWERS: usize = 5;
-/// Share of groundings, in per cent, that begin at any slot node instead of at an answer.
+/// Share of groundings that start at any slot node instead of at an answer, per cent.
 const ANY_SLOT: usize = 40;
 
-/// Why groundings gave no question, with how many did.
-pub type Dropped = BTreeMap<&'static str, usize>;
+/// Number of rejected draws by reason.
+pub type DropCounts = BTreeMap<&'static str, usize>;
 
 /// A filled template.
 pub(super) struct Grounding {
@@ -43,31 +43,31 @@ pub(super) struct Grounding {
     pub(super) candidates: Vec<NodeId>,
 }
 
-/// Draws groundings and questions of one base.
-pub(super) struct Maker<'a> {
+/// Makes questions about one base.
+pub(super) struct QuestionMaker<'a> {
     pub(super) base: &'a IndexedBase,
     pub(super) templates: &'a [Template],
-    /// Which template is drawn, by cumulated weight.
+    /// Cumulated weights of the templates.
     cumulated: Vec<f64>,
-    /// The nodes that fill the first slot of each template; found when needed.
+    /// Nodes that fill the first slot of each template; found on demand.
     starts: BTreeMap<usize, Vec<NodeId>>,
     pub(super) mentions: Mentions<'a>,
     pub(super) properties: Properties<'a>,
-    /// Texts so far, folded.
+    /// Folded texts so far.
     texts: HashSet<String>,
-    /// Slots and answers so far, so that none is asked twice in other words.
+    /// Templates, slots and answers so far, against rewordings.
     asked: HashSet<(String, Vec<NodeId>, Vec<NodeId>)>,
-    pub(super) dropped: Dropped,
+    pub(super) dropped: DropCounts,
 }
 
-impl<'a> Maker<'a> {
-    pub(super) fn new(base: &'a IndexedBase, templates: &'a [Template]) -> Maker<'a> {
+impl<'a> QuestionMaker<'a> {
+    pub(super) fn new(base: &'a IndexedBase, templates: &'a [Template]) -> QuestionMaker<'a> {
         let mut sum = 0.0;
         let cumulated = templates.iter().map(|template| {
             sum += template.weight;
             sum
         });
-        Maker {
+        QuestionMaker {
             base,
             templates,
             cumulated: cumulated.collect(),
@@ -76,24 +76,25 @@ impl<'a> Maker<'a> {
             properties: Properties::new(base),
             texts: HashSet::new(),
             asked: HashSet::new(),
-            dropped: Dropped::new(),
+            dropped: DropCounts::new(),
         }
     }
 
-    /// One template, by weight.
+    /// The index of a random template, by weight.
     pub(super) fn draw(&self, stream: &mut Stream) -> Option<usize> {
-        let at = stream.unit() * self.cumulated.last()?;
-        Some(self.cumulated.partition_point(|&sum| sum <= at).min(self.templates.len() - 1))
+        let point = stream.unit() * self.cumulated.last()?;
+        Some(self.cumulated.partition_point(|&sum| sum <= point).min(self.templates.len() - 1))
     }
 
     /// Fills the slots of a template, from any slot node or back from any answer.
-    pub(super) fn ground(&mut self, at: usize, stream: &mut Stream) -> Option<Grounding> {
+    pub(super) fn ground(&mut self, template: usize, stream: &mut Stream) -> Option<Grounding> {
         let kb = &self.base.kb;
-        let template = self.templates.get(at)?;
+        let index = template;
+        let template = self.templates.get(index)?;
         let slots = match stream.percent(ANY_SLOT) && template.slots.len() == 1 {
             true => {
                 let first: &Step = template.branches.first()?.steps.first()?;
-                let starts = self.starts.entry(at).or_insert_with(|| starts(kb, first));
+                let starts = self.starts.entry(index).or_insert_with(|| starts(kb, first));
                 vec![*starts.get(stream.below(starts.len()))?]
             }
             false => {
@@ -106,92 +107,112 @@ impl<'a> Maker<'a> {
         fits.then_some(Grounding { slots, candidates })
     }
 
-    /// The mentions of slot nodes; none where one cannot be told from others.
+    /// Mentions of slot nodes; none if one is ambiguous.
     pub(super) fn mention(&mut self, slots: &[NodeId], stream: &mut Stream) -> Option<Vec<String>> {
-        slots.iter().map(|&slot| self.mentions.of(slot, stream)).collect()
+        slots.iter().map(|&slot| self.mentions.mention(slot, stream)).collect()
     }
 
-    /// Notes why there is no question.
-    pub(super) fn drop<T>(&mut self, why: &'static str) -> Option<T> {
-        *self.dropped.entry(why).or_default() += 1;
+    /// Counts a rejected draw.
+    pub(super) fn reject<T>(&mut self, reason: &'static str) -> Option<T> {
+        *self.dropped.entry(reason).or_default() += 1;
         None
     }
 
-    /// Takes a question, unless it says an answer's name or repeats another.
-    pub(super) fn take(&mut self, question: Question) -> Option<Question> {
+    /// Accepts a question, unless it contains an answer's name or repeats another.
+    pub(super) fn accept(&mut self, question: Question) -> Option<Question> {
         let text = folded(&question.text);
         let spaced = format!(" {text} ");
         let kb = &self.base.kb;
-        let says = |&answer: &NodeId| {
+        let contains_name = |&answer: &NodeId| {
             let name = folded(kb.name(answer));
             !name.is_empty() && spaced.contains(&format!(" {name} "))
         };
-        if question.answers.iter().any(says) {
-            return self.drop("says the name of an answer");
+        if question.answers.iter().any(contains_name) {
+            return self.reject("says the name of an answer");
         }
         let asked = (question.template.clone(), question.slots.clone(), question.answers.clone());
         if !self.asked.insert(asked) || !self.texts.insert(text) {
-            return self.drop("repeats another question");
+            return self.reject("repeats another question");
         }
         Some(question)
     }
 
-    /// One question of a kind; none where the draw leads to none.
-    fn one(&mut self, kind: Kind, stream: &mut Stream) -> Option<Question> {
-        let at = self.draw(stream)?;
+    /// A question of a kind, if the draw gives one.
+    fn try_question(&mut self, kind: Kind, stream: &mut Stream) -> Option<Question> {
+        let template = self.draw(stream)?;
         match kind {
-            Kind::Textual => self.textual(at, stream),
-            _ => self.related(at, kind, stream),
+            Kind::Textual => self.textual(template, stream),
+            _ => self.related(template, kind, stream),
         }
     }
 
-    fn related(&mut self, at: usize, kind: Kind, stream: &mut Stream) -> Option<Question> {
-        let Some(Grounding { slots, candidates }) = self.ground(at, stream) else {
-            return self.drop("has no candidates, or too many");
+    fn related(&mut self, template: usize, kind: Kind, stream: &mut Stream) -> Option<Question> {
+        let Some(Grounding { slots, candidates }) = self.ground(template, stream) else {
+            return self.reject("has no candidates, or too many");
         };
         let gold = stream.pick(&candidates);
         let narrowed = match kind {
             Kind::Relational if candidates.len() <= MAX_ANSWERS => (Vec::new(), candidates),
-            Kind::Relational => return self.drop("has too many answers"),
+            Kind::Relational => return self.reject("has too many answers"),
             _ => {
-                let most = if stream.percent(80) { FEW_ANSWERS } else { MAX_ANSWERS };
-                match self.properties.narrow(&candidates, gold, most, stream) {
+                let max_answers = if stream.percent(80) { FEW_ANSWERS } else { MAX_ANSWERS };
+                match self.properties.narrow(&candidates, gold, max_answers, stream) {
                     Some(narrowed) => narrowed,
-                    None => return self.drop("has no words that narrow it"),
+                    None => return self.reject("has no words that narrow it"),
                 }
             }
         };
         let Some(names) = self.mention(&slots, stream) else {
-            return self.drop("has a slot that cannot be named");
+            return self.reject("has a slot that cannot be named");
         };
         let (properties, answers) = narrowed;
-        let template = self.templates.get(at)?;
-        let words: Vec<String> = properties.iter().map(|one| one.words.clone()).collect();
+        let template = self.templates.get(template)?;
+        let words: Vec<String> = properties.iter().map(|property| property.words.clone()).collect();
         let (text, style) = wording::question(&self.base.kb, template, &names, &words, stream);
         let template = template.id.clone();
         let votes = Vec::new();
-        self.take(Question { text, kind, style, template, slots, gold, properties, votes, answers })
+        self.accept(Question {
+            text,
+            kind,
+            style,
+            template,
+            slots,
+            gold,
+            properties,
+            votes,
+            answers,
+        })
     }
 
-    fn textual(&mut self, at: usize, stream: &mut Stream) -> Option<Question> {
+    fn textual(&mut self, template: usize, stream: &mut Stream) -> Option<Question> {
         let kb = &self.base.kb;
-        let target = self.templates.get(at)?.target;
+        let target = self.templates.get(template)?.target;
         let nodes = kb.nodes_of_type(target);
         let gold = *nodes.get(stream.below(nodes.len()))?;
         let Some((properties, answers)) = self.properties.narrow_type(gold, FEW_ANSWERS, stream)
         else {
-            return self.drop("has no words that narrow it");
+            return self.reject("has no words that narrow it");
         };
         let template = textual(target);
-        let words: Vec<String> = properties.iter().map(|one| one.words.clone()).collect();
+        let words: Vec<String> = properties.iter().map(|property| property.words.clone()).collect();
         let (text, style) = wording::question(kb, &template, &[], &words, stream);
         let (template, slots) = (format!("{} by words", kb.type_name(target)), Vec::new());
         let (kind, votes) = (Kind::Textual, Vec::new());
-        self.take(Question { text, kind, style, template, slots, gold, properties, votes, answers })
+        self.accept(Question {
+            text,
+            kind,
+            style,
+            template,
+            slots,
+            gold,
+            properties,
+            votes,
+            answers,
+        })
     }
 }
 
-/// The template of a question by words alone.
+/// The template of a textual question.
 pub(super) fn textual(target: agent_kb::TypeId) -> Template {
     Template {
         id: String::new(),
@@ -213,27 +234,27 @@ pub(super) fn kind(stream: &mut Stream) -> Kind {
     }
 }
 
-/// Questions of a base, at most `wanted`, in the order in which they were drawn, with what was
-/// dropped. The same base, templates and seed give the same questions.
+/// At most `wanted` questions about a base, in the order drawn, with the rejected draws. The same
+/// base, templates and seed give the same questions.
 pub(super) fn construct(
     base: &IndexedBase,
     templates: &[Template],
     wanted: usize,
     seed: u64,
     watch: &mut Watch<'_>,
-) -> Result<(Vec<Question>, Dropped, Option<Stopped>), SynthError> {
-    let mut maker = Maker::new(base, templates);
+) -> Result<(Vec<Question>, DropCounts, Option<Interruption>), SynthError> {
+    let mut maker = QuestionMaker::new(base, templates);
     let mut questions = Vec::new();
     let mut stream = Stream::new(seed, "questions", 0);
     for _ in 0..wanted.saturating_mul(ATTEMPTS / DRAWS) {
         if questions.len() == wanted {
             break;
         }
-        watch.at("questions", questions.len(), wanted)?;
-        // A kind that is hard to make is drawn as often as the others, or it would get rare.
+        watch.report("questions", questions.len(), wanted)?;
+        // The kind is drawn first, so that kinds that are hard to make do not get rare.
         let kind = kind(&mut stream);
-        questions.extend((0..DRAWS).find_map(|_| maker.one(kind, &mut stream)));
+        questions.extend((0..DRAWS).find_map(|_| maker.try_question(kind, &mut stream)));
     }
-    watch.at("questions", wanted, wanted)?;
+    watch.report("questions", wanted, wanted)?;
     Ok((questions, maker.dropped, None))
 }

@@ -1,5 +1,5 @@
-//! Templates for any base, from its schema: which metapaths, alone, in pairs and with one negation,
-//! make questions that have a few answers?
+//! Discovers templates from the schema of a base: metapaths, alone, in pairs and with one negation,
+//! whose questions have a few answers.
 //!
 //! ```text
 //! all metapaths of 1 and 2 steps from any type to a type of answers   kb::schema
@@ -7,11 +7,9 @@
 //!   -> alone (1 to 20 answers in the median), or as parts of pairs and negations
 //! ```
 //!
-//! A template stays if about 30 groundings or more have answers, of a small base fewer, and 1 to 20 of them in the median.
-//! Its weight follows the number of edges of its relations, flattened, so that rare relations are
-//! asked for too. The same base and seed give the same templates.
-//!
-//! Must not know: how questions are worded.
+//! A template is kept if about 30 groundings or more have answers (fewer in a small base), with a
+//! median of 1 to 20. Its weight grows with the number of edges of its relations, flattened, so
+//! that rare relations occur too. The same base and seed give the same templates.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -25,42 +23,42 @@ use agent_kb::{
     schema::{self, Schema},
 };
 
-/// Groundings with answers that a template must have, about: a tenth of the nodes within these.
+/// Bounds of the fewest groundings with answers of a template: a tenth of the nodes within these.
 const MIN_GROUNDINGS: [f64; 2] = [5.0, 30.0];
-/// Answers of the median grounding at most.
+/// Most answers of the median grounding.
 pub(super) const MAX_MEDIAN: usize = 20;
-/// Ends of the median grounding at most where words of texts narrow them to as few answers.
+/// Most ends of the median grounding if words of texts narrow them down.
 const MAX_NARROWED: usize = 200;
-/// Ends of the median grounding of a part of a pair at most.
+/// Most ends of the median grounding of a part of a pair.
 const MAX_PART: usize = 2_000;
-/// Steps of a metapath at most.
+/// Most steps of a metapath.
 const HOPS: usize = 2;
-/// Groundings that are looked at for each template.
+/// Sampled groundings per template.
 const SAMPLED: usize = 32;
-/// Steps of which metapaths are made, those with most edges: of two steps there are as many as the
-/// square.
+/// Most steps that metapaths are composed of, those with most edges; bounds the quadratic number of
+/// pairs.
 const MAX_STEPS: usize = 400;
-/// Metapaths to one type of answers that are measured, the most frequent ones.
+/// Most measured metapaths to one type of answers, the most frequent ones.
 const MEASURED: usize = 48;
-/// Metapaths of one step among them at least, where there are so many.
+/// Fewest metapaths of one step among them, if available.
 const MEASURED_SHORT: usize = 24;
-/// Pairs of metapaths to one type of answers that are measured.
+/// Most measured pairs of metapaths to one type of answers.
 const PAIRS: usize = 48;
-/// Negations for one type of answers at most.
+/// Most negations for one type of answers.
 const NEGATIONS: usize = 2;
-/// Nodes of which the words are counted, to see whether a type has texts.
+/// Sampled nodes to decide whether a type has texts.
 const READ: usize = 64;
-/// Words of a document from which a type has texts.
+/// Fewest words of a document that counts as text.
 const TEXT_WORDS: usize = 12;
-/// How much less often a type without texts is asked for.
+/// Factor of the weight of a type without texts.
 const TEXTLESS: f64 = 0.25;
-/// How much less often two steps are asked for than one.
+/// Factor of the weight per further step.
 const LONGER: f64 = 0.5;
-/// How much less a template is worth for each time that a relation of it was taken before.
+/// Factor of the weight per earlier use of a relation.
 const REPEATED: f64 = 0.8;
-/// Power of the number of edges that a step is worth.
+/// Exponent of the number of edges in the weight of a step.
 const FLATTENED: f64 = 0.25;
-/// What shares templates of each form get of the weight of a type of answers.
+/// Shares of the template forms in the weight of a type of answers.
 const SHARES: [(Form, f64); 4] =
     [(Form::OneStep, 0.25), (Form::TwoSteps, 0.2), (Form::Pair, 0.5), (Form::Negation, 0.05)];
 
@@ -73,7 +71,7 @@ enum Form {
     Negation,
 }
 
-/// A metapath with what was measured of it.
+/// A measured metapath.
 #[derive(Clone, Debug)]
 struct Path {
     steps: Vec<Step>,
@@ -82,8 +80,8 @@ struct Path {
     median: usize,
 }
 
-/// Templates for a base, at most `most`, the most frequent ones of each type of answers.
-pub(super) fn templates(kb: &Kb, most: usize, seed: u64) -> Vec<Template> {
+/// At most `max_templates` templates for a base, the most frequent ones of each type of answers.
+pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Template> {
     let mut steps = schema::steps(kb);
     steps.sort_by_cached_key(|step| (Reverse(edges(kb, step) as u64), *step));
     steps.truncate(MAX_STEPS);
@@ -93,26 +91,26 @@ pub(super) fn templates(kb: &Kb, most: usize, seed: u64) -> Vec<Template> {
     let total: f64 = targets.iter().map(|target| target.1).sum();
     let of_target = |&(target, worth): &(TypeId, f64)| {
         let share = worth / total.max(f64::MIN_POSITIVE);
-        let room = ((most as f64 * share).ceil() as usize).max(2);
-        let paths = measured(kb, &schema, target, seed);
-        chosen(kb, target, &paths, room, seed).into_iter().map(move |mut template| {
+        let room = ((max_templates as f64 * share).ceil() as usize).max(2);
+        let paths = measure_paths(kb, &schema, target, seed);
+        choose(kb, target, &paths, room, seed).into_iter().map(move |mut template| {
             template.weight *= share;
             template
         })
     };
     let mut found: Vec<Template> = targets.iter().flat_map(of_target).collect();
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.id.cmp(&b.id)));
-    found.truncate(most);
+    found.truncate(max_templates);
     found
 }
 
 /// See [`MIN_GROUNDINGS`].
 fn min_groundings(kb: &Kb) -> f64 {
-    let [least, most] = MIN_GROUNDINGS;
-    (f64::from(kb.n_nodes()) / 10.0).clamp(least, most)
+    let [min, max] = MIN_GROUNDINGS;
+    (f64::from(kb.n_nodes()) / 10.0).clamp(min, max)
 }
 
-/// Nodes of a type that texts can be asked of count more.
+/// Weight of a type of answers; types with texts count more.
 fn worth(kb: &Kb, kind: TypeId) -> f64 {
     let nodes = kb.nodes_of_type(kind);
     let relations = kb.tuples().iter().filter(|t| t.source == kind || t.target == kind).count();
@@ -128,27 +126,28 @@ fn has_texts(kb: &Kb, kind: TypeId) -> bool {
     2 * read().filter(|node| words(node) >= TEXT_WORDS).count() >= read().count()
 }
 
-/// How many edges a step has.
+/// Number of edges of a step.
 fn edges(kb: &Kb, step: &Step) -> f64 {
-    let is_own = |source, target| match step.direction {
+    let matches_types = |source, target| match step.direction {
         Direction::Out => (source, target) == (step.from, step.to),
         Direction::In => (target, source) == (step.from, step.to),
         Direction::Any => [(source, target), (target, source)].contains(&(step.from, step.to)),
     };
-    let own =
-        |tuple: &&Tuple| tuple.relation == step.relation && is_own(tuple.source, tuple.target);
-    kb.tuples().iter().filter(own).map(|tuple| tuple.edges as f64).sum()
+    let matches = |tuple: &&Tuple| {
+        tuple.relation == step.relation && matches_types(tuple.source, tuple.target)
+    };
+    kb.tuples().iter().filter(matches).map(|tuple| tuple.edges as f64).sum()
 }
 
-/// How often a metapath is asked for: the mean of its steps, less if it is longer.
+/// Weight of a metapath: the geometric mean over its steps, less if it is longer.
 fn frequency(kb: &Kb, steps: &[Step]) -> f64 {
     let each = steps.iter().map(|step| edges(kb, step).powf(FLATTENED));
     let mean = each.product::<f64>().powf(1.0 / steps.len().max(1) as f64);
     mean * LONGER.powi(steps.len() as i32 - 1)
 }
 
-/// The metapaths to a type of answers that ground enough questions, heaviest first.
-fn measured(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Path> {
+/// Metapaths to a type of answers with enough groundings, heaviest first.
+fn measure_paths(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Path> {
     let slots = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
     let mut paths: Vec<(f64, Vec<Step>)> = slots
         .flat_map(|slot| schema.metapaths(slot, target))
@@ -161,7 +160,7 @@ fn measured(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Path> {
     let kept: Vec<(f64, Vec<Step>)> =
         short.into_iter().take(n_short).chain(long.into_iter().take(n_long)).collect();
     let measure = |(weight, steps): (f64, Vec<Step>)| {
-        let median = median_of_path(kb, &steps, seed)?;
+        let median = path_median(kb, &steps, seed)?;
         Some(Path { steps, weight, median })
     };
     let mut paths: Vec<Path> = kept.into_par_iter().filter_map(measure).collect();
@@ -169,15 +168,15 @@ fn measured(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Path> {
     paths
 }
 
-/// The ends of the median grounding of a metapath; none where too few groundings have ends.
-fn median_of_path(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
+/// Number of ends of the median grounding of a metapath; none if too few groundings have ends.
+fn path_median(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     let starts = starts(kb, steps.first()?);
     let mut stream = Stream::new(seed, &agent_kb::metapath::in_words(kb, steps), 0);
     let is_return = steps.first()?.from == steps.last()?.to;
     let mut sizes = Vec::new();
     for _ in 0..SAMPLED {
         let start = stream.pick(&starts);
-        // What reaches too far is as good as all.
+        // Too many ends count as all.
         let Some(mut ends) = ends(kb, steps, start, MAX_EDGES) else {
             sizes.push(usize::MAX);
             continue;
@@ -192,7 +191,7 @@ fn median_of_path(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     median(sizes).filter(|_| groundings >= min_groundings(kb))
 }
 
-/// The nodes from which a step leads anywhere, ascending.
+/// Nodes from which a step leads anywhere, ascending.
 pub(super) fn starts(kb: &Kb, step: &Step) -> Vec<NodeId> {
     let nodes = kb.nodes_of_type(step.from).iter().copied();
     nodes.filter(|&node| kb.degree(node, step.relation, step.direction) > 0).collect()
@@ -203,11 +202,11 @@ fn median(mut sizes: Vec<usize>) -> Option<usize> {
     sizes.get(sizes.len() / 2).copied()
 }
 
-/// Templates of all forms for a type of answers, at most about `room`, each form within its share.
-fn chosen(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Vec<Template> {
-    let most = if has_texts(kb, target) { MAX_NARROWED } else { MAX_MEDIAN };
+/// About `room` templates of all forms for a type of answers, each form within its share.
+fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Vec<Template> {
+    let max_median = if has_texts(kb, target) { MAX_NARROWED } else { MAX_MEDIAN };
     let alone = |hops: usize| {
-        paths.iter().filter(move |path| path.steps.len() == hops && path.median <= most)
+        paths.iter().filter(move |path| path.steps.len() == hops && path.median <= max_median)
     };
     let single = |path: &Path| {
         let slot = path.steps.first().map_or(target, |step| step.from);
@@ -216,39 +215,38 @@ fn chosen(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Ve
     let mut found = Vec::new();
     for (form, share) in SHARES {
         let wanted = ((room as f64 * share).round() as usize).max(1);
-        let own: Vec<Template> = match form {
+        let templates: Vec<Template> = match form {
             Form::OneStep => alone(1).map(single).collect(),
             Form::TwoSteps => alone(2).map(single).collect(),
-            Form::Pair => pairs(kb, target, paths, most, seed),
-            Form::Negation => negations(kb, target, paths, most, seed),
+            Form::Pair => pairs(kb, target, paths, max_median, seed),
+            Form::Negation => negations(kb, target, paths, max_median, seed),
         };
-        let mut own = varied(own, wanted);
-        let total: f64 = own.iter().map(|one| one.weight).sum();
-        own.iter_mut().for_each(|one| one.weight *= share / total.max(f64::MIN_POSITIVE));
-        found.extend(own);
+        let mut templates = diversify(templates, wanted);
+        let total: f64 = templates.iter().map(|template| template.weight).sum();
+        let factor = share / total.max(f64::MIN_POSITIVE);
+        templates.iter_mut().for_each(|template| template.weight *= factor);
+        found.extend(templates);
     }
     found
 }
 
-/// The heaviest templates, each relation counting less the more often it was taken: a base with one
-/// large relation is asked for the others too.
-fn varied(mut templates: Vec<Template>, most: usize) -> Vec<Template> {
+/// The heaviest templates, where a relation counts less the more often it was used, so that one
+/// large relation does not displace the others.
+fn diversify(mut templates: Vec<Template>, max_templates: usize) -> Vec<Template> {
     let mut taken: BTreeMap<RelationId, i32> = BTreeMap::new();
     let mut chosen = Vec::new();
-    while chosen.len() < most && !templates.is_empty() {
+    while chosen.len() < max_templates && !templates.is_empty() {
         let worth = |template: &Template| {
             let steps = template.branches.iter().flat_map(|branch| &branch.steps);
-            let often = steps.map(|step| taken.get(&step.relation).copied().unwrap_or(0)).sum();
-            template.weight * REPEATED.powi(often)
+            let uses = steps.map(|step| taken.get(&step.relation).copied().unwrap_or(0)).sum();
+            template.weight * REPEATED.powi(uses)
         };
         let best = |a: &usize, b: &usize| match (templates.get(*a), templates.get(*b)) {
-            (Some(one), Some(other)) => {
-                worth(one).total_cmp(&worth(other)).then_with(|| other.id.cmp(&one.id))
-            }
+            (Some(a), Some(b)) => worth(a).total_cmp(&worth(b)).then_with(|| b.id.cmp(&a.id)),
             _ => std::cmp::Ordering::Equal,
         };
-        let Some(at) = (0..templates.len()).max_by(best) else { break };
-        let template = templates.swap_remove(at);
+        let Some(index) = (0..templates.len()).max_by(best) else { break };
+        let template = templates.swap_remove(index);
         for step in template.branches.iter().flat_map(|branch| &branch.steps) {
             *taken.entry(step.relation).or_default() += 1;
         }
@@ -267,19 +265,19 @@ fn template(
     let branch = |(slot, steps): (Option<usize>, &Vec<Step>)| Branch { slot, steps: steps.clone() };
     let branches = branches.into_iter().map(branch).collect();
     let exclude_slots = slots.contains(&target);
-    let mut made =
+    let mut template =
         Template { id: String::new(), target, slots, branches, exclude_slots, text: None, weight };
-    made.id = made.in_words(kb);
-    made
+    template.id = template.in_words(kb);
+    template
 }
 
-/// Pairs of metapaths whose answers are fewer than those of either.
-fn pairs(kb: &Kb, target: TypeId, paths: &[Path], most: usize, seed: u64) -> Vec<Template> {
+/// Pairs of metapaths with fewer answers than either.
+fn pairs(kb: &Kb, target: TypeId, paths: &[Path], max_median: usize, seed: u64) -> Vec<Template> {
     let parts: Vec<&Path> = paths.iter().filter(|path| path.median <= MAX_PART).collect();
     let mut pairs: Vec<(f64, &Path, &Path)> = Vec::new();
-    for (at, first) in parts.iter().enumerate() {
-        for second in parts.iter().skip(at) {
-            // Two long metapaths are said by nobody.
+    for (index, first) in parts.iter().enumerate() {
+        for second in parts.iter().skip(index) {
+            // Nobody asks with two long metapaths.
             if first.steps.len() + second.steps.len() <= HOPS + 1 {
                 pairs.push(((first.weight * second.weight).sqrt(), first, second));
             }
@@ -294,16 +292,16 @@ fn pairs(kb: &Kb, target: TypeId, paths: &[Path], most: usize, seed: u64) -> Vec
         let slots: Option<Vec<TypeId>> =
             [first, second].iter().map(|path| Some(path.steps.first()?.from)).collect();
         let branches = vec![(Some(0), &first.steps), (Some(1), &second.steps)];
-        let made = template(kb, target, slots?, branches, weight);
-        let [both, part] = medians_of_pair(kb, &made, seed)?;
-        (both <= most && both < part).then_some(made)
+        let pair = template(kb, target, slots?, branches, weight);
+        let [both, part] = pair_medians(kb, &pair, seed)?;
+        (both <= max_median && both < part).then_some(pair)
     };
     pairs.into_par_iter().filter_map(measure).collect()
 }
 
-/// The answers of the median grounding of a pair, and of the narrower of its parts; each slot is
-/// followed back to from a random answer.
-fn medians_of_pair(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
+/// Numbers of answers of the median grounding of a pair, and of its narrower part; slots are found
+/// by following the branches back from random answers.
+fn pair_medians(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
     let nodes = kb.nodes_of_type(template.target);
     let mut stream = Stream::new(seed, &template.id, 0);
     let (mut both, mut part) = (Vec::new(), Vec::new());
@@ -327,8 +325,7 @@ fn medians_of_pair(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]
     (groundings >= min_groundings(kb)).then_some(medians)
 }
 
-/// Slots from which a node is reached, each followed back to at random; none where one cannot be, or
-/// two are one node.
+/// Random slots that lead to an answer; none if one cannot be found, or two coincide.
 pub(super) fn slots_of(
     kb: &Kb,
     template: &Template,
@@ -351,15 +348,21 @@ pub(super) fn slots_of(
     (slots.len() == template.slots.len()).then_some(slots)
 }
 
-/// The heaviest metapaths of one step, less the answers that a further step leads on from; a step
-/// that a third to nine tenths of the nodes have.
-fn negations(kb: &Kb, target: TypeId, paths: &[Path], most: usize, seed: u64) -> Vec<Template> {
+/// The heaviest metapaths of one step without the answers that have a further step, which a third
+/// to nine tenths of the nodes have.
+fn negations(
+    kb: &Kb,
+    target: TypeId,
+    paths: &[Path],
+    max_median: usize,
+    seed: u64,
+) -> Vec<Template> {
     let nodes = kb.nodes_of_type(target);
     let mut stream = Stream::new(seed, "negations", u64::from(target.0));
     let sampled: Vec<NodeId> = (0..4 * SAMPLED).map(|_| stream.pick(nodes)).collect();
     let lacks = |step: &Step| {
-        let without = sampled.iter().filter(|&&node| !has_end(kb, &[*step], node)).count();
-        (0.1..0.67).contains(&(without as f64 / sampled.len() as f64))
+        let n_without = sampled.iter().filter(|&&node| !has_end(kb, &[*step], node)).count();
+        (0.1..0.67).contains(&(n_without as f64 / sampled.len() as f64))
     };
     let mut found = Vec::new();
     for absent in paths.iter().filter(|path| path.steps.len() == 1) {
@@ -368,8 +371,8 @@ fn negations(kb: &Kb, target: TypeId, paths: &[Path], most: usize, seed: u64) ->
             continue;
         }
         let plain = paths.iter().find(|path| {
-            let other = path.steps.first().is_some_and(|own| own.from != step.to);
-            path.steps.len() == 1 && path.median <= most && other
+            let other = path.steps.first().is_some_and(|first| first.from != step.to);
+            path.steps.len() == 1 && path.median <= max_median && other
         });
         let Some(plain) = plain else { continue };
         let slot = plain.steps.first().map_or(target, |step| step.from);

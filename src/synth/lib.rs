@@ -1,5 +1,5 @@
-//! Questions without labels: given a base, questions with their answers, made by the construction
-//! pipeline of the STaRK benchmark (Wu et al. 2024, section 2.4).
+//! Synthetic questions with answers for a base without labels, by the construction pipeline of the
+//! STaRK benchmark (Wu et al. 2024, section 2.4).
 //!
 //! ```text
 //! templates (schema of the base, or a file)      discover, template
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Three kinds: relational (a metapath alone), textual (words of documents alone), fused (both).
-//! Every question says how it came about: template, slots, gold answer, properties with their
-//! field, votes, seed. A question that says the name of an answer, or repeats another, is dropped.
+//! Every question records its template, slots, gold answer, properties with their field, votes and
+//! seed. Questions that contain the name of an answer, or repeat another, are dropped.
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -20,9 +20,8 @@
 //! | groundings tried | 60 for each question |
 //! | templates | one for each 10 questions, 8 to 64, from the schema; 1,000 from a file |
 //!
-//! The same base, options and (kept) replies of a model give the same bytes.
-//!
-//! Must not know: programs, how questions are answered.
+//! The same base, options and (kept) replies of a model give the same bytes. Independent of
+//! programs and of how questions are answered.
 
 mod asking;
 mod construct;
@@ -47,10 +46,10 @@ use std::{
 
 pub use crate::{
     asking::{Estimate, Requester, SYNTHESIZE_ROLE, Vote, estimate},
-    construct::Dropped,
+    construct::DropCounts,
     properties::Property,
     quality::Quality,
-    template::{BENCHMARK, FromFile, Template, TemplateError, read as read_templates},
+    template::{BENCHMARK, LoadedTemplates, Template, TemplateError, read as read_templates},
     wording::{Kind, Style},
     write::{Ids, split_sizes, splits, write_files},
 };
@@ -58,18 +57,18 @@ use agent_index::IndexedBase;
 use agent_kb::NodeId;
 use agent_llm::{LlmError, prompts::PromptError};
 
-/// Answers of a question at most, as in the validation and test splits of the benchmark.
+/// Most answers of a question, as in the validation and test splits of the benchmark.
 pub const MAX_ANSWERS: usize = 20;
-/// Questions of one synthesis at most.
+/// Most questions of one synthesis.
 pub const MAX_QUERIES: usize = 10_000;
-/// Questions for each template of the schema, and how many templates that makes at least and most.
+/// Questions per template of the schema, and bounds of the number of templates.
 const PER_TEMPLATE: usize = 10;
 const TEMPLATES: std::ops::RangeInclusive<usize> = 8..=64;
 
-/// What is to be made.
+/// Options of a synthesis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Questions.
+    /// Number of questions.
     pub queries: usize,
     /// Seed of every draw.
     pub seed: u64,
@@ -77,14 +76,14 @@ pub struct Options {
     pub templates: Option<Vec<Template>>,
 }
 
-/// A question with its answers and how it came about.
+/// A question with its answers and provenance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The question in words.
     pub text: String,
-    /// What it asks by.
+    /// Whether it asks by relations, words or both.
     pub kind: Kind,
-    /// How it is put.
+    /// Style of its wording.
     pub style: Style,
     /// Id of its template.
     pub template: String,
@@ -94,29 +93,29 @@ pub struct Question {
     pub gold: NodeId,
     /// Words of that document that every answer has.
     pub properties: Vec<Property>,
-    /// What a model said of each candidate; empty without one.
+    /// Votes of a model on each candidate; empty without a model.
     pub votes: Vec<Vote>,
     /// The answers, ascending, 1 to 20.
     pub answers: Vec<NodeId>,
 }
 
-/// Questions with what is to be said of them.
+/// Result of a synthesis.
 #[derive(Debug)]
 pub struct Synthesis {
-    /// In an order that says nothing.
+    /// The questions, in arbitrary order.
     pub questions: Vec<Question>,
-    /// Templates that were drawn from.
+    /// Number of templates drawn from.
     pub n_templates: usize,
-    /// How good they are, as far as numbers tell.
+    /// Quality report.
     pub quality: Quality,
-    /// Why there are fewer than were wanted, where a model gave no more replies.
-    pub stopped: Option<Stopped>,
+    /// Why there are fewer than requested, if a model gave no more replies.
+    pub interruption: Option<Interruption>,
     seed: u64,
 }
 
-/// Why a model was asked no more.
+/// The error that ended the requests to a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stopped(pub LlmError);
+pub struct Interruption(pub LlmError);
 
 /// Why there are no questions.
 #[derive(Debug, thiserror::Error)]
@@ -124,14 +123,14 @@ pub enum SynthError {
     /// The caller asked to stop.
     #[error("stopped; no questions were written")]
     Stopped,
-    /// A number of questions that is none.
-    #[error("{0} questions are not possible; ask for 1 to {MAX_QUERIES}")]
+    /// The number of questions is out of range.
+    #[error("{0} questions are outside 1 to {MAX_QUERIES}")]
     Number(usize),
-    /// The base has no metapath that leads to a few answers.
+    /// No metapath of the base leads to a few answers.
     #[error(
-        "the base has no relations that lead to 1 to 20 answers from 5 nodes or more, in a base of \
-         300 nodes or more from 30; give templates of your own with --templates FILE \
-         (docs/how-to/synthetic-questions.md has their form)"
+        "no relations of the base lead to 1 to 20 answers from enough nodes (5, or 30 in a base of 300 \
+         nodes or more); give your own templates with --templates FILE \
+         (docs/how-to/synthetic-questions.md describes the format)"
     )]
     NoTemplates,
     /// The base has no numbers to ask about.
@@ -140,16 +139,16 @@ pub enum SynthError {
          numbers of links, with five different values in 100 of its nodes"
     )]
     NoNumbers,
-    /// No draw led to a question.
+    /// No draw gave a question.
     #[error(
-        "no question could be made of {templates} templates: {why}; give other templates with \
+        "no question could be made from {templates} templates: {reason}; give other templates with \
          --templates FILE"
     )]
     NoQuestions {
-        /// Templates that were drawn from.
+        /// Number of templates drawn from.
         templates: usize,
-        /// What most draws ended with.
-        why: String,
+        /// Most frequent reason for a rejected draw.
+        reason: String,
     },
     /// A prompt cannot be rendered.
     #[error(transparent)]
@@ -162,7 +161,7 @@ pub enum SynthError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
@@ -176,17 +175,17 @@ impl From<LlmError> for SynthError {
     }
 }
 
-/// Passes progress on and turns a raised stop flag into an error.
+/// Progress reports and the stop flag of a caller.
 pub struct Watch<'a> {
-    /// Told what is done, of how much.
+    /// Called with a stage, its finished units and all its units.
     pub progress: &'a mut dyn FnMut(&'static str, usize, usize),
-    /// Raised by who does not want to wait.
+    /// Set to stop.
     pub stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {
-    fn at(&mut self, what: &'static str, done: usize, of: usize) -> Result<(), SynthError> {
-        (self.progress)(what, done, of);
+    fn report(&mut self, stage: &'static str, done: usize, total: usize) -> Result<(), SynthError> {
+        (self.progress)(stage, done, total);
         if self.stop.load(Ordering::Relaxed) { Err(SynthError::Stopped) } else { Ok(()) }
     }
 }
@@ -194,8 +193,8 @@ impl Watch<'_> {
 /// Makes questions about a base; with a model as the benchmark does, else from words and patterns.
 ///
 /// # Errors
-/// [`SynthError`]. A model that gives no more replies, or would pass a ceiling, ends the making
-/// early: what was made so far is kept, and [`Synthesis::stopped`] says why.
+/// [`SynthError`]. A model that gives no more replies, or would exceed a ceiling, ends the
+/// synthesis early: the questions so far are kept, with a [`Synthesis::interruption`].
 pub fn synthesize(
     base: &IndexedBase,
     options: &Options,
@@ -205,12 +204,12 @@ pub fn synthesize(
     if !(1..=MAX_QUERIES).contains(&options.queries) {
         return Err(SynthError::Number(options.queries));
     }
-    watch.at("templates", 0, 1)?;
+    watch.report("templates", 0, 1)?;
     let templates = match &options.templates {
         Some(templates) => templates.clone(),
         None => discover::templates(&base.kb, wanted_templates(options.queries), options.seed),
     };
-    watch.at("templates", 1, 1)?;
+    watch.report("templates", 1, 1)?;
     if templates.is_empty() {
         return Err(SynthError::NoTemplates);
     }
@@ -219,19 +218,19 @@ pub fn synthesize(
         Some(requester) => asking::construct(base, &templates, wanted, seed, requester, watch)?,
         None => construct::construct(base, &templates, wanted, seed, watch)?,
     };
-    let (questions, dropped, stopped) = made;
+    let (questions, dropped, interruption) = made;
     if questions.is_empty() {
-        if let Some(Stopped(error)) = stopped {
+        if let Some(Interruption(error)) = interruption {
             return Err(error.into());
         }
-        let most = dropped.iter().max_by_key(|pair| pair.1);
-        let why = most.map_or("nothing was drawn".to_owned(), |(why, n)| {
-            format!("{n} draws ended with one that {why}")
+        let frequent = dropped.iter().max_by_key(|pair| pair.1);
+        let reason = frequent.map_or("nothing was drawn".to_owned(), |(reason, n)| {
+            format!("{n} draws ended with one that {reason}")
         });
-        return Err(SynthError::NoQuestions { templates: templates.len(), why });
+        return Err(SynthError::NoQuestions { templates: templates.len(), reason });
     }
     let quality = Quality::new(&questions, &dropped);
-    Ok(Synthesis { questions, n_templates: templates.len(), quality, stopped, seed })
+    Ok(Synthesis { questions, n_templates: templates.len(), quality, interruption, seed })
 }
 
 fn wanted_templates(queries: usize) -> usize {
@@ -239,16 +238,16 @@ fn wanted_templates(queries: usize) -> usize {
 }
 
 impl Synthesis {
-    /// Questions in train, val and test.
+    /// Numbers of questions in train, val and test.
     pub fn splits(&self) -> [usize; 3] {
-        split_sizes(&splits(self.questions.iter().map(|one| one.template.as_str())))
+        split_sizes(&splits(self.questions.iter().map(|question| question.template.as_str())))
     }
 
-    /// Writes `qa.csv`, with such ids of nodes, and `split/{train,val,test}.index` into a directory,
-    /// which is made if it is not there.
+    /// Writes `qa.csv` and `split/{train,val,test}.index` into a directory, which is created if
+    /// missing.
     ///
     /// # Errors
-    /// [`SynthError::Write`], also where one of the files is there already.
+    /// [`SynthError::Write`], also if one of the files exists.
     pub fn write(&self, ids: Ids<'_>, dir: &Path) -> Result<(), SynthError> {
         write::write(&self.questions, self.seed, ids, dir)
     }

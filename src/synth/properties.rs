@@ -1,12 +1,10 @@
 //! Textual properties without a model: a few words of a gold answer's document that narrow the
-//! candidates, and which candidates have them all.
+//! candidates, and the candidates that have them all.
 //!
-//! A word is held by at most half of the candidates and by at least 5 nodes of the type: fewer
-//! would name the answer without any relation. A property is one such word, or two that stand side
-//! by side in a field. Answers are the candidates whose documents have every stem, so that they are
+//! A word occurs in at most half of the candidates and in at least 5 nodes of the type: rarer ones
+//! would identify the answer without any relation. A property is one such word, or two adjacent
+//! ones in a field. Answers are the candidates whose documents have every stem, so that they are
 //! right by construction, as far as a word means the same everywhere.
-//!
-//! Must not know: relations, how questions are worded.
 
 use std::collections::HashMap;
 
@@ -15,25 +13,25 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, TypeId};
 
-/// Nodes of the type that hold a word at least.
+/// Fewest nodes of the type with a word.
 const MIN_SHARING: usize = 5;
-/// Share of the nodes of a type that hold a word at most: more says next to nothing.
+/// Largest share of the nodes of a type with a word: commoner ones narrow too little.
 const MAX_SHARING: f64 = 0.15;
-/// Letters of a word at least.
+/// Fewest letters of a word.
 const MIN_LETTERS: usize = 4;
-/// Words of a document that are looked at.
+/// Most words of a field that are read.
 const MAX_READ: usize = 1_000;
 /// Draws of words for one gold answer.
 const DRAWS: usize = 8;
-/// Places of a document of which the one with the rarest word is taken: telling words come first.
+/// Random words of a document of which the rarest is taken.
 const COMPARED: usize = 3;
 
 /// Words of a gold answer's document.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Property {
-    /// As a question says them.
+    /// As worded in a question.
     pub words: String,
-    /// The field they stand in.
+    /// The field of the words.
     pub source: String,
     /// Their stems, which every answer has.
     #[serde(skip)]
@@ -44,23 +42,22 @@ pub struct Property {
 struct Word {
     text: String,
     stem: u32,
-    /// Nodes of the type that hold it.
-    held: usize,
+    /// Number of nodes of the type with it.
+    n_holders: usize,
     field: String,
-    /// Its place, so that words side by side are known.
-    at: usize,
+    /// Its position, to detect adjacent words.
+    position: usize,
 }
 
-/// Which nodes of each type hold each stem; read once for each type.
+/// Nodes of each type by stem, read on demand.
 pub(super) struct Properties<'a> {
     base: &'a IndexedBase,
     holders: HashMap<TypeId, HashMap<u32, Vec<NodeId>>>,
-    /// Stems of the names of types, relations and fields, which are no properties.
+    /// Stems of the names of types, relations and fields, which are never properties.
     schema: Vec<String>,
 }
 
 impl<'a> Properties<'a> {
-    /// Over one base.
     pub(super) fn new(base: &'a IndexedBase) -> Properties<'a> {
         let kb = &base.kb;
         let names = kb.types().iter().chain(kb.relations()).chain(kb.field_names());
@@ -71,7 +68,7 @@ impl<'a> Properties<'a> {
         Properties { base, holders: HashMap::new(), schema }
     }
 
-    /// The nodes of a type by stem, ascending.
+    /// Reads the nodes of a type by stem, ascending.
     fn read(&mut self, kind: TypeId) {
         let base = self.base;
         self.holders.entry(kind).or_insert_with(|| {
@@ -85,13 +82,13 @@ impl<'a> Properties<'a> {
         });
     }
 
-    /// Properties of one of the candidates, a gold answer, with the candidates that have them; none
-    /// where no few words leave 1 to `most` of them, and fewer than there were.
+    /// Properties of the gold answer, with the candidates that have them: 1 to `max_answers`, and
+    /// fewer than all; none if no draw of words gives that.
     pub(super) fn narrow(
         &mut self,
         candidates: &[NodeId],
         gold: NodeId,
-        most: usize,
+        max_answers: usize,
         stream: &mut Stream,
     ) -> Option<(Vec<Property>, Vec<NodeId>)> {
         let words = self.words(gold);
@@ -101,27 +98,27 @@ impl<'a> Properties<'a> {
                 return None;
             }
             let stems = || properties.iter().flat_map(|property| &property.stems);
-            let held = |stem: u32| {
-                let having = candidates.iter().filter(|&&one| self.base.terms.has(one, stem));
-                2 * having.count() <= candidates.len()
+            let narrows = |stem: u32| {
+                let holders = candidates.iter().filter(|&&node| self.base.terms.has(node, stem));
+                2 * holders.count() <= candidates.len()
             };
-            if !stems().all(|&stem| held(stem)) {
+            if !stems().all(|&stem| narrows(stem)) {
                 continue;
             }
             let has_all = |node: &&NodeId| stems().all(|&stem| self.base.terms.has(**node, stem));
             let answers: Vec<NodeId> = candidates.iter().filter(has_all).copied().collect();
-            if (1..=most).contains(&answers.len()) && answers.len() < candidates.len() {
+            if (1..=max_answers).contains(&answers.len()) && answers.len() < candidates.len() {
                 return Some((properties, answers));
             }
         }
         None
     }
 
-    /// The same over all nodes of the gold answer's type.
+    /// As [`Self::narrow`], over all nodes of the gold answer's type.
     pub(super) fn narrow_type(
         &mut self,
         gold: NodeId,
-        most: usize,
+        max_answers: usize,
         stream: &mut Stream,
     ) -> Option<(Vec<Property>, Vec<NodeId>)> {
         let words = self.words(gold);
@@ -135,14 +132,14 @@ impl<'a> Properties<'a> {
             let (first, rest) = lists.split_first()?;
             let in_all = |node: &&NodeId| rest.iter().all(|list| list.binary_search(node).is_ok());
             let answers: Vec<NodeId> = first.iter().filter(in_all).copied().collect();
-            if (1..=most).contains(&answers.len()) {
+            if (1..=max_answers).contains(&answers.len()) {
                 return Some((properties, answers));
             }
         }
         None
     }
 
-    /// The words of a document that may be properties, in order.
+    /// Words of a document that may be properties, in order.
     fn words(&mut self, node: NodeId) -> Vec<Word> {
         let base = self.base;
         let kind = base.kb.node_type(node);
@@ -151,13 +148,13 @@ impl<'a> Properties<'a> {
         let holders = self.holders.get(&kind);
         let name = base.kb.name(node).to_lowercase();
         let mut found = Vec::new();
-        let mut at = 0;
+        let mut position = 0;
         for (field, text) in base.kb.fields(node) {
             let field = base.kb.field_name(field);
-            // A field that holds the name says nothing else.
-            at += 2;
+            // Words of different fields are never adjacent.
+            position += 2;
             for (range, word) in name_words(text).take(MAX_READ) {
-                at += 1;
+                position += 1;
                 let plain = word.chars().all(char::is_alphabetic)
                     && word.chars().nth(MIN_LETTERS - 1).is_some()
                     && !is_question_word(&word);
@@ -165,11 +162,12 @@ impl<'a> Properties<'a> {
                     continue;
                 };
                 let Some(id) = base.terms.stem_id(&stem) else { continue };
-                let held = holders.and_then(|holders| holders.get(&id)).map_or(0, Vec::len);
-                let shared = held >= MIN_SHARING && held as f64 <= n_nodes * MAX_SHARING;
+                let n_holders = holders.and_then(|holders| holders.get(&id)).map_or(0, Vec::len);
+                let shared = n_holders >= MIN_SHARING && n_holders as f64 <= n_nodes * MAX_SHARING;
                 if shared && !self.schema.contains(&stem) {
                     let text = spelled(&text[range]);
-                    found.push(Word { text, stem: id, held, field: field.to_owned(), at });
+                    let field = field.to_owned();
+                    found.push(Word { text, stem: id, n_holders, field, position });
                 }
             }
         }
@@ -179,46 +177,49 @@ impl<'a> Properties<'a> {
         if others.len() >= 4 { others } else { others.into_iter().chain(named).collect() }
     }
 
-    /// Two or three stems: words side by side are one property.
+    /// Random properties with two or three stems; adjacent words form one property.
     fn draw(&self, words: &[Word], stream: &mut Stream) -> Vec<Property> {
         let wanted = if stream.percent(60) { 2 } else { 3 };
         let mut properties: Vec<Property> = Vec::new();
-        let n_stems =
-            |properties: &[Property]| properties.iter().map(|one| one.stems.len()).sum::<usize>();
+        let n_stems = |properties: &[Property]| {
+            properties.iter().map(|property| property.stems.len()).sum::<usize>()
+        };
         for _ in 0..4 * wanted {
             if words.is_empty() || n_stems(&properties) >= wanted {
                 break;
             }
-            let places = [(); COMPARED].map(|()| stream.below(words.len()));
-            let held = |place: &usize| words.get(*place).map_or(usize::MAX, |word| word.held);
-            let place = places.into_iter().min_by_key(held).unwrap_or_default();
+            let indexes = [(); COMPARED].map(|()| stream.below(words.len()));
+            let n_holders =
+                |index: &usize| words.get(*index).map_or(usize::MAX, |word| word.n_holders);
+            let index = indexes.into_iter().min_by_key(n_holders).unwrap_or_default();
             let pair = stream.percent(60) && n_stems(&properties) + 2 <= wanted;
-            let Some(first) = words.get(place) else { break };
-            let taken = |stem: u32| properties.iter().any(|one| one.stems.contains(&stem));
+            let Some(first) = words.get(index) else { break };
+            let taken =
+                |stem: u32| properties.iter().any(|property| property.stems.contains(&stem));
             if taken(first.stem) {
                 continue;
             }
-            let mut made = Property {
+            let mut property = Property {
                 words: first.text.clone(),
                 source: first.field.clone(),
                 stems: vec![first.stem],
             };
-            let second = words.get(place + 1).filter(|second| {
-                pair && second.at == first.at + 1
+            let second = words.get(index + 1).filter(|second| {
+                pair && second.position == first.position + 1
                     && second.stem != first.stem
                     && !taken(second.stem)
             });
             if let Some(second) = second {
-                made.words = format!("{} {}", made.words, second.text);
-                made.stems.push(second.stem);
+                property.words = format!("{} {}", property.words, second.text);
+                property.stems.push(second.stem);
             }
-            properties.push(made);
+            properties.push(property);
         }
         if n_stems(&properties) >= 2 { properties } else { Vec::new() }
     }
 }
 
-/// In small letters, unless it is written in capitals throughout.
+/// The word in lower case, unless it is all upper case.
 fn spelled(word: &str) -> String {
     match word.chars().all(char::is_uppercase) {
         true => word.to_owned(),

@@ -1,59 +1,58 @@
-//! What can be said of questions in numbers, those that the benchmark reports of its own: how many
-//! gold answers pass the filter, how diverse the words are, how many answers there are.
-//!
-//! Must not know: how questions are made.
+//! Quality report of questions, with the numbers that the benchmark reports: share of gold answers
+//! that pass the filter, diversity of words, number of answers.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{Dropped, Question};
+use crate::{DropCounts, Question};
 use agent_ground::words::name_words;
 
-/// Why a question whose gold answer fails the filter of a model is dropped; counts for the gold
+/// Reason for dropping a question whose gold answer fails the filter of a model; lowers the gold
 /// pass rate.
 pub const GOLD_FAILED: &str = "has a gold answer that fails the filter";
 
 /// Numbers over all questions of one synthesis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quality {
-    /// Questions.
+    /// Number of questions.
     pub n: usize,
-    /// By kind.
+    /// Questions by kind.
     pub kinds: BTreeMap<&'static str, usize>,
-    /// By style.
+    /// Questions by style.
     pub styles: BTreeMap<&'static str, usize>,
-    /// Templates that have questions.
+    /// Number of templates with questions.
     pub templates: usize,
-    /// Share of questions whose gold answer passed the filter; 1 without a model, where the filter
-    /// is exact.
+    /// Share of questions whose gold answer passed the filter; 1 without a model, as the filter is
+    /// then exact.
     pub gold_pass: f64,
     /// Shannon entropy of the words, bits.
     pub entropy: f64,
-    /// Different words over words.
+    /// Distinct words per word.
     pub type_token_ratio: f64,
-    /// Words of a question, mean.
+    /// Mean number of words of a question.
     pub words: f64,
-    /// Answers of a question: mean, median, most.
+    /// Numbers of answers.
     pub answers: Answers,
-    /// Draws that gave no question, by why.
+    /// Rejected draws by reason.
     pub dropped: BTreeMap<&'static str, usize>,
 }
 
-/// Answers of a question.
+/// Numbers of answers of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Answers {
     /// Mean.
     pub mean: f64,
     /// Median, the lower of two.
     pub median: usize,
-    /// Most.
-    pub most: usize,
+    /// Maximum.
+    #[serde(rename = "most")]
+    pub max: usize,
 }
 
 impl Quality {
-    /// Of questions and what was dropped while they were made.
-    pub fn new(questions: &[Question], dropped: &Dropped) -> Quality {
+    /// The report of questions and rejected draws.
+    pub fn new(questions: &[Question], dropped: &DropCounts) -> Quality {
         let n = questions.len();
         let (mut kinds, mut styles) = (BTreeMap::new(), BTreeMap::new());
         let (mut words, mut templates) = (BTreeMap::new(), BTreeMap::new());
@@ -70,7 +69,8 @@ impl Quality {
             let share = count as f64 / total.max(1) as f64;
             -share * share.log2()
         });
-        let mut sizes: Vec<usize> = questions.iter().map(|one| one.answers.len()).collect();
+        let mut sizes: Vec<usize> =
+            questions.iter().map(|question| question.answers.len()).collect();
         sizes.sort_unstable();
         let failed = dropped.get(GOLD_FAILED).copied().unwrap_or(0);
         Quality {
@@ -85,7 +85,7 @@ impl Quality {
             answers: Answers {
                 mean: sizes.iter().sum::<usize>() as f64 / n.max(1) as f64,
                 median: sizes.get(n.saturating_sub(1) / 2).copied().unwrap_or(0),
-                most: sizes.last().copied().unwrap_or(0),
+                max: sizes.last().copied().unwrap_or(0),
             },
             dropped: dropped.clone(),
         }

@@ -1,6 +1,4 @@
-//! What a template of questions is over a base, and how templates are read from a file.
-//!
-//! The form of a file is JSON:
+//! Templates of questions over a base, read from a JSON file:
 //!
 //! ```text
 //! {"templates": [{
@@ -12,12 +10,10 @@
 //!     "text": "Which papers come from {institution}?"}]}
 //! ```
 //!
-//! A metapath is a type, then relation, direction (`out`, `in` or `any`) and type for each step; of
-//! relations written `a|b`, either is meant. A slot's `branch` is the branch that it starts, or
-//! several, as in `"0+1"`. A branch with `"quantifier": "not_exists"` starts at the answers, none of
-//! which may have an end of it. Other keys are left alone; `text` may be missing.
-//!
-//! Must not know: how slots are filled, how questions are worded.
+//! A metapath is a type, then relation, direction (`out`, `in` or `any`) and type for each step;
+//! `a|b` stands for either relation. A slot's `branch` is the branch that it starts, or several, as
+//! in `"0+1"`. A branch with `"quantifier": "not_exists"` starts at the answers, none of which may
+//! reach its end. Other keys are ignored; `text` is optional.
 
 use serde::Deserialize;
 
@@ -28,32 +24,32 @@ use agent_kb::{
 
 /// The templates of the STaRK benchmark.
 pub const BENCHMARK: &str = include_str!("data/benchmark.json");
-/// Templates of a file at most, with each choice of relations counted.
+/// Most templates of a file, counting each choice of relations.
 pub(super) const MAX_TEMPLATES: usize = 1_000;
-/// Edges that one branch follows at most; what reaches further grounds no question.
+/// Most edges that one branch follows; larger groundings are dropped.
 pub(super) const MAX_EDGES: usize = 50_000;
 
 /// A template over one base.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
-    /// Its id, the same for the choices of relations of one entry.
+    /// Id, shared by the choices of relations of one entry.
     pub id: String,
     /// Type of the answers.
     pub target: TypeId,
-    /// Types of the slots; none for a question about texts alone.
+    /// Types of the slots; empty for a textual question.
     pub slots: Vec<TypeId>,
-    /// Where they lead.
+    /// Branches from the slots to the answers.
     pub branches: Vec<Branch<Step>>,
-    /// Whether slot nodes are no answers.
+    /// Exclude slot nodes from the answers.
     pub exclude_slots: bool,
-    /// A wording of its own, with the names of the slots in braces as `{0}`, `{1}`.
+    /// Own wording, with `{0}`, `{1}` for the names of the slots.
     pub text: Option<String>,
-    /// How often it is asked, relative to others.
+    /// Relative frequency.
     pub weight: f64,
 }
 
 impl Template {
-    /// The answers of filled slots, ascending; none if a branch would follow more than 50,000 edges.
+    /// Answers for filled slots, ascending; none if a branch would follow more than 50,000 edges.
     pub fn answers(&self, kb: &Kb, slots: &[NodeId]) -> Option<Vec<NodeId>> {
         let mut nodes = metapath::execute(kb, &self.branches, slots, MAX_EDGES)?;
         if self.exclude_slots {
@@ -62,7 +58,7 @@ impl Template {
         Some(nodes)
     }
 
-    /// Its branches in words, joined by `&`.
+    /// The branches in words, joined by `&`.
     pub fn in_words(&self, kb: &Kb) -> String {
         let branch = |branch: &Branch<Step>| {
             let not = if branch.slot.is_none() { "NOT " } else { "" };
@@ -72,10 +68,10 @@ impl Template {
     }
 }
 
-/// Why a file gave no templates.
+/// Why templates cannot be read.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum TemplateError {
-    /// The file has not the form.
+    /// The file is malformed.
     #[error("{file}: {message}")]
     Form {
         /// The file.
@@ -83,27 +79,27 @@ pub enum TemplateError {
         /// What is wrong, with its line.
         message: String,
     },
-    /// An entry makes no sense.
+    /// An entry is invalid.
     #[error("{file}: template {id:?} {message}")]
     Entry {
         /// The file.
         file: String,
         /// Its id.
         id: String,
-        /// What is wrong, and how to mend it.
+        /// What is wrong, and how to fix it.
         message: String,
     },
-    /// No entry is about this base.
+    /// No entry fits this base.
     #[error(
-        "{file}: none of {n} templates is about this base; it has no {missing}, which template {id:?} \
-         needs: give a file of templates with its own types and relations"
+        "{file}: none of {n} templates fits this base; it has no {missing}, which template {id:?} needs: \
+         give templates with the types and relations of the base"
     )]
     NoneFits {
         /// The file.
         file: String,
-        /// Entries.
+        /// Number of entries.
         n: usize,
-        /// What the base lacks.
+        /// The type or relation that the base lacks.
         missing: String,
         /// The first entry that needs it.
         id: String,
@@ -120,7 +116,7 @@ struct Entry {
     id: String,
     target_type: String,
     slots: Vec<Slot>,
-    branches: Vec<Way>,
+    branches: Vec<BranchEntry>,
     #[serde(default)]
     exclude_slot_nodes_from_answers: bool,
     #[serde(default)]
@@ -132,56 +128,56 @@ struct Slot {
     name: String,
     #[serde(rename = "type")]
     kind: String,
-    branch: Starts,
+    branch: StartBranches,
 }
 
-/// The branches that a slot starts.
+/// Branches that a slot starts.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Starts {
+enum StartBranches {
     One(usize),
     Several(String),
 }
 
-impl Starts {
+impl StartBranches {
     fn includes(&self, branch: usize) -> bool {
         match self {
-            Starts::One(only) => *only == branch,
-            Starts::Several(text) => {
-                text.split('+').any(|one| one.trim().parse() == Ok::<usize, _>(branch))
+            StartBranches::One(only) => *only == branch,
+            StartBranches::Several(text) => {
+                text.split('+').any(|part| part.trim().parse() == Ok::<usize, _>(branch))
             }
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Way {
+struct BranchEntry {
     metapath: Vec<String>,
     #[serde(default)]
     quantifier: Option<String>,
 }
 
-/// What came of one entry.
-enum Read {
+/// Templates of one entry.
+enum EntryTemplates {
     Templates(Vec<Template>),
     /// The base lacks a type or relation.
     Missing(String),
 }
 
-/// Templates of a file that are about a base, and how many are not.
+/// Templates of a file that fit a base, and the number of other entries.
 #[derive(Debug, PartialEq)]
-pub struct FromFile {
-    /// Those of the base.
+pub struct LoadedTemplates {
+    /// Templates that fit the base.
     pub templates: Vec<Template>,
-    /// Entries that name a type or relation the base lacks.
+    /// Number of entries with a type or relation that the base lacks.
     pub foreign: usize,
 }
 
-/// The templates of a file; `file` is its name in messages.
+/// Reads the templates of a file; `file` is its name in messages.
 ///
 /// # Errors
 /// [`TemplateError`].
-pub fn read(kb: &Kb, text: &str, file: &str) -> Result<FromFile, TemplateError> {
+pub fn read(kb: &Kb, text: &str, file: &str) -> Result<LoadedTemplates, TemplateError> {
     let form = |message: String| TemplateError::Form { file: file.to_owned(), message };
     let read: File = serde_json::from_str(text).map_err(|error| form(error.to_string()))?;
     let n = read.templates.len();
@@ -190,11 +186,11 @@ pub fn read(kb: &Kb, text: &str, file: &str) -> Result<FromFile, TemplateError> 
         let id = entry.id.clone();
         let wrong =
             |message| TemplateError::Entry { file: file.to_owned(), id: id.clone(), message };
-        match of_entry(kb, &entry).map_err(wrong)? {
-            Read::Templates(own) => templates.extend(own),
-            Read::Missing(what) => {
+        match read_entry(kb, &entry).map_err(wrong)? {
+            EntryTemplates::Templates(read) => templates.extend(read),
+            EntryTemplates::Missing(missing) => {
                 foreign += 1;
-                first_missing.get_or_insert((what, entry.id));
+                first_missing.get_or_insert((missing, entry.id));
             }
         }
         if templates.len() > MAX_TEMPLATES {
@@ -206,51 +202,55 @@ pub fn read(kb: &Kb, text: &str, file: &str) -> Result<FromFile, TemplateError> 
             Err(TemplateError::NoneFits { file: file.to_owned(), n, missing, id })
         }
         (true, None) => Err(form("it holds no templates".to_owned())),
-        (false, _) => Ok(FromFile { templates, foreign }),
+        (false, _) => Ok(LoadedTemplates { templates, foreign }),
     }
 }
 
-/// The templates of one entry: one for each choice of relations.
-fn of_entry(kb: &Kb, entry: &Entry) -> Result<Read, String> {
+/// The templates of one entry, one for each choice of relations.
+fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
     let Some(target) = kb.type_id(&entry.target_type) else {
-        return Ok(Read::Missing(format!("type {:?}", entry.target_type)));
+        return Ok(EntryTemplates::Missing(format!("type {:?}", entry.target_type)));
     };
     let mut slots = Vec::new();
     for slot in &entry.slots {
         match kb.type_id(&slot.kind) {
             Some(kind) => slots.push(kind),
-            None => return Ok(Read::Missing(format!("type {:?}", slot.kind))),
+            None => return Ok(EntryTemplates::Missing(format!("type {:?}", slot.kind))),
         }
     }
     if entry.branches.is_empty() || slots.is_empty() {
         return Err("has no slots or no branches; give at least one of each".to_owned());
     }
     let mut choices: Vec<Vec<Branch<Step>>> = vec![Vec::new()];
-    for (at, way) in entry.branches.iter().enumerate() {
-        let negated = match way.quantifier.as_deref() {
+    for (index, branch) in entry.branches.iter().enumerate() {
+        let negated = match branch.quantifier.as_deref() {
             None | Some("exists") => false,
             Some("not_exists") => true,
             Some(other) => {
                 return Err(format!("has quantifier {other:?}; \"not_exists\" is the only one"));
             }
         };
-        let slot = entry.slots.iter().position(|slot| slot.branch.includes(at));
+        let slot = entry.slots.iter().position(|slot| slot.branch.includes(index));
         let slot = slot.filter(|_| !negated);
         let start = match (negated, slot) {
             (true, _) => target,
             (false, Some(slot)) => slots[slot],
-            (false, None) => return Err(format!("has no slot that starts branch {at}; name one")),
+            (false, None) => {
+                return Err(format!("has no slot that starts branch {index}; name one"));
+            }
         };
-        let paths = match paths(kb, &way.metapath)? {
+        let paths = match paths(kb, &branch.metapath)? {
             Ok(paths) => paths,
-            Err(missing) => return Ok(Read::Missing(missing)),
+            Err(missing) => return Ok(EntryTemplates::Missing(missing)),
         };
         let fits = |steps: &Vec<Step>| {
             let ends = (steps.first().map(|step| step.from), steps.last().map(|step| step.to));
             ends.0 == Some(start) && (negated || ends.1 == Some(target))
         };
         if !paths.iter().all(fits) {
-            return Err(format!("has branch {at} that does not lead from its slot to the answers"));
+            return Err(format!(
+                "has branch {index} that does not lead from its slot to the answers"
+            ));
         }
         let with = |before: &Vec<Branch<Step>>| -> Vec<Vec<Branch<Step>>> {
             let add = |steps: &Vec<Step>| {
@@ -265,13 +265,13 @@ fn of_entry(kb: &Kb, entry: &Entry) -> Result<Read, String> {
             return Err(format!("has more than {MAX_TEMPLATES} choices of relations; write fewer"));
         }
     }
-    if entry.branches.iter().all(|way| way.quantifier.as_deref() == Some("not_exists")) {
+    if entry.branches.iter().all(|branch| branch.quantifier.as_deref() == Some("not_exists")) {
         return Err("has only branches that must not exist; give one that leads to answers".into());
     }
     let numbered = |text: &String| {
         let slots = entry.slots.iter().enumerate();
-        slots.fold(text.clone(), |text, (at, slot)| {
-            text.replace(&format!("{{{}}}", slot.name), &format!("{{{at}}}"))
+        slots.fold(text.clone(), |text, (index, slot)| {
+            text.replace(&format!("{{{}}}", slot.name), &format!("{{{index}}}"))
         })
     };
     let template = |branches: Vec<Branch<Step>>| Template {
@@ -280,19 +280,20 @@ fn of_entry(kb: &Kb, entry: &Entry) -> Result<Read, String> {
         slots: slots.clone(),
         exclude_slots: entry.exclude_slot_nodes_from_answers,
         text: entry.text.as_ref().map(numbered),
-        weight: 1.0 / choices_of(entry),
+        weight: 1.0 / n_choices(entry),
         branches,
     };
-    Ok(Read::Templates(choices.into_iter().map(template).collect()))
+    Ok(EntryTemplates::Templates(choices.into_iter().map(template).collect()))
 }
 
-/// The number of choices of relations of an entry.
-fn choices_of(entry: &Entry) -> f64 {
-    let relations = entry.branches.iter().flat_map(|way| way.metapath.iter().skip(1).step_by(3));
+/// Number of choices of relations of an entry.
+fn n_choices(entry: &Entry) -> f64 {
+    let relations =
+        entry.branches.iter().flat_map(|branch| branch.metapath.iter().skip(1).step_by(3));
     relations.map(|relation| relation.split('|').count() as f64).product()
 }
 
-/// The steps of a metapath for each choice of relations, or what the base lacks.
+/// The steps of a metapath for each choice of relations, or the name that the base lacks.
 fn paths(kb: &Kb, words: &[String]) -> Result<Result<Vec<Vec<Step>>, String>, String> {
     let Some((first, rest)) =
         words.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len().is_multiple_of(3))

@@ -11,7 +11,7 @@ use std::{
 use serde_json::json;
 
 use super::{
-    construct::Maker,
+    construct::QuestionMaker,
     discover::{slots_of, starts},
     mention::folded,
     *,
@@ -158,7 +158,7 @@ fn the_templates_of_the_benchmark_execute_as_an_executor_that_looks_at_every_edg
 }
 
 #[test]
-fn a_wrong_file_of_templates_is_told_with_what_to_do() {
+fn an_invalid_file_of_templates_is_an_error_with_a_remedy() {
     let (_, base) = indexed();
     let error = |text: &str| read_templates(&base.kb, text, "my.json").unwrap_err().to_string();
     let entry = |metapath: &str, more: &str| {
@@ -170,7 +170,7 @@ fn a_wrong_file_of_templates_is_told_with_what_to_do() {
     };
     let writes = r#"["author", "author___writes___paper", "out", "paper"]"#;
     assert_eq!(read_templates(&base.kb, &entry(writes, ""), "f").unwrap().templates.len(), 1);
-    for (text, said) in [
+    for (text, expected) in [
         ("{".to_owned(), "my.json: EOF"),
         (r#"{"templates": []}"#.to_owned(), "holds no templates"),
         (entry(r#"["author"]"#, ""), "relation, direction and type"),
@@ -179,8 +179,8 @@ fn a_wrong_file_of_templates_is_told_with_what_to_do() {
         (entry(writes, r#", "quantifier": "not_exists""#), "has branch 0 that does not lead"),
         (entry(&writes.replace("___writes", "___draws"), ""), "it has no relation"),
     ] {
-        let told = error(&text);
-        assert!(told.starts_with("my.json") && told.contains(said), "{told}");
+        let message = error(&text);
+        assert!(message.starts_with("my.json") && message.contains(expected), "{message}");
     }
 }
 
@@ -373,7 +373,7 @@ fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
     let (model, _) = llm_within(|request| said(reply(request)), ceilings, stores());
     let made = made(base, 1, Some(&Requester::new(model, prompts.clone())), 200);
     assert!((1..200).contains(&made.questions.len()), "{}", made.questions.len());
-    let Some(Stopped(error)) = &made.stopped else { panic!("nothing stopped it") };
+    let Some(Interruption(error)) = &made.interruption else { panic!("nothing stopped it") };
     assert!(matches!(error, LlmError::Budget { .. }), "{error}");
     let outage = |_: &Request| Err(LlmError::Unrecorded("no service".to_owned()));
     let stop = AtomicBool::new(false);
@@ -387,7 +387,7 @@ fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
 fn a_name_of_an_answer_and_a_repetition_are_dropped() {
     let (_, base) = indexed();
     let templates = discover::templates(&base.kb, 8, 1);
-    let mut maker = Maker::new(base, &templates);
+    let mut maker = QuestionMaker::new(base, &templates);
     let answer = base.kb.candidates()[0];
     let question = |text: &str, slots: Vec<NodeId>| Question {
         text: text.to_owned(),
@@ -401,10 +401,10 @@ fn a_name_of_an_answer_and_a_repetition_are_dropped() {
         answers: vec![answer],
     };
     let named = format!("Who wrote {}?", base.kb.name(answer).to_uppercase());
-    assert_eq!(maker.take(question(&named, vec![1])), None);
-    assert!(maker.take(question("Which one?", vec![2])).is_some());
-    assert_eq!(maker.take(question("which ONE", vec![3])), None, "the same words");
-    assert_eq!(maker.take(question("Another way", vec![2])), None, "the same slots and answers");
+    assert_eq!(maker.accept(question(&named, vec![1])), None);
+    assert!(maker.accept(question("Which one?", vec![2])).is_some());
+    assert_eq!(maker.accept(question("which ONE", vec![3])), None, "the same words");
+    assert_eq!(maker.accept(question("Another way", vec![2])), None, "the same slots and answers");
     assert_eq!(maker.dropped.values().sum::<usize>(), 3);
 }
 

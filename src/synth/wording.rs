@@ -1,8 +1,5 @@
-//! The words of a question: a pattern of some style, filled with a type, with what relations say,
-//! with names and with words of a document. Patterns are in `data/wording.toml`, which is part of
-//! the binary.
-//!
-//! Must not know: how questions are chosen, which nodes answer them.
+//! The wording of questions: a pattern of some style, filled with a type, relation phrases, names
+//! and words of a document. Patterns are in `data/wording.toml`, which is compiled in.
 
 use std::sync::LazyLock;
 
@@ -12,20 +9,20 @@ use crate::template::Template;
 use agent_dataset::sample::random::Stream;
 use agent_kb::{Direction, Kb, TypeId, metapath::Step};
 
-/// Share of questions, in per cent, that use the wording of their template, if it has one.
+/// Share of questions that use the wording of their template, if any, per cent.
 const OWN_WORDING: usize = 50;
 
-/// The way a question is put.
+/// Style of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
-    /// A sentence that asks.
+    /// An interrogative sentence.
     Question,
-    /// A sentence that commands.
+    /// An imperative sentence.
     Imperative,
-    /// Words as they are typed into a search field.
+    /// Search keywords.
     Keyword,
-    /// Somebody says why he asks.
+    /// A sentence with the reason for asking.
     Persona,
 }
 
@@ -34,7 +31,7 @@ impl Style {
     pub const ALL: [Style; 4] =
         [Style::Question, Style::Imperative, Style::Keyword, Style::Persona];
 
-    /// Its name in tables and files.
+    /// Name in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Style::Question => "question",
@@ -45,7 +42,7 @@ impl Style {
     }
 }
 
-/// What a question asks by.
+/// What a question asks by: relations, words or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -58,7 +55,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in tables and files.
+    /// Name in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Relational => "relational",
@@ -68,7 +65,7 @@ impl Kind {
     }
 }
 
-/// The patterns of one style, by what is asked by.
+/// Patterns of one style, by kind.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Patterns {
@@ -91,23 +88,22 @@ static STYLES: LazyLock<Styles> = LazyLock::new(|| {
     toml::from_str(include_str!("data/wording.toml")).expect("the patterns have their form")
 });
 
-/// The patterns of a style and kind.
+/// Patterns of a style and kind.
 fn patterns(style: Style, kind: Kind) -> &'static [String] {
-    let of = match style {
+    let patterns = match style {
         Style::Question => &STYLES.question,
         Style::Imperative => &STYLES.imperative,
         Style::Keyword => &STYLES.keyword,
         Style::Persona => &STYLES.persona,
     };
     match kind {
-        Kind::Relational => &of.relational,
-        Kind::Fused => &of.fused,
-        Kind::Textual => &of.textual,
+        Kind::Relational => &patterns.relational,
+        Kind::Fused => &patterns.fused,
+        Kind::Textual => &patterns.textual,
     }
 }
 
-/// The words of a name of the schema: `author___writes___paper`, `hasBrand` and `gene/protein` are
-/// three, two and two.
+/// Words of a schema name: `author___writes___paper` has three, `hasBrand` and `gene/protein` two.
 fn parts(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -125,14 +121,14 @@ fn parts(name: &str) -> Vec<String> {
     words
 }
 
-/// A type as people say it: `gene/protein` is "gene or protein".
+/// A type in words: `gene/protein` is "gene or protein".
 pub(super) fn type_words(name: &str) -> String {
-    name.split('/').map(|one| parts(one).join(" ")).collect::<Vec<_>>().join(" or ")
+    name.split('/').map(|part| parts(part).join(" ")).collect::<Vec<_>>().join(" or ")
 }
 
-/// Many of what a word names.
+/// The plural of a noun phrase.
 fn plural(words: &str) -> String {
-    let one = |word: &str| {
+    let word_plural = |word: &str| {
         let ends = |end: &str| word.ends_with(end);
         if ends("y") && !["ay", "ey", "oy", "uy"].iter().any(|end| ends(end)) {
             format!("{}ies", &word[..word.len() - 1])
@@ -143,36 +139,36 @@ fn plural(words: &str) -> String {
         }
     };
     match words.split_once(" of ") {
-        Some((head, rest)) => format!("{} of {rest}", one(head)),
-        None => words.split(" or ").map(one).collect::<Vec<_>>().join(" or "),
+        Some((head, rest)) => format!("{} of {rest}", word_plural(head)),
+        None => words.split(" or ").map(word_plural).collect::<Vec<_>>().join(" or "),
     }
 }
 
-/// What a relation says between its ends.
-enum Says {
-    /// Nothing but that there is one: `has_brand`, `of`.
+/// Grammatical form of a relation.
+enum RelationPhrase {
+    /// Mere possession: `has_brand`, `of`.
     Has,
-    /// A verb, with what stands before and behind it: `cites`, `participates in`.
+    /// A verb, with the words before and after it: `cites`, `participates in`.
     Verb(String, String, String),
-    /// A participle or what ends in a preposition: `published in`, `associated`.
+    /// A participle or prepositional phrase: `published in`, `associated`.
     State(String),
     /// A noun: `target`, `side effect`.
     Noun(String),
-    /// That one is a kind of the other: `is_a`, `parent-child`.
+    /// A hierarchy: `is_a`, `parent-child`.
     Kind,
 }
 
-/// Words of relations that order things by kind.
+/// Words of hierarchical relations.
 const KIND_WORDS: [&str; 7] =
     ["isa", "subclass", "subtype", "parent", "child", "broader", "narrower"];
 
 const PREPOSITIONS: [&str; 13] =
     ["in", "of", "by", "with", "to", "from", "at", "on", "for", "during", "as", "into", "under"];
 
-/// The words of a relation that its types do not say.
-fn says(kb: &Kb, step: &Step) -> Says {
-    let own = |kind: TypeId| parts(kb.type_name(kind));
-    let types: Vec<String> = own(step.from).into_iter().chain(own(step.to)).collect();
+/// The form of a relation, without the words of its types.
+fn relation_phrase(kb: &Kb, step: &Step) -> RelationPhrase {
+    let type_parts = |kind: TypeId| parts(kb.type_name(kind));
+    let types: Vec<String> = type_parts(step.from).into_iter().chain(type_parts(step.to)).collect();
     let mut words = parts(kb.relation_name(step.relation));
     let is_type = |word: &String| types.contains(word);
     if words.iter().any(|word| !is_type(word)) {
@@ -185,10 +181,10 @@ fn says(kb: &Kb, step: &Step) -> Says {
     }
     let is_kind = |word: &String| KIND_WORDS.contains(&word.as_str());
     if words == ["is", "a"] || words.iter().any(is_kind) {
-        return Says::Kind;
+        return RelationPhrase::Kind;
     }
     if words.iter().all(is_having) {
-        return Says::Has;
+        return RelationPhrase::Has;
     }
     let text = words.join(" ");
     let is_verb = |word: &String| {
@@ -200,22 +196,22 @@ fn says(kb: &Kb, step: &Step) -> Says {
             word.len() > 4 && endings.iter().any(|ending| word.ends_with(ending))
         })
     };
-    if let Some(at) = words.iter().position(is_verb) {
-        let [before, behind] =
-            [words.get(..at), words.get(at + 1..)].map(|part| part.unwrap_or_default().join(" "));
-        return Says::Verb(before, words.swap_remove(at), behind);
+    if let Some(verb) = words.iter().position(is_verb) {
+        let [before, behind] = [words.get(..verb), words.get(verb + 1..)]
+            .map(|part| part.unwrap_or_default().join(" "));
+        return RelationPhrase::Verb(before, words.swap_remove(verb), behind);
     }
     if words.last().is_some_and(|word| PREPOSITIONS.contains(&word.as_str())) {
-        return Says::State(text);
+        return RelationPhrase::State(text);
     }
     if ends_in(&["ed", "bought", "sold", "made", "seen"]) {
-        return Says::State(format!("{text} with"));
+        return RelationPhrase::State(format!("{text} with"));
     }
-    Says::Noun(text)
+    RelationPhrase::Noun(text)
 }
 
-/// `participates` as "participating".
-fn doing(verb: &str) -> String {
+/// The gerund of a verb: `participates` becomes "participating".
+fn gerund(verb: &str) -> String {
     let stem = verb.strip_suffix('s').unwrap_or(verb);
     let stem = match stem {
         _ if stem.ends_with("ie") => return format!("{}ying", &stem[..stem.len() - 2]),
@@ -228,66 +224,68 @@ fn doing(verb: &str) -> String {
     format!("{stem}ing")
 }
 
-/// With a space before it, unless it is empty.
+/// The text with a leading space, unless it is empty.
 fn spaced(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" {text}") }
 }
 
-/// How the end of a step is linked to the noun at its beginning, said behind the end: "published
-/// in X", "that X writes". Several ways, so that no relation has one wording alone.
+/// A clause that links the end of a step, which precedes it, to the noun at its start: "published
+/// in X", "that X writes". Drawn from several wordings.
 fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
-    // Whether the end of the step does what the relation says.
+    // Whether the end of the step is the relation's subject.
     let acts = step.direction == Direction::In;
     let mutual = step.direction == Direction::Any;
-    let text = match says(kb, step) {
-        Says::Has if acts => format!("{} {noun}", stream.pick(&["by", "with", "from", "of"])),
-        Says::Has => format!("{} {noun}", stream.pick(&["of", "that belong to", "from"])),
-        Says::Verb(before, verb, behind) if mutual => {
-            let (verb, behind) = (doing(&verb), spaced(&behind));
+    let text = match relation_phrase(kb, step) {
+        RelationPhrase::Has if acts => {
+            format!("{} {noun}", stream.pick(&["by", "with", "from", "of"]))
+        }
+        RelationPhrase::Has => format!("{} {noun}", stream.pick(&["of", "that belong to", "from"])),
+        RelationPhrase::Verb(before, verb, behind) if mutual => {
+            let (verb, behind) = (gerund(&verb), spaced(&behind));
             match stream.below(2) {
                 0 => format!("{before} {verb}{behind} {noun}"),
                 _ => format!("linked to {noun} by{} {verb}{behind}", spaced(&before)),
             }
         }
-        Says::Verb(before, verb, behind) if acts => {
-            let (verb, behind) = (doing(&verb), spaced(&behind));
+        RelationPhrase::Verb(before, verb, behind) if acts => {
+            let (verb, behind) = (gerund(&verb), spaced(&behind));
             match before.is_empty() {
                 true => format!("{verb}{behind} {noun}"),
                 false => format!("with {before} {verb}{behind} {noun}"),
             }
         }
-        Says::Verb(before, verb, behind) => {
+        RelationPhrase::Verb(before, verb, behind) => {
             let before = spaced(&before);
             match stream.below(3) {
                 0 => format!("of {noun}"),
                 _ => format!("that {noun}{before} {verb}{}", spaced(&behind)),
             }
         }
-        Says::State(state) if acts || mutual => format!("{state} {noun}"),
-        Says::State(state) => match stream.below(2) {
+        RelationPhrase::State(state) if acts || mutual => format!("{state} {noun}"),
+        RelationPhrase::State(state) => match stream.below(2) {
             0 => format!("that {noun} is {state}"),
             _ => format!("of {noun}"),
         },
-        Says::Kind if mutual => match stream.below(3) {
+        RelationPhrase::Kind if mutual => match stream.below(3) {
             0 => format!("that are subtypes or parents of {noun}"),
             1 => format!("right above or below {noun}"),
             _ => format!("related to {noun} as a kind"),
         },
-        Says::Kind => match stream.below(2) {
+        RelationPhrase::Kind => match stream.below(2) {
             0 => format!("that belong under {noun}"),
             _ => format!("related to {noun} as a kind"),
         },
-        Says::Noun(what) if mutual => match stream.below(3) {
+        RelationPhrase::Noun(what) if mutual => match stream.below(3) {
             0 => format!("with a {what} link to {noun}"),
             1 => format!("joined to {noun} ({what})"),
             _ => format!("that share a {what} relation with {noun}"),
         },
-        Says::Noun(what) if acts => match stream.below(3) {
+        RelationPhrase::Noun(what) if acts => match stream.below(3) {
             0 => format!("with {noun} as {what}"),
             1 => format!("whose {what} is {noun}"),
             _ => format!("with {what} {noun}"),
         },
-        Says::Noun(what) => match stream.below(3) {
+        RelationPhrase::Noun(what) => match stream.below(3) {
             0 => format!("that are {what} of {noun}"),
             1 => format!("as {what} of {noun}"),
             _ => format!("that {noun} has as {what}"),
@@ -296,8 +294,8 @@ fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
     text.trim().to_owned()
 }
 
-/// What a branch says of the answers, behind their type.
-fn says_branch(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> String {
+/// The phrase of a branch, which follows the type of the answers.
+fn branch_phrase(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> String {
     let Some((first, rest)) = steps.split_first() else { return String::new() };
     let from = type_words(kb.type_name(first.from));
     let mut noun = match stream.below(100) {
@@ -311,7 +309,7 @@ fn says_branch(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> Stri
         && second.to == first.from
         && stream.percent(75)
     {
-        // There and back.
+        // A step and its inverse.
         return match stream.below(4) {
             0 => format!("with the same {middle} as {noun}"),
             1 => format!("sharing a {middle} with {noun}"),
@@ -319,9 +317,9 @@ fn says_branch(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> Stri
             _ => format!("of the same {middle} as {noun}"),
         };
     }
-    for (at, step) in steps.iter().enumerate() {
+    for (index, step) in steps.iter().enumerate() {
         let text = clause(kb, step, &noun, stream);
-        if at + 1 == steps.len() {
+        if index + 1 == steps.len() {
             return text;
         }
         let middle = type_words(kb.type_name(step.to));
@@ -331,15 +329,15 @@ fn says_branch(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> Stri
     noun
 }
 
-/// What a negated branch says of the answers.
-fn says_not(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
+/// The phrase of a negated branch.
+fn negation_phrase(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
     let Some(step) = steps.first() else { return String::new() };
     let end = type_words(kb.type_name(step.to));
-    let what = match says(kb, step) {
-        Says::Noun(what) => format!("{what} {end}"),
-        Says::Verb(_, verb, _) => format!("{end} ({verb})"),
-        Says::State(state) => format!("{end} ({})", state.trim_end_matches(" with")),
-        Says::Has | Says::Kind => end,
+    let what = match relation_phrase(kb, step) {
+        RelationPhrase::Noun(what) => format!("{what} {end}"),
+        RelationPhrase::Verb(_, verb, _) => format!("{end} ({verb})"),
+        RelationPhrase::State(state) => format!("{end} ({})", state.trim_end_matches(" with")),
+        RelationPhrase::Has | RelationPhrase::Kind => end,
     };
     match stream.below(3) {
         0 => format!("without any {what}"),
@@ -348,27 +346,27 @@ fn says_not(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
     }
 }
 
-/// A question without its words from documents: what relations say of what is asked for.
+/// The relational part of a question.
 pub(super) fn requirement(
     kb: &Kb,
     template: &Template,
     names: &[String],
     stream: &mut Stream,
 ) -> String {
-    let mut said = Vec::new();
+    let mut phrases = Vec::new();
     for branch in &template.branches {
-        said.push(match branch.slot {
+        phrases.push(match branch.slot {
             Some(slot) => {
                 let name = names.get(slot).map_or("", String::as_str);
-                says_branch(kb, &branch.steps, name, stream)
+                branch_phrase(kb, &branch.steps, name, stream)
             }
-            None => says_not(kb, &branch.steps, stream),
+            None => negation_phrase(kb, &branch.steps, stream),
         });
     }
-    said.join(stream.pick(&[" and ", " and also ", ", ", " and "]))
+    phrases.join(stream.pick(&[" and ", " and also ", ", ", " and "]))
 }
 
-/// A question, with the style it is put in.
+/// A question with its style.
 pub(super) fn question(
     kb: &Kb,
     template: &Template,
@@ -385,11 +383,11 @@ pub(super) fn question(
     if let Some(text) = own.filter(|_| stream.percent(OWN_WORDING)) {
         let numbered = names.iter().enumerate();
         let text = numbered
-            .fold(text.clone(), |text, (at, name)| text.replace(&format!("{{{at}}}"), name));
+            .fold(text.clone(), |text, (slot, name)| text.replace(&format!("{{{slot}}}"), name));
         return (text, Style::Question);
     }
     let style = Style::ALL.get(stream.below(Style::ALL.len())).copied().unwrap_or(Style::Question);
-    // A negation is no keyword.
+    // Keywords cannot express a negation.
     let negated = template.branches.iter().any(|branch| branch.slot.is_none());
     let style = if negated && style == Style::Keyword { Style::Imperative } else { style };
     let usable: Vec<&String> = patterns(style, kind)
@@ -399,7 +397,7 @@ pub(super) fn question(
     let pattern =
         usable.get(stream.below(usable.len())).map_or("{Ts} {r} {p}", |text| text.as_str());
     let kind_words = type_words(kb.type_name(template.target));
-    let said = requirement(kb, template, names, stream);
+    let requirement = requirement(kb, template, names, stream);
     let mut listed = names.to_vec();
     stream.shuffle(&mut listed);
     let between = stream.pick(&[" ", ", ", " and "]);
@@ -410,14 +408,14 @@ pub(super) fn question(
     let text = pattern
         .replace("{Ts}", &plural(&kind_words))
         .replace("{T}", &kind_words)
-        .replace("{r}", &said)
+        .replace("{r}", &requirement)
         .replace("{k}", &listed.join(between))
         .replace("{p}", &joined);
-    (finished(&text, style, stream), style)
+    (finish(&text, style, stream), style)
 }
 
-/// Small letters, articles and ends as people type them.
-fn finished(text: &str, style: Style, stream: &mut Stream) -> String {
+/// Varies case, articles and final punctuation as people type them.
+fn finish(text: &str, style: Style, stream: &mut Stream) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let text = with_articles(&words).replace(" ,", ",");
     let lower = if style == Style::Keyword { 60 } else { 15 };
@@ -428,18 +426,18 @@ fn finished(text: &str, style: Style, stream: &mut Stream) -> String {
     }
 }
 
-/// "an" before a vowel.
+/// Joins words, with "an" before a vowel.
 fn with_articles(words: &[&str]) -> String {
     let vowel = |word: &&str| word.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
-    let mut made: Vec<&str> = Vec::with_capacity(words.len());
-    for (at, &word) in words.iter().enumerate() {
-        let before_vowel = words.get(at + 1).is_some_and(vowel);
-        made.push(match word {
+    let mut joined: Vec<&str> = Vec::with_capacity(words.len());
+    for (index, &word) in words.iter().enumerate() {
+        let before_vowel = words.get(index + 1).is_some_and(vowel);
+        joined.push(match word {
             "a" if before_vowel => "an",
             _ => word,
         });
     }
-    made.join(" ")
+    joined.join(" ")
 }
 
 #[cfg(test)]
@@ -472,7 +470,7 @@ mod tests {
         assert_eq!(plural("gene or protein"), "genes or proteins");
         assert_eq!(plural("field of study"), "fields of study");
         assert_eq!(plural("category"), "categories");
-        for (verb, said) in [
+        for (verb, expected) in [
             ("writes", "writing"),
             ("participates", "participating"),
             ("expresses", "expressing"),
@@ -480,7 +478,7 @@ mod tests {
             ("treats", "treating"),
             ("carries", "carrying"),
         ] {
-            assert_eq!(doing(verb), said);
+            assert_eq!(gerund(verb), expected);
         }
     }
 }

@@ -1,6 +1,4 @@
-//! Questions as files: `qa.csv` with everything that says how they came about, and the splits.
-//!
-//! Must not know: how questions are made, where a base keeps them.
+//! Questions as files: `qa.csv` with their provenance, and the splits.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +11,7 @@ use crate::{Question, SynthError};
 use agent_dataset::{SYNTHETIC, id_list, id_of};
 use agent_kb::{Kb, NodeId};
 
-/// The columns, the first three those of every query file.
+/// Columns; the first three are those of every query file.
 const COLUMNS: [&str; 12] = [
     "id",
     "query",
@@ -28,13 +26,13 @@ const COLUMNS: [&str; 12] = [
     "votes",
     "seed",
 ];
-/// The splits of five questions of one template, train 0, val 1, test 2.
+/// Splits of five successive questions of one template: train 0, val 1, test 2.
 const TURNS: [usize; 5] = [0, 1, 0, 2, 0];
 const SPLITS: [&str; 3] = ["train", "val", "test"];
 
-/// The split of each question by its template, train 0, val 1, test 2: of each template 60, 20 and 20
-/// per cent. Where the turns of a template begin changes from one to the next, so that rare ones are
-/// not all in one split.
+/// The split of each question by its template (train 0, val 1, test 2), with shares of 60, 20 and
+/// 20 per cent of each template. Templates start at different turns, so that rare ones are not all
+/// in one split.
 pub fn splits<'a>(templates: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     let mut turns: BTreeMap<&str, usize> = BTreeMap::new();
     let mut found = Vec::new();
@@ -47,22 +45,22 @@ pub fn splits<'a>(templates: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     found
 }
 
-/// How many questions are in the training, validation and test split.
+/// Numbers of questions in the training, validation and test split.
 pub fn split_sizes(assigned: &[usize]) -> [usize; 3] {
-    [0, 1, 2].map(|split| assigned.iter().filter(|own| **own == split).count())
+    [0, 1, 2].map(|split| assigned.iter().filter(|assigned| **assigned == split).count())
 }
 
-/// What the nodes of questions are called in a file.
+/// Ids of nodes in a file of questions.
 #[derive(Clone, Copy)]
 pub enum Ids<'a> {
-    /// By their numbers, as an installed base keeps them.
+    /// Node numbers, as an installed base keeps them.
     Numbers,
-    /// As the data of this base call them, for people and for an import.
+    /// Ids of this base's data, for people and for an import.
     Own(&'a Kb),
 }
 
 impl Ids<'_> {
-    fn of(self, node: NodeId) -> String {
+    fn id(self, node: NodeId) -> String {
         match self {
             Ids::Numbers => node.to_string(),
             Ids::Own(kb) => id_of(kb, node).into_owned(),
@@ -83,7 +81,7 @@ impl Ids<'_> {
     }
 }
 
-/// The lines of questions.
+/// The rows of questions.
 fn rows(questions: &[Question], seed: u64, ids: Ids<'_>) -> io::Result<Vec<Vec<String>>> {
     let row = |(id, question): (usize, &Question)| {
         let votes = match question.votes.is_empty() {
@@ -99,7 +97,7 @@ fn rows(questions: &[Question], seed: u64, ids: Ids<'_>) -> io::Result<Vec<Vec<S
             SYNTHETIC.to_owned(),
             question.style.name().to_owned(),
             ids.list(&question.slots)?,
-            ids.of(question.gold),
+            ids.id(question.gold),
             serde_json::to_string(&question.properties)?,
             votes,
             seed.to_string(),
@@ -108,7 +106,7 @@ fn rows(questions: &[Question], seed: u64, ids: Ids<'_>) -> io::Result<Vec<Vec<S
     questions.iter().enumerate().map(row).collect()
 }
 
-/// Writes the files of a directory; none of them may be there.
+/// Writes the files into a directory; none of them may exist.
 pub(super) fn write(
     questions: &[Question],
     seed: u64,
@@ -119,8 +117,8 @@ pub(super) fn write(
     write_files(dir, &COLUMNS, rows(questions, seed, ids), &assigned)
 }
 
-/// Writes `qa.csv`, with these columns and a line a question, and the files of `split/` to a
-/// directory; none of them may be there. Ids are places, and each place has a split.
+/// Writes `qa.csv`, with these columns and a row per question, and the files of `split/` into a
+/// directory; none of them may exist. Ids are row indexes, and `assigned` has the split of each.
 ///
 /// # Errors
 /// [`SynthError::Write`].
@@ -149,8 +147,8 @@ pub fn write_files(
     };
     make(&path, &bytes)?;
     for (split, name) in SPLITS.iter().enumerate() {
-        let own = assigned.iter().enumerate().filter(|(_, assigned)| **assigned == split);
-        let ids: String = own.map(|(id, _)| format!("{id}\n")).collect();
+        let members = assigned.iter().enumerate().filter(|(_, assigned)| **assigned == split);
+        let ids: String = members.map(|(id, _)| format!("{id}\n")).collect();
         make(&folder.join(format!("{name}.index")), ids.as_bytes())?;
     }
     Ok(())

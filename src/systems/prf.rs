@@ -19,7 +19,8 @@ use agent_ground::words::{Analysis, for_each_reference_word};
 use agent_index::IndexedBase;
 use agent_kb::{Combine, Scores, answer::Explanation};
 use agent_retrieve::{
-    Answer, Baseline, Detail, RetrieveError, Retriever, System, checked, place, place_of,
+    Answer, Baseline, Detail, RetrieveError, Retriever, System, check_query, rank_explanation,
+    rank_in_list,
 };
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
@@ -147,7 +148,7 @@ impl Retriever for Feedback {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
+        let query = check_query(query)?;
         let words = self.words(query)?.join(" ");
         let asked = self.search(query, k)?;
         let added = self.search(&words, k)?;
@@ -155,20 +156,20 @@ impl Retriever for Feedback {
         let sum = asked.scale(by_query).combine(&added.scale(by_words), Combine::Sum);
         let mut ranking = sum.ranking();
         ranking.truncate(k);
-        let lists = match detail.explained {
+        let lists = match detail.explained_count {
             0 => Vec::new(),
             _ => vec![("query", by_query, asked.ranking()), ("added", by_words, added.ranking())],
         };
         let explained = |at, node, score| {
             let parts = lists.iter().map(|(name, weight, list)| {
-                place(name, list, node).with([Explanation::new("weight", *weight)])
+                rank_in_list(name, list, node).with([Explanation::new("weight", *weight)])
             });
             let text = if words.is_empty() { "none" } else { &words };
-            place_of(&self.name(), at, score)
+            rank_explanation(&self.name(), at, score)
                 .with(parts)
                 .with([Explanation::new("added words", text)])
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }
 

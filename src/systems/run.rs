@@ -14,7 +14,7 @@ use agent_ground::files;
 use agent_retrieve::{
     Answer, Detail, Ranking, RetrieveError, Retriever,
     eval::trec::{self, DocIds},
-    place_of,
+    rank_explanation,
 };
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
@@ -40,7 +40,7 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     }
     let ids: HashSet<i64> = opener.queries.iter().map(|query| query.0).collect();
     let file = files::open(path).map_err(|error| wrong(format!("cannot read it: {error}")))?;
-    let nodes = DocIds::of(&opener.base.kb);
+    let nodes = DocIds::of_base(&opener.base.kb);
     let read = trec::read_run(&mut BufReader::new(file), nodes, &ids)
         .map_err(|error| wrong(error.to_string()))?;
     let (n, lacking) = (ids.len(), ids.len() - read.len());
@@ -97,6 +97,8 @@ impl Retriever for Run {
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let ranking = self.ranking(query)?.iter().take(k).copied().collect();
-        Ok(Answer::explained(ranking, detail, |at, _, score| place_of(&self.name, at, score)))
+        Ok(Answer::with_explanations(ranking, detail, |at, _, score| {
+            rank_explanation(&self.name, at, score)
+        }))
     }
 }

@@ -156,9 +156,10 @@ fn what_was_recorded_gives_the_same_bytes_again() {
     let replies = |assistant: &Arc<Assistant>| -> String {
         let answer = |(name, _): &(&str, usize)| {
             let system = opened_with(name, &base, Some(assistant)).unwrap();
-            let detail = Detail { explained: 3, paths: true };
+            let detail = Detail { explained_count: 3, paths: true };
             let answer = system.answer(QUERY, 20, detail).unwrap();
-            json!({"system": name, "nodes": answer.ranking(), "why": answer.why}).to_string()
+            json!({"system": name, "nodes": answer.ranking(), "why": answer.explanations})
+                .to_string()
         };
         ASKING.iter().map(answer).collect::<Vec<_>>().join("\n")
     };

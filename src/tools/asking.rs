@@ -1,7 +1,5 @@
-//! One program call's access to a language model: bounds what is asked, measures the waiting, and
-//! keeps the failure that is no fault of the program.
-//!
-//! Must not know: what is asked.
+//! Access of one program call to a language model: bounds the requests, measures the waiting, and
+//! keeps failures that are not the program's. Independent of what is asked.
 
 use std::{
     sync::Arc,
@@ -15,7 +13,7 @@ use agent_llm::{
     LlmError, RoleSpec, ledger::estimated_tokens, prompts::PromptError, replies::Asked,
 };
 
-/// Answers the tools of a program that ask a model.
+/// The role that answers tools of programs.
 pub const TOOLS_ROLE: RoleSpec = RoleSpec {
     name: "tools",
     summary: "answers the tools of a program that ask a model",
@@ -23,7 +21,7 @@ pub const TOOLS_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Asks for the tools of one program call.
+/// Sends the requests of one program call's tools.
 #[derive(Default)]
 pub struct Requester {
     assistant: Option<Arc<Assistant>>,
@@ -34,39 +32,38 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// One that asks with an assistant.
     pub(super) fn new(assistant: Arc<Assistant>) -> Self {
         Self { assistant: Some(assistant), ..Self::default() }
     }
 
-    /// The time spent waiting for models.
+    /// Time spent waiting for models.
     pub(super) fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// The longest that can be waited in all: the last request begins within the time of an attempt,
-    /// and has bounds of its own.
+    /// Longest total wait: the last request starts within the time of one attempt and has its own
+    /// bound.
     pub(super) fn patience(&self) -> Duration {
         let limits = self.assistant.as_ref().map(|assistant| assistant.llm().limits());
         limits.map_or(Duration::ZERO, |limits| limits.attempt + limits.total)
     }
 
-    /// The failure of the model that every further request would meet as well.
+    /// The failure that every further request would meet, if any.
     pub(super) fn outage(&self) -> Option<LlmError> {
         self.outage.clone()
     }
 
-    /// What was asked and how many items got no usable reply since the last time.
+    /// Takes the usage, and the number of items without usable reply, since the last call.
     pub(super) fn take_notes(&mut self) -> (Asked, usize) {
         (std::mem::take(&mut self.asked), std::mem::take(&mut self.unparsed))
     }
 
-    /// Notes items that got no usable reply.
+    /// Notes `n` items without usable reply.
     pub(super) fn note_unparsed(&mut self, n: usize) {
         self.unparsed += n;
     }
 
-    /// Whether there is a model to ask.
+    /// Checks that there is a model.
     ///
     /// # Errors
     /// [`ToolError::NoLlm`].
@@ -75,12 +72,12 @@ impl Requester {
     }
 
     /// The JSON replies to a prompt with each of several inputs, in their order; none where a reply
-    /// stayed wrong. `items` nodes or texts are asked about in all; a reply is repaired as often as
-    /// told. Nothing more is asked once waiting has taken as long as one attempt may, so that a model
-    /// that is slow by its settings has the time for what it is asked.
+    /// remained unusable after the repairs. `items`: nodes or texts asked about in all. Refuses
+    /// once the total wait has reached the time of one attempt, which depends on the model's
+    /// settings.
     ///
     /// # Errors
-    /// [`ToolError::NoLlm`]; [`ToolError::Budget`] before anything is asked; [`ToolError::Llm`] when
+    /// [`ToolError::NoLlm`]; [`ToolError::Budget`] before anything is asked; [`ToolError::Llm`] if
     /// no further request would be answered.
     pub(super) fn json(
         &mut self,
@@ -88,26 +85,26 @@ impl Requester {
         prompt: &str,
         inputs: Vec<Value>,
         items: usize,
-        tries: Tries,
+        attempt: Attempt,
     ) -> Result<Vec<Option<Value>>, ToolError> {
         let Some(assistant) = &self.assistant else { return Err(ToolError::NoLlm) };
-        let longest = assistant.llm().limits().attempt;
-        if self.waited >= longest {
+        let max_wait = assistant.llm().limits().attempt;
+        if self.waited >= max_wait {
             return Err(ToolError::Budget(format!(
                 "over {} s of waiting for a language model; ask about fewer nodes, or raise \
                  `attempt_s` in its settings",
-                longest.as_secs()
+                max_wait.as_secs()
             )));
         }
         let mut requests = Vec::with_capacity(inputs.len());
-        for one in inputs {
-            let request = assistant.request(TOOLS_ROLE.role(), prompt, one, tries.sample);
-            requests.push(request.map_err(of_prompt)?);
+        for input in inputs {
+            let request = assistant.request(TOOLS_ROLE.role(), prompt, input, attempt.sample);
+            requests.push(request.map_err(prompt_error)?);
         }
         let tokens: u64 = requests.iter().map(estimated_tokens).sum();
-        meter.ask(requests.len() as u64, items as u64, tokens)?;
+        meter.charge_llm(requests.len() as u64, items as u64, tokens)?;
         let started = Instant::now();
-        let answers = assistant.json_of(requests.into_iter().map(Ok).collect(), tries.repairs);
+        let answers = assistant.ask_json(requests.into_iter().map(Ok).collect(), attempt.repairs);
         self.waited += started.elapsed();
         let mut values = Vec::with_capacity(answers.len());
         for (answer, asked) in answers {
@@ -120,7 +117,7 @@ impl Requester {
                         return Err(ToolError::Llm(error.to_string()));
                     }
                     match error {
-                        AssistantError::Prompt(error) => return Err(of_prompt(error)),
+                        AssistantError::Prompt(error) => return Err(prompt_error(error)),
                         AssistantError::Llm(_) => None,
                     }
                 }
@@ -130,20 +127,20 @@ impl Requester {
     }
 }
 
-/// How one round of questions is asked.
+/// One round of requests.
 #[derive(Clone, Copy)]
-pub(super) struct Tries {
-    /// Tells its requests apart from those of other rounds.
+pub(super) struct Attempt {
+    /// Sample number; distinguishes equal requests of different rounds.
     pub(super) sample: u32,
-    /// How often a wrong reply is repaired.
+    /// Most repairs of a wrong reply.
     pub(super) repairs: u32,
 }
 
-/// The rounds in which something is asked: three requests for one thing at most.
-pub(super) const ROUNDS: [Tries; 2] =
-    [Tries { sample: 0, repairs: 1 }, Tries { sample: 1, repairs: 0 }];
+/// Rounds of requests: at most three requests for one item.
+pub(super) const ROUNDS: [Attempt; 2] =
+    [Attempt { sample: 0, repairs: 1 }, Attempt { sample: 1, repairs: 0 }];
 
-fn of_prompt(error: PromptError) -> ToolError {
+fn prompt_error(error: PromptError) -> ToolError {
     match error {
         PromptError::TooLong { .. } => ToolError::BadArgs(error.to_string()),
         error => ToolError::Internal(error.to_string()),

@@ -1,7 +1,5 @@
-//! Asks a language model with the prompts: renders, sends, reads the reply. Used by the LLM tools,
-//! and by all others that ask.
-//!
-//! Must not know: what a prompt is about, what is done with its reply.
+//! A language model with prompts: renders a prompt, sends it and reads the reply. Used by the LLM
+//! tools and all other callers of a model. Independent of what a prompt is about.
 
 use std::sync::Arc;
 
@@ -13,19 +11,19 @@ use agent_llm::{
     replies::{Answer, Asked},
 };
 
-/// Why there is no answer.
+/// Why a prompt got no reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AssistantError {
-    /// The prompt cannot be made.
+    /// The prompt cannot be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
-    /// The model gave none.
+    /// The model failed.
     #[error(transparent)]
     Llm(#[from] LlmError),
 }
 
 impl AssistantError {
-    /// The error of the model that every further request would meet as well.
+    /// The model error that every further request would meet, if it is one.
     pub fn ends_run(&self) -> Option<&LlmError> {
         match self {
             Self::Llm(error) if error.ends_run() => Some(error),
@@ -34,14 +32,14 @@ impl AssistantError {
     }
 }
 
-/// A language model with the prompts. Shared by all who ask.
+/// A language model with the prompts.
 pub struct Assistant {
     llm: Arc<Llm>,
     prompts: Arc<Prompts>,
 }
 
 impl Assistant {
-    /// An assistant that speaks with these prompts.
+    /// A model with its prompts.
     pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Assistant {
         Assistant { llm, prompts }
     }
@@ -56,7 +54,7 @@ impl Assistant {
         &self.prompts
     }
 
-    /// The request that a prompt with its inputs makes.
+    /// The request of a prompt with its inputs.
     ///
     /// # Errors
     /// Those of [`Prompts::render`].
@@ -73,7 +71,7 @@ impl Assistant {
         Ok(self.llm.request(role, messages, schema, sample))
     }
 
-    /// The reply to a prompt, as it is.
+    /// The reply to a prompt, as text.
     ///
     /// # Errors
     /// [`AssistantError`].
@@ -87,7 +85,7 @@ impl Assistant {
         Ok(self.llm.ask(&self.request(role, prompt, inputs, sample)?)?)
     }
 
-    /// The replies to a prompt with each of several inputs, in their order, some asked at a time.
+    /// The replies to a prompt with each of several inputs, in their order, sent concurrently.
     ///
     /// # Errors
     /// [`AssistantError`], each for itself.
@@ -99,24 +97,23 @@ impl Assistant {
         sample: u32,
     ) -> Vec<Result<Reply, AssistantError>> {
         let requests =
-            inputs.into_iter().map(|one| self.request(role.clone(), prompt, one, sample));
-        each(requests.collect(), |requests| self.llm.ask_all(requests))
+            inputs.into_iter().map(|input| self.request(role.clone(), prompt, input, sample));
+        ask_valid(requests.collect(), |requests| self.llm.ask_all(requests))
             .into_iter()
             .map(|reply| reply?.map_err(AssistantError::from))
             .collect()
     }
 
-    /// The JSON reply to a prompt, valid by its schema; a wrong one is repaired once.
+    /// The JSON reply to a prompt, valid by its schema; an invalid one is repaired once.
     ///
     /// # Errors
-    /// [`AssistantError`]; [`LlmError::Reply`] in it when the repair is wrong as well.
+    /// [`AssistantError`]; with [`LlmError::Reply`] if the repair is invalid as well.
     pub fn json(&self, role: Role, prompt: &str, inputs: Value) -> Result<Value, AssistantError> {
         let request = self.request(role, prompt, inputs, 0)?;
         Ok(self.llm.ask_json(&request)?)
     }
 
-    /// The JSON replies to a prompt with each of several inputs, in their order, some asked at a
-    /// time; each as [`Assistant::json`].
+    /// As [`Assistant::json`] with each of several inputs, in their order, sent concurrently.
     ///
     /// # Errors
     /// [`AssistantError`], each for itself.
@@ -127,20 +124,20 @@ impl Assistant {
         inputs: Vec<Value>,
     ) -> Vec<Result<Value, AssistantError>> {
         let requests =
-            inputs.into_iter().map(|one| self.request(role.clone(), prompt, one, 0)).collect();
-        self.json_of(requests, 1).into_iter().map(|(value, _)| value).collect()
+            inputs.into_iter().map(|input| self.request(role.clone(), prompt, input, 0)).collect();
+        self.ask_json(requests, 1).into_iter().map(|(value, _)| value).collect()
     }
 
-    /// The JSON replies to requests that [`Assistant::request`] made, each with what it took.
+    /// The JSON replies to requests of [`Assistant::request`], each with its usage.
     ///
     /// # Errors
     /// [`AssistantError`], each for itself.
-    pub fn json_of(
+    pub fn ask_json(
         &self,
         requests: Vec<Result<Request, PromptError>>,
         repairs: u32,
     ) -> Vec<(Result<Value, AssistantError>, Asked)> {
-        each(requests, |requests| self.llm.ask_json_all(requests, repairs))
+        ask_valid(requests, |requests| self.llm.ask_json_all(requests, repairs))
             .into_iter()
             .map(|answer: Result<Answer, AssistantError>| match answer {
                 Ok((value, asked)) => (value.map_err(AssistantError::from), asked),
@@ -150,17 +147,17 @@ impl Assistant {
     }
 }
 
-/// Asks the requests that could be made; the others keep their places with their errors.
-fn each<T>(
+/// Sends the valid requests; the others keep their positions with their errors.
+fn ask_valid<T>(
     requests: Vec<Result<Request, PromptError>>,
     ask: impl FnOnce(&[Request]) -> Vec<T>,
 ) -> Vec<Result<T, AssistantError>> {
-    let mut made = Vec::with_capacity(requests.len());
+    let mut valid = Vec::with_capacity(requests.len());
     let failed: Vec<Option<PromptError>> = requests
         .into_iter()
-        .map(|request| request.map(|request| made.push(request)).err())
+        .map(|request| request.map(|request| valid.push(request)).err())
         .collect();
-    let mut answers = ask(&made).into_iter();
+    let mut answers = ask(&valid).into_iter();
     failed
         .into_iter()
         .map(|failed| match failed {

@@ -1,8 +1,8 @@
-//! The functions of the AvaTaR tool API under their own names, with their defects mended.
+//! The functions of the AvaTaR tool API under their own names, with defects fixed.
 //!
-//! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Empty lists give empty results, a
-//! wrong id or name is an error that says what there is, and texts are cut with a marker. Those that
-//! ask a language model are in `llm.rs`.
+//! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Empty lists give empty results, an
+//! unknown id or name is an error that lists what exists, and texts are cut with a marker. Those
+//! that ask a language model are in `llm.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,19 +18,19 @@ use agent_ground::words::fold;
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, RelationId, best};
 
-/// Characters of a document or relation text that a tool returns; the rest is cut with a marker.
+/// Longest text that a tool returns, characters; the rest is cut with a marker.
 const MAX_TEXT_CHARS: usize = 20_000;
-/// Neighbours that a relation text names for each relation.
+/// Most neighbours named for each relation.
 const MAX_NAMED: usize = 200;
-/// Texts or nodes embedded in one call.
+/// Most texts or nodes embedded in one call.
 const MAX_EMBEDDED: usize = 1_000;
-/// Pairs of vectors compared in one call; the engine takes no longer list.
+/// Most pairs of vectors compared in one call; the engine takes no longer list.
 const MAX_PAIRS: usize = 100_000;
-/// Least charge for a text that is embedded.
+/// Least charge for an embedded text.
 const EMBEDDED_TEXT: usize = 100;
-/// Numbers of vectors that are multiplied for one unit.
+/// Products of vector numbers per unit.
 const NUMBERS_PER_UNIT: usize = 64;
-/// Chunks of one document that are compared.
+/// Most chunks of one document.
 const MAX_CHUNKS: usize = 500;
 
 const NODE: ArgSpec = ArgSpec { name: "node_id", kind: Kind::Node, default: None };
@@ -161,7 +161,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         r#"get_text_embedding(["warm socks", "hiking"])"#,
         |ctx, args| {
             let texts = args.texts(0)?;
-            at_most(texts.len(), MAX_EMBEDDED, "texts")?;
+            check_limit(texts.len(), MAX_EMBEDDED, "texts")?;
             ctx.meter.touch(texts.iter().map(|text| text.len().max(EMBEDDED_TEXT)).sum())?;
             let vectors = texts.into_iter().map(|text| {
                 ctx.meter.poll()?;
@@ -178,7 +178,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "get_node_embedding([0, 1])",
         |ctx, args| {
             let nodes = known_list(ctx, args, 0)?;
-            at_most(nodes.len(), MAX_EMBEDDED, "nodes")?;
+            check_limit(nodes.len(), MAX_EMBEDDED, "nodes")?;
             let vectors: Result<Vec<Value>, ToolError> = nodes
                 .into_iter()
                 .map(|node| ctx.base.vectors.row(node).map(|row| Value::Vector(row.into())))
@@ -197,8 +197,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         |ctx, args| {
             let node = lookup::node(ctx.base, args.node(0)?)?;
             let mut relations = BTreeMap::new();
-            for (at, name) in ctx.base.kb.relations().iter().enumerate() {
-                let neighbors = neighbors(ctx, node, RelationId(at as u16))?;
+            for (index, name) in ctx.base.kb.relations().iter().enumerate() {
+                let neighbors = neighbors(ctx, node, RelationId(index as u16))?;
                 relations.insert(name.clone(), Value::nodes(neighbors));
             }
             Ok(Value::Map(relations))
@@ -240,12 +240,12 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         r#"compute_exact_match_score("wool", [0, 1])"#,
         |ctx, args| {
             let string = args.text(0)?.trim();
-            cost::analysed(ctx, string)?;
-            let wanted = fold(string).into_owned();
+            cost::charge_text(ctx, string)?;
+            let words = fold(string).into_owned();
             per_node(ctx, args, |ctx, node| {
                 let text = ctx.base.kb.text(node);
-                cost::read(ctx, text)?;
-                Ok(f64::from(u8::from(contains_words(&fold(text), &wanted))))
+                cost::charge_read(ctx, text)?;
+                Ok(f64::from(u8::from(contains_words(&fold(text), &words))))
             })
         },
     ),
@@ -259,19 +259,19 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         r#"compute_recall_score("warm wool socks", [0, 1])"#,
         |ctx, args| {
             let string = args.text(0)?;
-            cost::analysed(ctx, string)?;
-            let mut wanted: HashMap<Option<u32>, u32> = HashMap::new();
+            cost::charge_text(ctx, string)?;
+            let mut counts: HashMap<Option<u32>, u32> = HashMap::new();
             for stem in ctx.base.stems.of(string) {
-                *wanted.entry(ctx.base.terms.stem_id(&stem)).or_default() += 1;
+                *counts.entry(ctx.base.terms.stem_id(&stem)).or_default() += 1;
             }
-            let total: u32 = wanted.values().sum();
-            cost::scored(ctx, args.node_list(1)?.len(), 0)?;
+            let total: u32 = counts.values().sum();
+            cost::charge_scored(ctx, args.node_list(1)?.len(), 0)?;
             per_node(ctx, args, |ctx, node| {
                 let shared: u32 = ctx
                     .base
                     .terms
                     .stems_of(node)
-                    .map(|(stem, count)| wanted.get(&Some(stem)).map_or(0, |&n| n.min(count)))
+                    .map(|(stem, count)| counts.get(&Some(stem)).map_or(0, |&n| n.min(count)))
                     .sum();
                 Ok(f64::from(shared) / f64::from(total.max(1)))
             })
@@ -292,16 +292,22 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ),
 ];
 
-fn at_most(n: usize, most: usize, what: &str) -> Result<(), ToolError> {
-    if n > most {
-        return Err(ToolError::BadArgs(format!("{n} {what} are over the limit of {most} a call")));
+fn check_limit(n: usize, limit: usize, items: &str) -> Result<(), ToolError> {
+    if n > limit {
+        return Err(ToolError::BadArgs(format!(
+            "{n} {items} are over the limit of {limit} a call"
+        )));
     }
     Ok(())
 }
 
-/// Node ids in the order given, all known to the base.
-fn known_list(ctx: &mut ToolCtx<'_>, args: &Args<'_>, at: usize) -> Result<Vec<NodeId>, ToolError> {
-    let nodes = args.node_list(at)?;
+/// The node ids of an argument in the given order, all known to the base.
+fn known_list(
+    ctx: &mut ToolCtx<'_>,
+    args: &Args<'_>,
+    index: usize,
+) -> Result<Vec<NodeId>, ToolError> {
+    let nodes = args.node_list(index)?;
     ctx.meter.touch(nodes.len())?;
     nodes.into_iter().map(|node| lookup::node(ctx.base, node)).collect()
 }
@@ -313,23 +319,23 @@ fn per_node(
     mut number: impl FnMut(&mut ToolCtx<'_>, NodeId) -> Result<f64, ToolError>,
 ) -> Result<Value, ToolError> {
     let nodes = known_list(ctx, args, 1)?;
-    cost::for_each(ctx, &nodes, |ctx, node| number(ctx, node).map(Value::Float)).map(Value::List)
+    cost::map_nodes(ctx, &nodes, |ctx, node| number(ctx, node).map(Value::Float)).map(Value::List)
 }
 
-/// Whether the words stand in the text between word borders; nothing stands nowhere. O(text), also
-/// for words that are longer than it.
+/// Whether the text contains the words between word borders; false for no words. O(text), even for
+/// longer words.
 fn contains_words(text: &str, words: &str) -> bool {
     let is_border = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     (1..=text.len()).contains(&words.len())
-        && text.match_indices(words).any(|(at, found)| {
-            is_border(text[..at].chars().next_back())
-                && is_border(text[at + found.len()..].chars().next())
+        && text.match_indices(words).any(|(start, found)| {
+            is_border(text[..start].chars().next_back())
+                && is_border(text[start + found.len()..].chars().next())
         })
 }
 
 fn cut(ctx: &mut ToolCtx<'_>, mut text: String) -> Result<Value, ToolError> {
-    if let Some((at, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
-        text.truncate(at);
+    if let Some((end, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
+        text.truncate(end);
         text.push_str(" [cut]");
     }
     ctx.meter.touch(text.len() / 100)?;
@@ -346,24 +352,24 @@ fn neighbors(
     Ok(neighbors.iter().copied().collect())
 }
 
-/// The relations of a node in words, charged for.
+/// The relations of a node in words; charges the work.
 fn relation_text(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<String, ToolError> {
     charge_relations(ctx, node)?;
     Ok(relations_in_words(ctx.base, node))
 }
 
-/// Charges for reading the neighbours of a node.
+/// Charges reading the neighbours of a node.
 pub(super) fn charge_relations(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<(), ToolError> {
-    (0..ctx.base.kb.relations().len()).try_for_each(|at| {
-        ctx.meter.touch(ctx.base.kb.degree(node, RelationId(at as u16), Direction::Any))
+    (0..ctx.base.kb.relations().len()).try_for_each(|relation| {
+        ctx.meter.touch(ctx.base.kb.degree(node, RelationId(relation as u16), Direction::Any))
     })
 }
 
 /// `- relations:`, then a line for each relation that has neighbours: its name and their names.
 pub(super) fn relations_in_words(base: &IndexedBase, node: NodeId) -> String {
     let mut text = String::new();
-    for (at, relation) in base.kb.relations().iter().enumerate() {
-        let neighbors = base.kb.neighbors(node, RelationId(at as u16), Direction::Any);
+    for (index, relation) in base.kb.relations().iter().enumerate() {
+        let neighbors = base.kb.neighbors(node, RelationId(index as u16), Direction::Any);
         let neighbors: NodeSet = neighbors.iter().copied().collect();
         if neighbors.is_empty() {
             continue;
@@ -386,22 +392,22 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     let mut text = ctx.base.kb.text(node).to_owned();
     text.push_str(&relation_text(ctx, node)?);
     let chunks = pieces(&text, size);
-    cost::analysed(ctx, attribute)?;
+    cost::charge_text(ctx, attribute)?;
     ctx.meter.touch(chunks.iter().map(|chunk| chunk.len().max(10)).sum())?;
-    let wanted = ctx.base.embed_query(attribute).map_err(internal)?;
+    let vector = ctx.base.embed_query(attribute).map_err(internal)?;
     let mut scored = Vec::with_capacity(chunks.len());
-    for (at, chunk) in chunks.iter().enumerate() {
+    for (index, chunk) in chunks.iter().enumerate() {
         ctx.meter.poll()?;
-        let vector = ctx.base.embed_query(chunk).map_err(internal)?;
-        scored.push((at as u32, dot(&wanted, &vector)));
+        let of_chunk = ctx.base.embed_query(chunk).map_err(internal)?;
+        scored.push((index as u32, dot(&vector, &of_chunk)));
     }
     let best = best(scored, k);
-    let texts: Vec<&str> = best.iter().map(|&(at, _)| chunks[at as usize].as_str()).collect();
+    let texts: Vec<&str> = best.iter().map(|&(index, _)| chunks[index as usize].as_str()).collect();
     cut(ctx, texts.join(";\n"))
 }
 
-/// The words of a text in pieces of fewer than `size` characters, or of one longer word; at most
-/// [`MAX_CHUNKS`].
+/// The words of a text in at most [`MAX_CHUNKS`] pieces of fewer than `size` characters, or one
+/// longer word.
 fn pieces(text: &str, size: usize) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut n_chars = 0;
@@ -425,8 +431,8 @@ fn pieces(text: &str, size: usize) -> Vec<String> {
 
 fn cosine_similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (first, second) = (args.vectors(0)?, args.vectors(1)?);
-    at_most(first.len().saturating_mul(second.len()), MAX_PAIRS, "pairs of vectors")?;
-    check_one_width(&first, &second)?;
+    check_limit(first.len().saturating_mul(second.len()), MAX_PAIRS, "pairs of vectors")?;
+    check_widths(&first, &second)?;
     let width = first.first().map_or(0, |vector| vector.len());
     let per_vector = 1 + width / NUMBERS_PER_UNIT;
     ctx.meter.touch((first.len() + second.len() + first.len() * second.len()) * per_vector)?;
@@ -435,9 +441,9 @@ fn cosine_similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, To
     let mut rows = Vec::with_capacity(first.len());
     for a in &first {
         ctx.meter.poll()?;
-        let own = norm(a);
-        let cosine = |(b, other): (&&[f32], &f32)| {
-            let norms = own * other;
+        let norm_a = norm(a);
+        let cosine = |(b, norm_b): (&&[f32], &f32)| {
+            let norms = norm_a * norm_b;
             Value::Float(if norms > 0.0 { f64::from(dot(a, b) / norms) } else { 0.0 })
         };
         rows.push(Value::List(second.iter().zip(&norms).map(cosine).collect()));
@@ -445,8 +451,8 @@ fn cosine_similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, To
     Ok(Value::List(rows))
 }
 
-/// Vectors can be compared only if all of them have as many numbers.
-fn check_one_width(first: &[&[f32]], second: &[&[f32]]) -> Result<(), ToolError> {
+/// Checks that all vectors have the same width.
+fn check_widths(first: &[&[f32]], second: &[&[f32]]) -> Result<(), ToolError> {
     let widths: BTreeSet<usize> = first.iter().chain(second).map(|vector| vector.len()).collect();
     if widths.len() > 1 {
         return Err(ToolError::BadArgs(format!("vectors must have one width, got {widths:?}")));
@@ -456,14 +462,14 @@ fn check_one_width(first: &[&[f32]], second: &[&[f32]]) -> Result<(), ToolError>
 
 #[cfg(test)]
 mod tests {
-    use super::{check_one_width, contains_words};
+    use super::{check_widths, contains_words};
 
     #[test]
     fn vectors_of_several_widths_are_refused_and_none_are_fine() {
-        assert_eq!(check_one_width(&[], &[&[1.0, 2.0]]), Ok(()));
-        assert_eq!(check_one_width(&[&[1.0]], &[&[2.0]]), Ok(()));
-        assert!(check_one_width(&[&[1.0]], &[&[1.0, 2.0]]).is_err());
-        assert!(check_one_width(&[&[1.0], &[1.0, 2.0]], &[]).is_err());
+        assert_eq!(check_widths(&[], &[&[1.0, 2.0]]), Ok(()));
+        assert_eq!(check_widths(&[&[1.0]], &[&[2.0]]), Ok(()));
+        assert!(check_widths(&[&[1.0]], &[&[1.0, 2.0]]).is_err());
+        assert!(check_widths(&[&[1.0], &[1.0, 2.0]], &[]).is_err());
     }
 
     #[test]

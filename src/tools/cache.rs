@@ -1,7 +1,5 @@
-//! Answers of tool calls, shared by all programs of a run.
-//!
-//! Tools are pure, so an answer is good for as long as the base is open. Bounded by bytes; when a
-//! shard is full it is emptied. A hit or a miss never changes a result, only its time.
+//! Cache of tool calls, shared by all programs of a run. Tools are pure, so that entries stay valid
+//! while the base is open and never change a result. Bounded by bytes; a full shard is emptied.
 
 use std::{
     collections::HashMap,
@@ -18,7 +16,7 @@ const SHARDS: usize = 16;
 type Key = [u8; 32];
 type Shard = (HashMap<Key, (Value, Work)>, usize);
 
-/// A bounded map from calls to answers; safe to share between threads.
+/// A bounded, thread-safe map from calls to results.
 pub struct ToolCache {
     shards: Vec<Mutex<Shard>>,
     max_shard_bytes: usize,
@@ -27,7 +25,7 @@ pub struct ToolCache {
 }
 
 impl ToolCache {
-    /// An empty cache of at most about `max_bytes`.
+    /// An empty cache of about `max_bytes` at most.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -37,18 +35,18 @@ impl ToolCache {
         }
     }
 
-    /// Calls answered from the cache, and calls that were not.
+    /// Numbers of calls answered from the cache, and not.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    /// The key of a call. A tool that takes nodes learns nothing of their scores, so scores are
-    /// known by their nodes alone there.
+    /// The key of a call. Scores in an argument of kind nodes count by their nodes alone, as the
+    /// tool sees no scores.
     pub(super) fn key(tool: usize, specs: &[ArgSpec], args: &[Value]) -> Key {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&tool.to_le_bytes());
-        for (at, arg) in args.iter().enumerate() {
-            match (specs.get(at).map(|spec| spec.kind), arg) {
+        for (index, arg) in args.iter().enumerate() {
+            match (specs.get(index).map(|spec| spec.kind), arg) {
                 (Some(Kind::Nodes), Value::Scores(scores)) => {
                     digest(&Value::nodes(scores.nodes()), &mut hasher);
                 }
@@ -58,7 +56,7 @@ impl ToolCache {
         *hasher.finalize().as_bytes()
     }
 
-    /// The answer of a call, and the work that it took.
+    /// The result of a call, with its work.
     pub(super) fn get(&self, key: &Key) -> Option<(Value, Work)> {
         let shard = self.shard(key)?;
         let found = shard.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned();
@@ -88,7 +86,7 @@ impl ToolCache {
     }
 }
 
-/// Feeds a value to a hasher so that different values differ.
+/// Feeds a value to a hasher, injectively.
 fn digest(value: &Value, hasher: &mut blake3::Hasher) {
     hasher.update(value.describe().as_bytes());
     match value {
@@ -133,7 +131,7 @@ fn digest(value: &Value, hasher: &mut blake3::Hasher) {
     }
 }
 
-/// Bytes a value holds, about.
+/// Approximate size of a value, bytes.
 fn size(value: &Value) -> usize {
     size_of::<Value>()
         + match value {

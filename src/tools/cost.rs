@@ -1,51 +1,47 @@
-//! What work on texts and nodes costs in units of the meter, and loops over nodes that end in time.
-//!
-//! A unit is what touching a node or a posting takes, about 50 ns, so that what one program may
-//! touch in all takes about a second whatever it touches.
-//!
-//! Must not know: what is done with words and nodes.
+//! Cost of work on texts and nodes in units of the meter, and a loop over nodes that polls it. A
+//! unit is the time of touching a node or a posting, about 50 ns, so that the budget of a program
+//! is about a second of any work.
 
 use crate::{ToolCtx, ToolError};
 use agent_ground::words::{MAX_WORD_LETTERS, name_words};
 use agent_kb::{NodeId, TypeId};
 
-/// Charged for a word that is searched or linked, whatever its frequency.
+/// Units of a searched or linked word, of any frequency.
 const WORD: usize = 1_000;
-/// Charged for a node whose text is scored.
+/// Units of a node whose text is scored.
 const SCORED_NODE: usize = 10;
-/// Words of a text that a node is compared with for one unit.
+/// Words compared with a node per unit.
 const WORDS_PER_UNIT: usize = 4;
-/// Rows of the vectors that are looked at for one unit.
+/// Rows of vectors scored per unit.
 const ROWS_PER_UNIT: usize = 4;
-/// Bytes of a document or field that are read for one unit.
+/// Bytes of a document or field read per unit.
 const BYTES_PER_UNIT: usize = 100;
-/// Nodes of one piece of work between two looks at the time.
-pub(super) const NODES_AT_ONCE: usize = 256;
+/// Nodes between two polls of the meter.
+pub(super) const CHUNK_NODES: usize = 256;
 
-/// Charges the words of a text that is searched or linked. What is longer than a word counts as
-/// several.
+/// Charges the words of a searched or linked text; overlong words count as several.
 ///
 /// # Errors
 /// Those of the meter.
-pub(super) fn words(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
+pub(super) fn charge_words(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
     let n: usize = name_words(text).map(|(range, _)| range.len().div_ceil(MAX_WORD_LETTERS)).sum();
     ctx.meter.touch(n.saturating_mul(WORD))
 }
 
-/// Charges a text that is analysed or embedded: a unit for each byte.
+/// Charges an analysed or embedded text: a unit per byte.
 ///
 /// # Errors
 /// Those of the meter.
-pub(super) fn analysed(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
+pub(super) fn charge_text(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
     ctx.meter.touch(text.len())
 }
 
-/// Charges a look at the vectors of all nodes of these types, of all nodes where there is none. About
-/// 15 ns a row of 256 numbers, so that a base of 80 million can be searched once.
+/// Charges a scan of the vectors of all nodes of these types, of all nodes without types. A row of
+/// 256 numbers takes about 15 ns, so that a base of 80 million nodes can be scanned once.
 ///
 /// # Errors
 /// Those of the meter.
-pub(super) fn rows(ctx: &mut ToolCtx<'_>, types: &[TypeId]) -> Result<(), ToolError> {
+pub(super) fn charge_rows(ctx: &mut ToolCtx<'_>, types: &[TypeId]) -> Result<(), ToolError> {
     let kb = &ctx.base.kb;
     let n = match types {
         [] => kb.n_nodes() as usize,
@@ -54,19 +50,19 @@ pub(super) fn rows(ctx: &mut ToolCtx<'_>, types: &[TypeId]) -> Result<(), ToolEr
     ctx.meter.touch(n.div_ceil(ROWS_PER_UNIT))
 }
 
-/// Charges a document or field that is read.
+/// Charges reading a document or field.
 ///
 /// # Errors
 /// Those of the meter.
-pub(super) fn read(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
+pub(super) fn charge_read(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
     ctx.meter.touch(text.len() / BYTES_PER_UNIT)
 }
 
-/// Charges nodes whose texts are compared with so many words.
+/// Charges comparing the texts of nodes with a number of words.
 ///
 /// # Errors
 /// Those of the meter.
-pub(super) fn scored(
+pub(super) fn charge_scored(
     ctx: &mut ToolCtx<'_>,
     n_nodes: usize,
     n_words: usize,
@@ -74,20 +70,20 @@ pub(super) fn scored(
     ctx.meter.touch(n_nodes.saturating_mul(SCORED_NODE.max(n_words / WORDS_PER_UNIT)))
 }
 
-/// Something for each node, in their order; looks at the time on the way.
+/// Maps nodes in their order, polling the meter.
 ///
 /// # Errors
-/// Those of `of` and of the meter.
-pub(super) fn for_each<T>(
+/// Those of `map` and of the meter.
+pub(super) fn map_nodes<T>(
     ctx: &mut ToolCtx<'_>,
     nodes: &[NodeId],
-    mut of: impl FnMut(&mut ToolCtx<'_>, NodeId) -> Result<T, ToolError>,
+    mut map: impl FnMut(&mut ToolCtx<'_>, NodeId) -> Result<T, ToolError>,
 ) -> Result<Vec<T>, ToolError> {
     let mut all = Vec::with_capacity(nodes.len());
-    for some in nodes.chunks(NODES_AT_ONCE) {
+    for chunk in nodes.chunks(CHUNK_NODES) {
         ctx.meter.poll()?;
-        for &node in some {
-            all.push(of(ctx, node)?);
+        for &node in chunk {
+            all.push(map(ctx, node)?);
         }
     }
     Ok(all)

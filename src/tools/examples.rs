@@ -1,20 +1,18 @@
-//! Examples of tools in the names of a base at hand: types, relations and fields of the example
-//! base are replaced by such of the base that the example is as true there.
-//!
-//! Must not know: what the tools do.
+//! Examples of tools in the names of a given base: types, relations and fields of the example base
+//! are replaced by corresponding ones. Independent of what the tools do.
 
 use crate::source::literal;
 use agent_kb::{FieldId, Kb, Tuple};
 
-/// Nodes whose fields are looked at.
-const LOOKED_AT: usize = 200;
+/// Nodes that are sampled for fields.
+const SAMPLED_NODES: usize = 200;
 
-/// Names of the example base, and what stands for each in another.
+/// Names of the example base with their replacements.
 pub(super) struct BaseNames(Vec<(&'static str, Option<String>)>);
 
 impl BaseNames {
-    /// The names of a base that stand for those of the example base: a relation from a type of
-    /// answers to another type, both types, a further relation and type, and fields of the answers.
+    /// Chooses the replacements: a relation from a candidate type to another type, both types, a
+    /// further relation and type, and fields of the candidate type.
     pub(super) fn new(kb: &Kb) -> Self {
         let rank = |tuple: &&Tuple| {
             (
@@ -25,7 +23,7 @@ impl BaseNames {
         };
         let edge = kb.tuples().iter().max_by_key(rank);
         let other =
-            kb.tuples().iter().filter(|one| edge.is_none_or(|e| e.relation != one.relation));
+            kb.tuples().iter().filter(|tuple| edge.is_none_or(|e| e.relation != tuple.relation));
         let other = other.max_by_key(rank).or(edge);
         let is_third = |name: &&String| {
             edge.is_none_or(|e| {
@@ -47,20 +45,19 @@ impl BaseNames {
         ])
     }
 
-    /// An example with the names of the base; none where the base has nothing alike.
+    /// An example in the names of the base; none if a name has no replacement.
     pub(super) fn example(&self, example: &str) -> Option<String> {
         let mut out = String::new();
-        // Text in quotation marks stands at odd places; no example has a mark within one of these
-        // names.
-        for (at, part) in example.split('"').enumerate() {
+        // Quoted text has odd positions, as no name contains a quotation mark.
+        for (index, part) in example.split('"').enumerate() {
             let (name, rest) = part.split_once(':').map_or((part, ""), |(name, rest)| (name, rest));
-            match self.0.iter().find(|pair| at % 2 == 1 && pair.0 == name) {
+            match self.0.iter().find(|pair| index % 2 == 1 && pair.0 == name) {
                 Some((_, None)) => return None,
-                Some((_, Some(own))) => {
+                Some((_, Some(name))) => {
                     let colon = if rest.is_empty() { "" } else { ":" };
-                    out.push_str(&literal(&format!("{own}{colon}{rest}")));
+                    out.push_str(&literal(&format!("{name}{colon}{rest}")));
                 }
-                None if at % 2 == 1 => out.push_str(&format!("\"{part}\"")),
+                None if index % 2 == 1 => out.push_str(&format!("\"{part}\"")),
                 None => out.push_str(part),
             }
         }
@@ -68,12 +65,12 @@ impl BaseNames {
     }
 }
 
-/// The field with most letters of such a text in some nodes of an edge's source type; ties go to the
-/// earlier.
+/// The field with the most letters of suitable text in sampled nodes of an edge's source type; ties
+/// go to the earlier.
 fn field(kb: &Kb, edge: &Tuple, suits: impl Fn(&str) -> bool) -> Option<String> {
     let nodes = kb.nodes_of_type(edge.source);
     let mut letters = vec![0_usize; kb.field_names().len()];
-    for &node in nodes.iter().step_by((nodes.len() / LOOKED_AT).max(1)) {
+    for &node in nodes.iter().step_by((nodes.len() / SAMPLED_NODES).max(1)) {
         let fields: Vec<(FieldId, usize)> = kb
             .fields(node)
             .filter(|pair| suits(pair.1))
@@ -81,7 +78,7 @@ fn field(kb: &Kb, edge: &Tuple, suits: impl Fn(&str) -> bool) -> Option<String> 
             .collect();
         fields.iter().for_each(|&(field, n)| letters[usize::from(field.0)] += n);
     }
-    let best = (0..letters.len()).rev().max_by_key(|&at| letters[at])?;
+    let best = (0..letters.len()).rev().max_by_key(|&field| letters[field])?;
     (letters[best] > 0).then(|| kb.field_names()[best].clone())
 }
 

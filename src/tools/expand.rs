@@ -1,22 +1,20 @@
-//! `expand`: a program's query with texts that would answer it, by each of the methods of
-//! [`agent_retrieve::expand`], within what one program call may ask and touch.
-//!
-//! Must not know: what the program does with the expanded query.
+//! `expand`: expands a program's query by the methods of [`agent_retrieve::expand`], within the
+//! bounds of one program call.
 
 use serde_json::Value as Json;
 
 use crate::{
     ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, asking::ROUNDS, cost,
-    schema_text, text::internal, toolkit::LOOKED_AT,
+    schema_text, text::internal, toolkit::SAMPLED_NODES,
 };
 use agent_kb::{Scores, TypeId};
 use agent_retrieve::{
-    Ranking, RetrieveError, System, checked,
-    expand::{Expansion, Failed, Method, Sources, TEXTS, Writer},
+    Ranking, RetrieveError, System, check_query,
+    expand::{Expansion, Method, Sources, TEXTS, WriteError, Writer},
     rank,
 };
 
-/// Feedback from the first documents, which asks no model.
+/// Pseudo-relevance feedback: asks no model.
 pub const FEEDBACK: &str = "prf";
 
 pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
@@ -41,58 +39,59 @@ pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
 }];
 
 fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
-    let how = args.text(1)?;
-    let method = Method::ALL.into_iter().find(|method| method.name() == how);
-    if method.is_none() && how != FEEDBACK {
+    let name = args.text(1)?;
+    let method = Method::ALL.into_iter().find(|method| method.name() == name);
+    if method.is_none() && name != FEEDBACK {
         let known = Method::ALL.map(Method::name).join(", ");
         return Err(ToolError::BadArgs(format!(
-            "there is no way {how:?} to expand a query; there are {FEEDBACK}, {known}"
+            "there is no way {name:?} to expand a query; there are {FEEDBACK}, {known}"
         )));
     }
     if method.is_some() {
         ctx.requester.check()?;
     }
-    let query = match checked(args.text(0)?) {
+    let query = match check_query(args.text(0)?) {
         Ok(query) => query,
         Err(RetrieveError::EmptyQuery) => return Ok(Value::text("")),
         Err(error) => return Err(ToolError::BadArgs(error.to_string())),
     };
     let base = ctx.base;
-    let written = match method {
+    let expansion = match method {
         None => {
-            let found = ctx.found(query, TEXTS);
-            found.map(|found| Expansion::of_documents(base, &found))
+            let found = ctx.search(query, TEXTS);
+            found.map(|found| Expansion::from_documents(base, &found))
         }
         Some(method) => {
-            ctx.meter.touch(LOOKED_AT * base.kb.types().len())?;
+            ctx.meter.touch(SAMPLED_NODES * base.kb.types().len())?;
             let structures = &schema_text(&base.kb);
             Writer { base, structures, method, n: TEXTS }.write(query, ctx)
         }
     };
-    match written {
-        Ok(expansion) => Ok(Value::text(&expansion.of(query))),
-        Err(Failed::Unusable(_)) => {
+    match expansion {
+        Ok(expansion) => Ok(Value::text(&expansion.apply(query))),
+        Err(WriteError::Unusable(_)) => {
             ctx.requester.note_unparsed(1);
             Ok(Value::text(query))
         }
-        Err(Failed::Other(error)) => Err(error),
+        Err(WriteError::Other(error)) => Err(error),
     }
 }
 
-/// The language model and the indexes, as far as the program call may use them. What is expanded for
-/// is `bm25+names`.
+/// The language model and the indexes within the bounds of the program call; the expanded system is
+/// `bm25+names`.
 impl Sources for ToolCtx<'_> {
     type Error = ToolError;
 
-    fn reply(&mut self, prompt: &'static str, inputs: Json) -> Result<Json, Failed<ToolError>> {
+    fn reply(&mut self, prompt: &'static str, inputs: Json) -> Result<Json, WriteError<ToolError>> {
         let replies = self.requester.json(self.meter, prompt, vec![inputs], 1, ROUNDS[0]);
-        let reply = replies.map_err(Failed::Other)?.into_iter().next().flatten();
-        reply.ok_or_else(|| Failed::Unusable("no reply of the form asked for".to_owned()))
+        let reply = replies.map_err(WriteError::Other)?.into_iter().next().flatten();
+        reply.ok_or_else(|| WriteError::Unusable("no reply of the form asked for".to_owned()))
     }
 
-    fn found(&mut self, text: &str, n: usize) -> Result<Ranking, Failed<ToolError>> {
-        cost::words(self, text).map_err(Failed::Other)?;
-        rank(self.base, System::Bm25Names, text, n).map_err(|error| Failed::Other(internal(error)))
+    fn search(&mut self, text: &str, n: usize) -> Result<Ranking, WriteError<ToolError>> {
+        cost::charge_words(self, text).map_err(WriteError::Other)?;
+        rank(self.base, System::Bm25Names, text, n)
+            .map_err(|error| WriteError::Other(internal(error)))
     }
 
     fn nearest(
@@ -100,27 +99,27 @@ impl Sources for ToolCtx<'_> {
         text: &str,
         types: &[TypeId],
         n: usize,
-    ) -> Result<Ranking, Failed<ToolError>> {
-        cost::rows(self, types).map_err(Failed::Other)?;
-        cost::analysed(self, text).map_err(Failed::Other)?;
+    ) -> Result<Ranking, WriteError<ToolError>> {
+        cost::charge_rows(self, types).map_err(WriteError::Other)?;
+        cost::charge_text(self, text).map_err(WriteError::Other)?;
         let near = self.base.search_vectors(text, types, n);
-        near.map_err(|error| Failed::Other(internal(error)))
+        near.map_err(|error| WriteError::Other(internal(error)))
     }
 
-    fn linked(
+    fn link(
         &mut self,
         text: &str,
         types: &[TypeId],
         n: usize,
-    ) -> Result<Scores, Failed<ToolError>> {
-        cost::words(self, text).map_err(Failed::Other)?;
+    ) -> Result<Scores, WriteError<ToolError>> {
+        cost::charge_words(self, text).map_err(WriteError::Other)?;
         let base = self.base;
         let linked = base.entities.link_while(&base.kb, text, types, n, &mut || self.meter.poll());
-        linked.map_err(Failed::Other)
+        linked.map_err(WriteError::Other)
     }
 
-    fn spend(&mut self, work: usize) -> Result<(), Failed<ToolError>> {
-        self.meter.touch(work).map_err(Failed::Other)
+    fn spend(&mut self, work: usize) -> Result<(), WriteError<ToolError>> {
+        self.meter.touch(work).map_err(WriteError::Other)
     }
 }
 
@@ -182,7 +181,7 @@ mod tests {
     fn feedback_needs_no_model_and_all_else_says_that_there_is_none() {
         let mut session = Session::new(planted(), None);
         let found = rank(&planted(), System::Bm25Names, QUERY, 3).unwrap();
-        let expanded = Expansion::of_documents(&planted(), &found).of(QUERY);
+        let expanded = Expansion::from_documents(&planted(), &found).apply(QUERY);
         assert_eq!(text(call(&mut session, QUERY, "prf")), expanded);
         for method in Method::ALL {
             assert_eq!(call(&mut session, QUERY, method.name()), Err(ToolError::NoLlm));
@@ -200,7 +199,7 @@ mod tests {
         let (trace, cache) = (Trace::default(), Arc::new(ToolCache::new(1 << 20)));
         let mut session = Session::new(planted(), Some(cache.clone()))
             .with_assistant(assistant(model))
-            .traced(&trace);
+            .with_trace(&trace);
         for method in Method::ALL {
             assert_eq!(text(call(&mut session, QUERY, method.name())), QUERY);
         }
@@ -222,7 +221,7 @@ mod tests {
         let (model, heard) = llm(echo);
         let mut session = Session::new(planted(), None)
             .with_assistant(assistant(model))
-            .asking_at_most(4, 40_000);
+            .with_llm_limits(4, 40_000);
         let refused = call(&mut session, QUERY, "agr");
         assert!(matches!(refused, Err(ToolError::Budget(_))), "{refused:?}");
         assert_eq!(heard.count(), 4);

@@ -8,15 +8,15 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, Path, PathBounds, RelationId, Scores, shortest_paths};
 
-/// What steps cost.
+/// Cost of steps.
 const FOLLOWED: &str = "1 per edge followed and per node started from";
-/// Steps of one metapath or path.
+/// Most steps of one metapath or path.
 const MAX_STEPS: usize = 6;
-/// Nodes to which paths are looked for in one call.
+/// Most target nodes of one call of `paths`.
 const MAX_ENDS: usize = 100;
-/// Edges that are looked at for them.
+/// Most edges visited by one call of `paths`.
 const MAX_EDGES: usize = 1_000_000;
-/// Nodes of the base that are marked as not seen for one unit.
+/// Nodes of the base marked as unseen per unit.
 const NODES_PER_UNIT: usize = 64;
 
 const ANY_DIRECTION: ArgSpec =
@@ -185,22 +185,22 @@ const fn set_operator(
 fn combine(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
-    how: fn(&NodeSet, &NodeSet) -> NodeSet,
+    operation: fn(&NodeSet, &NodeSet) -> NodeSet,
 ) -> Result<Value, ToolError> {
     let (a, b) = (args.nodes(0)?, args.nodes(1)?);
     ctx.meter.touch(a.len() + b.len())?;
-    Ok(Value::nodes(how(&a, &b)))
+    Ok(Value::nodes(operation(&a, &b)))
 }
 
-/// What reaches a node from several nodes.
+/// How the scores that reach a node are combined.
 #[derive(Clone, Copy, PartialEq)]
-enum How {
+enum Merge {
     Sum,
     Max,
 }
 
-/// Scores to start from: those given, or 1 for each node of a set.
-fn start(base: &IndexedBase, args: &Args<'_>) -> Result<Arc<Scores>, ToolError> {
+/// The scores of argument 1; 1 for each node of a set.
+fn start_scores(base: &IndexedBase, args: &Args<'_>) -> Result<Arc<Scores>, ToolError> {
     let scores = match args.value(0) {
         Value::Scores(scores) => scores.clone(),
         _ => Arc::new(Scores::uniform(&*args.nodes(0)?, 1.0)),
@@ -223,7 +223,7 @@ fn step(
     ctx: &mut ToolCtx<'_>,
     from: &Scores,
     along: &[(RelationId, Direction)],
-    how: How,
+    merge: Merge,
 ) -> Result<Scores, ToolError> {
     thread_local! {
         static SUMS: RefCell<Sums> =
@@ -242,15 +242,15 @@ fn step(
                     break 'all;
                 }
                 for &target in neighbors.iter() {
-                    let at = target as usize;
-                    if !sums.seen[at] {
-                        sums.seen[at] = true;
+                    let index = target as usize;
+                    if !sums.seen[index] {
+                        sums.seen[index] = true;
                         sums.reached.push(target);
-                        sums.scores[at] = score;
-                    } else if how == How::Sum {
-                        sums.scores[at] += score;
+                        sums.scores[index] = score;
+                    } else if merge == Merge::Sum {
+                        sums.scores[index] += score;
                     } else {
-                        sums.scores[at] = sums.scores[at].max(score);
+                        sums.scores[index] = sums.scores[index].max(score);
                     }
                 }
             }
@@ -267,15 +267,15 @@ fn step(
 fn hop(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let relation = lookup::relation(ctx.base, args.text(1)?)?;
     let direction = lookup::direction(args.text(2)?)?;
-    let how = match args.text(3)? {
-        "sum" => How::Sum,
-        "max" => How::Max,
+    let merge = match args.text(3)? {
+        "sum" => Merge::Sum,
+        "max" => Merge::Max,
         other => {
             return Err(ToolError::BadArgs(format!("how {other:?} must be \"sum\" or \"max\"")));
         }
     };
-    let from = start(ctx.base, args)?;
-    step(ctx, &from, &[(relation, direction)], how).map(Value::scores)
+    let from = start_scores(ctx.base, args)?;
+    step(ctx, &from, &[(relation, direction)], merge).map(Value::scores)
 }
 
 fn walk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
@@ -284,14 +284,14 @@ fn walk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         return Err(ToolError::BadArgs(format!("a metapath has at most {MAX_STEPS} steps")));
     }
     let limit = args.count(2)?;
-    let mut reached = start(ctx.base, args)?;
+    let mut reached = start_scores(ctx.base, args)?;
     for written in steps {
         let (name, direction) = match written.rsplit_once(':') {
             Some((name, direction @ ("in" | "out" | "any"))) => (name, direction),
             _ => (written, "any"),
         };
         let along = (lookup::relation(ctx.base, name)?, lookup::direction(direction)?);
-        reached = Arc::new(step(ctx, &reached, &[along], How::Max)?.top(limit));
+        reached = Arc::new(step(ctx, &reached, &[along], Merge::Max)?.top(limit));
     }
     Ok(Value::Scores(reached))
 }
@@ -300,8 +300,8 @@ fn neighbors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
     let along: Vec<_> = (0..ctx.base.kb.relations().len())
         .map(|relation| (RelationId(relation as u16), Direction::Any))
         .collect();
-    let from = start(ctx.base, args)?;
-    step(ctx, &from, &along, How::Sum).map(Value::scores)
+    let from = start_scores(ctx.base, args)?;
+    step(ctx, &from, &along, Merge::Sum).map(Value::scores)
 }
 
 fn paths(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
@@ -340,7 +340,7 @@ fn degree(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let direction = lookup::direction(args.text(2)?)?;
     ctx.meter.touch(nodes.len())?;
     let nodes = lookup::nodes(ctx.base, &nodes)?;
-    let degrees = cost::for_each(ctx, nodes, |ctx, node| {
+    let degrees = cost::map_nodes(ctx, nodes, |ctx, node| {
         Ok((node, ctx.base.kb.degree(node, relation, direction) as f32))
     })?;
     Ok(Value::scores(Scores::new(degrees)))
@@ -413,9 +413,9 @@ mod tests {
         }
     }
 
-    /// Wherever a graph is overwritten, tools over it answer or say that it is damaged.
+    /// Wherever a graph is overwritten, tools over it answer or report the damage.
     #[test]
-    fn a_damaged_graph_is_told() {
+    fn a_damaged_graph_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let (home, stop) = (Home::new(dir.path()), AtomicBool::new(false));
         let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -430,7 +430,7 @@ mod tests {
         let path = kb_dir.join("graph.bin");
         let intact = fs::read(&path).unwrap();
         let tool = |name| registry().iter().position(|spec| spec.name == name).unwrap();
-        let mut told = 0;
+        let mut reported = 0;
         for at in (8..intact.len() - 4).step_by(4) {
             let mut bytes = intact.clone();
             bytes[at..at + 4].copy_from_slice(&(u32::MAX / 2).to_le_bytes());
@@ -444,7 +444,7 @@ mod tests {
             let mut call = |name, args| match session.call(tool(name), args) {
                 Err(ToolError::Internal(why)) => {
                     assert!(why.contains("graph.bin of the base is damaged"), "{why}");
-                    told += 1;
+                    reported += 1;
                 }
                 answered => drop(answered),
             };
@@ -455,6 +455,6 @@ mod tests {
                 call("degree", vec![all.clone(), Value::text(relation.as_str())]);
             }
         }
-        assert!(told > 100, "{told}");
+        assert!(reported > 100, "{reported}");
     }
 }

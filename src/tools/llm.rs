@@ -1,11 +1,9 @@
-//! The functions of the AvaTaR tool API that ask a language model, with their defects mended.
+//! The functions of the AvaTaR tool API that ask a language model, with defects fixed.
 //!
-//! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Several nodes or texts are asked
-//! about in one request, equal ones once; documents are cut to what concerns the question. What
-//! gets no usable reply in three requests becomes "NA", `false` or 0 and is noted in the trace.
-//! Sampling temperature is that of the role `tools`.
-//!
-//! Must not know: how a model is reached, what a request costs.
+//! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Several nodes or texts share a
+//! request, equal ones are asked about once, and documents are cut to the part about the question.
+//! Items without a usable reply in three requests become "NA", `false` or 0, and are noted in the
+//! trace. The sampling temperature is that of the role `tools`.
 
 #[cfg(test)]
 mod tests;
@@ -26,19 +24,19 @@ use agent_index::{
 };
 use agent_kb::NodeId;
 
-/// Nodes of one request.
-const NODES_A_REQUEST: usize = 10;
-/// Texts of one request.
-const TEXTS_A_REQUEST: usize = 5;
+/// Most nodes of one request.
+const NODES_PER_REQUEST: usize = 10;
+/// Most texts of one request.
+const TEXTS_PER_REQUEST: usize = 5;
 /// Characters of a node's document in a request.
 const NODE_CHARS: usize = 3_000;
 /// Characters of a text in a request.
 const TEXT_CHARS: usize = 6_000;
-/// Attributes or classes of one call.
+/// Most attributes or classes of one call.
 const MAX_NAMES: usize = 100;
-/// Words of a summary at most.
+/// Most words of a summary.
 const MAX_WORDS: usize = 500;
-/// What stands for nothing, or for no usable reply.
+/// Value for nothing or no usable reply.
 const NOTHING: &str = "NA";
 
 const NODES: ArgSpec = ArgSpec { name: "node_ids", kind: Kind::Nodes, default: None };
@@ -127,54 +125,55 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ),
 ];
 
-/// A question about several things: what they are asked with, and where the replies stand.
+/// A question about several items: its prompt, and where the replies are.
 struct Question<'a> {
     prompt: &'static str,
-    /// The inputs that are the same for all things.
+    /// Inputs shared by all items.
     inputs: Json,
-    /// The input that lists the things.
+    /// Key of the input that lists the items.
     list: &'static str,
-    /// The entry of the reply that lists what is said of each.
+    /// Key of the reply's list of entries.
     replies: &'static str,
-    /// Things of one request.
-    at_a_time: usize,
-    /// Reads what is said of one thing.
+    /// Items of one request.
+    batch_size: usize,
+    /// Reads the value of an entry.
     read: &'a dyn Fn(&Json) -> Option<Value>,
 }
 
-/// What is said of each thing, in order; none where no reply could be used. Things that a reply
-/// leaves out are asked about once more.
+/// The value of each item, in order; none without a usable reply. Items that a reply omits are
+/// asked about once more.
 fn ask(
     ctx: &mut ToolCtx<'_>,
     question: &Question<'_>,
-    things: &[Json],
+    items: &[Json],
 ) -> Result<Vec<Option<Value>>, ToolError> {
-    let mut said: Vec<Option<Value>> = vec![None; things.len()];
-    for tries in ROUNDS {
-        let open: Vec<usize> = (0..things.len()).filter(|&at| said[at].is_none()).collect();
-        let batches: Vec<&[usize]> = open.chunks(question.at_a_time).collect();
+    let mut values: Vec<Option<Value>> = vec![None; items.len()];
+    for attempt in ROUNDS {
+        let open: Vec<usize> = (0..items.len()).filter(|&index| values[index].is_none()).collect();
+        let batches: Vec<&[usize]> = open.chunks(question.batch_size).collect();
         if batches.is_empty() {
             break;
         }
         let inputs = batches.iter().map(|batch| {
-            let numbered = batch.iter().zip(1..).map(|(&at, n)| {
-                let mut thing = things[at].clone();
-                thing["n"] = Json::from(n);
-                thing
+            let numbered = batch.iter().zip(1..).map(|(&index, n)| {
+                let mut item = items[index].clone();
+                item["n"] = Json::from(n);
+                item
             });
             let mut inputs = question.inputs.clone();
             inputs[question.list] = numbered.collect();
             inputs
         });
         let inputs = inputs.collect();
-        let replies = ctx.requester.json(ctx.meter, question.prompt, inputs, open.len(), tries)?;
+        let replies =
+            ctx.requester.json(ctx.meter, question.prompt, inputs, open.len(), attempt)?;
         for (batch, reply) in batches.iter().zip(replies) {
             let entries = reply.as_ref().and_then(|reply| reply[question.replies].as_array());
             for entry in entries.into_iter().flatten() {
                 let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-                let place = n.checked_sub(1).and_then(|n| batch.get(n));
-                // Of several entries for one thing the first counts.
-                if let Some(slot) = place.and_then(|&at| said.get_mut(at))
+                let index = n.checked_sub(1).and_then(|n| batch.get(n));
+                // Of several entries for one item the first counts.
+                if let Some(slot) = index.and_then(|&index| values.get_mut(index))
                     && slot.is_none()
                 {
                     *slot = (question.read)(entry);
@@ -182,16 +181,15 @@ fn ask(
             }
         }
     }
-    ctx.requester.note_unparsed(said.iter().filter(|one| one.is_none()).count());
-    Ok(said)
+    ctx.requester.note_unparsed(values.iter().filter(|value| value.is_none()).count());
+    Ok(values)
 }
 
-/// The different ones of some keys in the order in which they come first, and the place of each key
-/// among them.
-fn different<K: Clone + Eq + std::hash::Hash>(keys: &[K]) -> (Vec<K>, Vec<usize>) {
+/// The distinct keys in the order of their first occurrence, and the index of each key among them.
+fn distinct<K: Clone + Eq + std::hash::Hash>(keys: &[K]) -> (Vec<K>, Vec<usize>) {
     let mut first: HashMap<&K, usize> = HashMap::new();
     let mut all = Vec::new();
-    let places = keys
+    let indexes = keys
         .iter()
         .map(|key| {
             *first.entry(key).or_insert_with(|| {
@@ -200,52 +198,53 @@ fn different<K: Clone + Eq + std::hash::Hash>(keys: &[K]) -> (Vec<K>, Vec<usize>
             })
         })
         .collect();
-    (all, places)
+    (all, indexes)
 }
 
-/// What is said of each of the places, or what stands for no usable reply.
-fn placed(said: &[Option<Value>], places: &[usize], without: &Value) -> Value {
-    let value = |&at: &usize| said.get(at).cloned().flatten().unwrap_or_else(|| without.clone());
-    Value::List(places.iter().map(value).collect())
+/// The values at the indexes, with a default for missing ones.
+fn values_at(values: &[Option<Value>], indexes: &[usize], default: &Value) -> Value {
+    let value =
+        |&index: &usize| values.get(index).cloned().flatten().unwrap_or_else(|| default.clone());
+    Value::List(indexes.iter().map(value).collect())
 }
 
-/// Asks about nodes, in the order given.
+/// Asks about the nodes of argument 1, in their order.
 fn ask_nodes(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
     question: &Question<'_>,
-    wanted: &str,
-    without: &Value,
+    topic: &str,
+    default: &Value,
 ) -> Result<Value, ToolError> {
     ctx.requester.check()?;
     let nodes = args.node_list(0)?;
-    let (nodes, places) = different(&nodes);
-    let mut things = Vec::with_capacity(nodes.len());
+    let (nodes, indexes) = distinct(&nodes);
+    let mut items = Vec::with_capacity(nodes.len());
     for node in nodes {
         ctx.meter.poll()?;
-        things.push(thing(ctx, node, wanted)?);
+        items.push(node_item(ctx, node, topic)?);
     }
-    let said = ask(ctx, question, &things)?;
-    Ok(placed(&said, &places, without))
+    let values = ask(ctx, question, &items)?;
+    Ok(values_at(&values, &indexes, default))
 }
 
-/// Type and text of a node: its document with relations, cut to what concerns the wanted words.
-fn thing(ctx: &mut ToolCtx<'_>, node: NodeId, wanted: &str) -> Result<Json, ToolError> {
+/// Type and text of a node: its document with relations, cut to the part about the topic.
+fn node_item(ctx: &mut ToolCtx<'_>, node: NodeId, topic: &str) -> Result<Json, ToolError> {
     let node = lookup::node(ctx.base, node)?;
     ctx.meter.touch(ctx.base.kb.text(node).len() / 100)?;
     charge_relations(ctx, node)?;
-    let text = document_about(ctx.base, node, wanted, NODE_CHARS);
+    let text = document_about(ctx.base, node, topic, NODE_CHARS);
     Ok(json!({"type": ctx.base.kb.type_name(ctx.base.kb.node_type(node)), "text": text}))
 }
 
-/// The document of a node with its relations, cut to what concerns the wanted words.
-fn document_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usize) -> String {
+/// The document of a node with its relations, cut to the part about the topic.
+fn document_about(base: &IndexedBase, node: NodeId, topic: &str, max_chars: usize) -> String {
     let mut text = base.kb.text(node).to_owned();
     text.push_str(&relations_in_words(base, node));
-    relevant(base, &text, wanted, max_chars)
+    relevant(base, &text, topic, max_chars)
 }
 
-/// Asks about texts, in the order given; of those without words nothing is asked.
+/// Asks about the texts of argument 1, in their order; blank ones are not asked about.
 fn ask_texts(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
@@ -254,23 +253,23 @@ fn ask_texts(
 ) -> Result<Value, ToolError> {
     ctx.requester.check()?;
     let texts: Vec<&str> = args.texts(0)?.into_iter().map(str::trim).collect();
-    let (texts, places) = different(&texts);
+    let (texts, indexes) = distinct(&texts);
     ctx.meter.touch(texts.iter().map(|text| text.len()).sum::<usize>() / 100)?;
     let (full, kept): (Vec<usize>, Vec<&str>) =
         texts.iter().copied().enumerate().filter(|(_, text)| !text.is_empty()).unzip();
-    let mut things = Vec::with_capacity(kept.len());
+    let mut items = Vec::with_capacity(kept.len());
     for text in kept {
         ctx.meter.poll()?;
-        things.push(json!({"text": cut(ctx.base, text)}));
+        items.push(json!({"text": cut(ctx.base, text)}));
     }
-    let mut said = vec![None; texts.len()];
-    for (at, value) in full.into_iter().zip(ask(ctx, question, &things)?) {
-        said[at] = value;
+    let mut values = vec![None; texts.len()];
+    for (index, value) in full.into_iter().zip(ask(ctx, question, &items)?) {
+        values[index] = value;
     }
-    Ok(placed(&said, &places, &Value::text(NOTHING)))
+    Ok(values_at(&values, &indexes, &Value::text(NOTHING)))
 }
 
-/// Text of a JSON value that stands for text; none without words.
+/// The text of a JSON value; none for blank text, lists and objects.
 fn text_of(value: &Json) -> Option<String> {
     let text = match value {
         Json::String(text) => text.trim().to_owned(),
@@ -282,10 +281,10 @@ fn text_of(value: &Json) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn at_most_names(n: usize, what: &str) -> Result<(), ToolError> {
+fn check_names(n: usize, items: &str) -> Result<(), ToolError> {
     if n > MAX_NAMES {
         return Err(ToolError::BadArgs(format!(
-            "{n} {what} are over the limit of {MAX_NAMES} a call"
+            "{n} {items} are over the limit of {MAX_NAMES} a call"
         )));
     }
     Ok(())
@@ -294,17 +293,17 @@ fn at_most_names(n: usize, what: &str) -> Result<(), ToolError> {
 fn parse_query(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     ctx.requester.check()?;
     let (query, attributes) = (args.text(0)?.trim(), args.texts(1)?);
-    at_most_names(attributes.len(), "attributes")?;
-    let (attributes, _) = different(&attributes);
+    check_names(attributes.len(), "attributes")?;
+    let (attributes, _) = distinct(&attributes);
     let mut values: BTreeMap<String, Value> = BTreeMap::new();
-    for tries in ROUNDS {
+    for attempt in ROUNDS {
         let open: Vec<&str> =
             attributes.iter().copied().filter(|name| !values.contains_key(*name)).collect();
         if open.is_empty() || query.is_empty() {
             break;
         }
         let inputs = vec![json!({"query": query, "attributes": open})];
-        let replies = ctx.requester.json(ctx.meter, "tools/parse_query", inputs, 1, tries)?;
+        let replies = ctx.requester.json(ctx.meter, "tools/parse_query", inputs, 1, attempt)?;
         let reply = replies.into_iter().next().flatten().unwrap_or_default();
         for entry in reply["values"].as_array().into_iter().flatten() {
             let named = entry["attribute"].as_str().unwrap_or_default().trim();
@@ -335,7 +334,7 @@ fn summarize(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
         inputs: json!({"max_words": words}),
         list: "texts",
         replies: "summaries",
-        at_a_time: TEXTS_A_REQUEST,
+        batch_size: TEXTS_PER_REQUEST,
         read: &read,
     };
     ask_texts(ctx, args, &question, |_, text| head(text, TEXT_CHARS).to_owned())
@@ -348,7 +347,7 @@ fn extract(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         inputs: json!({"term": term}),
         list: "texts",
         replies: "extracts",
-        at_a_time: TEXTS_A_REQUEST,
+        batch_size: TEXTS_PER_REQUEST,
         read: &|entry| text_of(&entry["text"]).map(|text| Value::text(&text)),
     };
     ask_texts(ctx, args, &question, |base, text| relevant(base, text, term, TEXT_CHARS))
@@ -357,15 +356,15 @@ fn extract(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 fn classify(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     ctx.requester.check()?;
     let (text, classes) = (args.text(0)?.trim(), args.texts(1)?);
-    at_most_names(classes.len(), "classes")?;
+    check_names(classes.len(), "classes")?;
     if text.is_empty() || classes.is_empty() {
         return Ok(Value::text(NOTHING));
     }
     let named: Vec<Json> =
         classes.iter().zip(1..).map(|(name, n)| json!({"n": n, "name": name})).collect();
-    for tries in ROUNDS {
+    for attempt in ROUNDS {
         let inputs = vec![json!({"text": text, "classes": named})];
-        let replies = ctx.requester.json(ctx.meter, "tools/classify", inputs, 1, tries)?;
+        let replies = ctx.requester.json(ctx.meter, "tools/classify", inputs, 1, attempt)?;
         let reply = replies.into_iter().next().flatten();
         if let Some(class) = reply.and_then(|reply| class_of(&reply["class"], &classes)) {
             return Ok(Value::text(&class));
@@ -378,8 +377,8 @@ fn classify(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> 
 /// The class that a reply names by its number or its text.
 fn class_of(reply: &Json, classes: &[&str]) -> Option<String> {
     let by_number = |n: u64| {
-        let at = usize::try_from(n).ok()?.checked_sub(1)?;
-        classes.get(at).map(|class| (*class).to_owned())
+        let index = usize::try_from(n).ok()?.checked_sub(1)?;
+        classes.get(index).map(|class| (*class).to_owned())
     };
     match reply {
         Json::Null => Some(NOTHING.to_owned()),
@@ -403,13 +402,13 @@ fn check(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         inputs: json!({"requirement": requirement}),
         list: "nodes",
         replies: "checks",
-        at_a_time: NODES_A_REQUEST,
+        batch_size: NODES_PER_REQUEST,
         read: &|entry| truth_of(&entry["met"]).map(Value::Bool),
     };
     ask_nodes(ctx, args, &question, requirement, &Value::Bool(false))
 }
 
-/// A truth value, also in words.
+/// A truth value, also as text.
 fn truth_of(value: &Json) -> Option<bool> {
     match value {
         Json::Bool(truth) => Some(*truth),
@@ -431,7 +430,7 @@ fn score(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         inputs: json!({"query": query}),
         list: "nodes",
         replies: "scores",
-        at_a_time: NODES_A_REQUEST,
+        batch_size: NODES_PER_REQUEST,
         read: &|entry| unit_score(&entry["score"]).map(Value::Float),
     };
     ask_nodes(ctx, args, &question, query, &Value::Float(0.0))

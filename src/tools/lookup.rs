@@ -1,4 +1,4 @@
-//! Names given by programs, found in the base, or a message that says what there is.
+//! Looks up names given by programs in the base; errors list what exists.
 
 use std::collections::BTreeSet;
 
@@ -6,48 +6,44 @@ use crate::ToolError;
 use agent_index::IndexedBase;
 use agent_kb::{Direction, FieldId, NodeId, NodeSet, RelationId, TypeId};
 
-/// Names listed in a message at most.
+/// Most names listed in a message.
 const MAX_LISTED: usize = 12;
 
-/// Characters of a wrong name that are compared and shown.
+/// Characters of an unknown name that are compared and shown.
 const MAX_NAME_CHARS: usize = 100;
 
-fn not_found(what: &str, name: &str, names: &[String]) -> ToolError {
-    let name = name.char_indices().nth(MAX_NAME_CHARS).map_or(name, |(at, _)| &name[..at]);
+fn not_found(kind: &str, name: &str, names: &[String]) -> ToolError {
+    let name = name.char_indices().nth(MAX_NAME_CHARS).map_or(name, |(end, _)| &name[..end]);
     let mut near: Vec<(usize, &str)> =
         names.iter().map(|other| (strsim::levenshtein(name, other), other.as_str())).collect();
     near.sort_unstable();
     let listed: Vec<&str> = near.iter().take(MAX_LISTED).map(|(_, other)| *other).collect();
     let more = if names.len() > MAX_LISTED { ", ..." } else { "" };
     ToolError::NotFound(format!(
-        "the base has no {what} {name:?}; it has {}{more}",
+        "the base has no {kind} {name:?}; it has {}{more}",
         listed.join(", ")
     ))
 }
 
-/// The type of that name.
 pub(super) fn node_type(base: &IndexedBase, name: &str) -> Result<TypeId, ToolError> {
     base.kb.type_id(name).ok_or_else(|| not_found("node type", name, base.kb.types()))
 }
 
-/// The types of those names, ascending, each once.
+/// The types with these names, ascending, each once.
 pub(super) fn node_types(base: &IndexedBase, names: &[&str]) -> Result<Vec<TypeId>, ToolError> {
     let types: Result<BTreeSet<TypeId>, ToolError> =
         names.iter().map(|name| node_type(base, name)).collect();
     Ok(types?.into_iter().collect())
 }
 
-/// The relation of that name.
 pub(super) fn relation(base: &IndexedBase, name: &str) -> Result<RelationId, ToolError> {
     base.kb.relation_id(name).ok_or_else(|| not_found("relation", name, base.kb.relations()))
 }
 
-/// The field of that name.
 pub(super) fn field(base: &IndexedBase, name: &str) -> Result<FieldId, ToolError> {
     base.kb.field_id(name).ok_or_else(|| not_found("field", name, base.kb.field_names()))
 }
 
-/// The direction of that name.
 pub(super) fn direction(name: &str) -> Result<Direction, ToolError> {
     match name {
         "out" => Ok(Direction::Out),

@@ -4,7 +4,7 @@ use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, 
 use agent_index::query::number;
 use agent_kb::{Combine, NodeSet, Scores};
 
-/// Lists fused in one call.
+/// Most lists fused in one call.
 const MAX_FUSED: usize = 16;
 
 const SCORES: ArgSpec = ArgSpec { name: "scores", kind: Kind::Scores, default: None };
@@ -278,11 +278,11 @@ pub(super) const TOOLS: &[ToolSpec] = &[
 fn change(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
-    how: impl FnOnce(&Scores) -> Scores,
+    operation: impl FnOnce(&Scores) -> Scores,
 ) -> Result<Value, ToolError> {
     let scores = args.scores(0)?;
     ctx.meter.touch(scores.len())?;
-    Ok(Value::scores(how(scores)))
+    Ok(Value::scores(operation(scores)))
 }
 
 fn restrict(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
@@ -297,10 +297,10 @@ fn without(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     change(ctx, args, |scores| scores.filter(|node, _| !nodes.contains(node)))
 }
 
-fn combine(ctx: &mut ToolCtx<'_>, args: &Args<'_>, how: Combine) -> Result<Value, ToolError> {
+fn combine(ctx: &mut ToolCtx<'_>, args: &Args<'_>, operation: Combine) -> Result<Value, ToolError> {
     let (a, b) = (args.scores(0)?, args.scores(1)?);
     ctx.meter.touch(a.len() + b.len())?;
-    Ok(Value::scores(a.combine(b, how)))
+    Ok(Value::scores(a.combine(b, operation)))
 }
 
 fn fuse(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
@@ -338,20 +338,20 @@ fn by_field(
     let field = lookup::field(ctx.base, args.text(1)?)?;
     ctx.meter.touch(nodes.len())?;
     lookup::nodes(ctx.base, &nodes)?;
-    let kept = cost::for_each(ctx, nodes.as_slice(), |ctx, node| {
+    let kept = cost::map_nodes(ctx, nodes.as_slice(), |ctx, node| {
         let Some(text) = ctx.base.kb.field(node, field) else { return Ok(None) };
-        cost::read(ctx, text)?;
+        cost::charge_read(ctx, text)?;
         Ok(keep(text).then_some(node))
     })?;
     Ok(Value::nodes(kept.into_iter().flatten().collect::<NodeSet>()))
 }
 
 fn with_field(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
-    let wanted = args.text(2)?.to_lowercase();
+    let needle = args.text(2)?.to_lowercase();
     by_field(ctx, args, |text| {
         let text = text.to_lowercase();
-        // Preparing to look for a text takes as long as it has bytes.
-        wanted.len() <= text.len() && text.contains(&wanted)
+        // The search first takes time linear in the needle.
+        needle.len() <= text.len() && text.contains(&needle)
     })
 }
 

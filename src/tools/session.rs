@@ -1,4 +1,4 @@
-//! One program call's access to the tools: checks arguments, counts work, keeps a trace, and
+//! Access of one program call to the tools: fills in defaults, counts work, keeps a trace, and
 //! answers repeated calls from the cache of the run.
 
 use std::{
@@ -20,28 +20,27 @@ use agent_index::{IndexedBase, terms::QueryTerms};
 use agent_kb::{Kb, NodeId, answer::Cell};
 use agent_llm::{LlmError, replies::Asked};
 
-/// Why no tool answers over a base whose graph names nodes that do not exist.
+/// Error of every tool over a base with a damaged graph.
 const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";
-/// Nodes, edges and postings that one program call may touch.
+/// Most nodes, edges and postings that one program call may touch.
 pub(super) const MAX_TOUCHED: u64 = 20_000_000;
-/// Requests to a language model that one program call may make, repairs not counted.
+/// Most requests to a language model by one program call, without repairs.
 const MAX_LLM_REQUESTS: u64 = 40;
-/// Nodes and texts that one program call may ask a language model about.
+/// Most nodes and texts that one program call may ask a language model about.
 const MAX_LLM_ITEMS: u64 = 400;
-/// Tokens that one program call may send to a language model, estimated, repairs not counted.
+/// Most tokens sent to a language model by one program call, estimated, without repairs.
 const MAX_LLM_TOKENS: u64 = 400_000;
-/// Calls kept in a trace; later ones are counted, not kept.
+/// Calls kept in a trace; later ones are dropped.
 const MAX_TRACED: usize = 200;
 
-/// Texts kept ready for comparison in one program call; at this number all are dropped.
-const MAX_KNOWN_TEXTS: usize = 8;
+/// Analysed texts kept in one program call; at this number all are dropped.
+const MAX_CACHED_TERMS: usize = 8;
 
-/// Texts ready to be compared with nodes, so that a program that scores candidates one by one has
-/// its query analysed once.
+/// Analysed texts, so that a program that scores candidates one by one analyses its query once.
 #[derive(Default)]
-pub struct KnownTexts(Vec<(bool, String, Arc<QueryTerms>)>);
+pub struct QueryTermsCache(Vec<(bool, String, Arc<QueryTerms>)>);
 
-impl KnownTexts {
+impl QueryTermsCache {
     /// The terms of a text in the documents' index, or in that of neighbours' names.
     pub(super) fn terms(
         &mut self,
@@ -54,7 +53,7 @@ impl KnownTexts {
         }
         let index = if in_names { &base.neighbor_names } else { &base.terms };
         let terms = Arc::new(index.query(&base.stems, text));
-        if self.0.len() >= MAX_KNOWN_TEXTS {
+        if self.0.len() >= MAX_CACHED_TERMS {
             self.0.clear();
         }
         self.0.push((in_names, text.to_owned(), terms.clone()));
@@ -62,21 +61,21 @@ impl KnownTexts {
     }
 }
 
-/// Work of tools. The same for a call whether it is answered by its tool or from a cache.
+/// Work of tools; the same for a call answered from the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Nodes, edges and postings touched.
     pub touched: u64,
-    /// Requests to a language model, repairs not counted.
+    /// Requests to a language model, without repairs.
     pub llm_requests: u64,
-    /// Nodes and texts that it was asked about.
+    /// Nodes and texts asked about.
     pub llm_items: u64,
-    /// Tokens sent to it, estimated, repairs not counted.
+    /// Tokens sent, estimated, without repairs.
     pub llm_tokens: u64,
 }
 
 impl Work {
-    /// What was done since an earlier moment.
+    /// The work since an earlier state.
     fn since(self, earlier: Work) -> Work {
         Work {
             touched: self.touched - earlier.touched,
@@ -87,37 +86,37 @@ impl Work {
     }
 }
 
-/// Counts the work of one program call, and ends it in time.
+/// Counts the work of one program call, and enforces its budgets and deadline.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     work: Work,
-    /// What the call may take; nothing bounds it before it begins.
+    /// The deadline; none before the call begins.
     timer: Option<Timer>,
-    /// Before this moment the timer cannot be over.
-    look: Option<Instant>,
-    /// Set when the process is to end.
+    /// The timer cannot expire before this moment.
+    next_check: Option<Instant>,
+    /// Set when the process is stopping.
     stop: Option<Arc<AtomicBool>>,
     stopped: bool,
-    /// Requests and tokens for language models at most, where these are fewer than for all.
-    asking: Option<(u64, u64)>,
+    /// Lower limits of requests and tokens for language models, if any.
+    llm_limits: Option<(u64, u64)>,
 }
 
 impl Meter {
-    /// Charges work before it is done: nodes, edges or postings touched, or what takes as long.
+    /// Charges work in advance: nodes, edges or postings touched, or work of equal time.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] past 20 million, and those of [`poll`](Self::poll).
+    /// [`ToolError::Budget`] above 20 million, and those of [`poll`](Self::poll).
     pub fn touch(&mut self, n: usize) -> Result<(), ToolError> {
         self.charge(Work { touched: n as u64, ..Work::default() })?;
         self.poll()
     }
 
-    /// Whether the work may go on. Some 25 ns; to be asked between pieces of work of at most some
-    /// milliseconds.
+    /// Checks the stop flag and the deadline, in about 25 ns; call it every few milliseconds of
+    /// work.
     ///
     /// # Errors
-    /// [`ToolError::Deadline`] once the time of the program is over, [`ToolError::Stopped`] once the
-    /// process is to end.
+    /// [`ToolError::Deadline`] after the deadline, [`ToolError::Stopped`] once the process is
+    /// stopping.
     pub fn poll(&mut self) -> Result<(), ToolError> {
         if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             self.stopped = true;
@@ -125,33 +124,33 @@ impl Meter {
         }
         let Some(timer) = &self.timer else { return Ok(()) };
         let now = Instant::now();
-        if self.look.is_some_and(|look| now < look) {
+        if self.next_check.is_some_and(|next| now < next) {
             return Ok(());
         }
         let left = timer.left();
         if left.is_zero() {
             return Err(ToolError::Deadline(timer.elapsed().as_millis()));
         }
-        self.look = now.checked_add(left);
+        self.next_check = now.checked_add(left);
         Ok(())
     }
 
-    /// The call begins now, on this thread, and may compute for so long.
+    /// Starts the deadline, for the current thread.
     fn begin(&mut self, deadline: Duration) {
         self.timer = Some(Timer::start(deadline));
-        self.look = None;
+        self.next_check = None;
     }
 
-    /// Adds waiting that is not the program's.
-    fn note_waiting(&mut self, more: Duration) {
-        self.timer = self.timer.map(|timer| timer.with_waiting(more));
+    /// Extends the deadline by waiting that is not the program's.
+    fn add_waiting(&mut self, waited: Duration) {
+        self.timer = self.timer.map(|timer| timer.with_waiting(waited));
     }
 
-    /// Charges questions to a language model, before they are asked.
+    /// Charges requests to a language model in advance.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] past 40 requests, 400 nodes or texts, or 400,000 tokens.
-    pub fn ask(&mut self, requests: u64, items: u64, tokens: u64) -> Result<(), ToolError> {
+    /// [`ToolError::Budget`] above 40 requests, 400 nodes or texts, or 400,000 tokens.
+    pub fn charge_llm(&mut self, requests: u64, items: u64, tokens: u64) -> Result<(), ToolError> {
         self.charge(Work {
             touched: 0,
             llm_requests: requests,
@@ -171,15 +170,15 @@ impl Meter {
                 "over {MAX_TOUCHED} nodes, edges and postings touched; start hops from fewer nodes"
             )));
         }
-        let (requests, tokens) = self.asking.unwrap_or((MAX_LLM_REQUESTS, MAX_LLM_TOKENS));
-        for (n, most, what) in [
+        let (requests, tokens) = self.llm_limits.unwrap_or((MAX_LLM_REQUESTS, MAX_LLM_TOKENS));
+        for (n, limit, items) in [
             (work.llm_requests, requests, "requests to the LLM"),
             (work.llm_items, MAX_LLM_ITEMS, "nodes and texts for the LLM"),
             (work.llm_tokens, tokens, "tokens for the LLM"),
         ] {
-            if n > most {
+            if n > limit {
                 return Err(ToolError::Budget(format!(
-                    "{n} {what} are more than {most}; ask about a short top slice, in one call"
+                    "{n} {items} are more than {limit}; ask about a short top slice, in one call"
                 )));
             }
         }
@@ -197,18 +196,17 @@ impl Meter {
 pub struct ToolCall {
     /// The tool.
     pub name: &'static str,
-    /// What the tool does to nodes.
+    /// Effect of the tool on nodes.
     pub flow: NodeFlow,
-    /// The arguments as they came.
+    /// The arguments with defaults.
     pub args: Vec<Value>,
-    /// What was returned.
+    /// The result.
     pub result: Result<Value, ToolError>,
-    /// What it asked a language model, kept replies and repairs included; nothing where the call was
-    /// answered from the cache.
+    /// Usage of the language model with kept replies and repairs; nothing for a cached result.
     pub asked: Asked,
-    /// Nodes, texts or attributes for which no reply could be used.
+    /// Nodes, texts or attributes without a usable reply.
     pub unparsed: usize,
-    /// The line of the program, from 1, if the sandbox knows it.
+    /// Line of the program, from 1, if the sandbox knows it.
     pub line: Option<usize>,
 }
 
@@ -217,7 +215,7 @@ pub struct ToolCall {
 pub struct Trace(Arc<Mutex<Vec<ToolCall>>>);
 
 impl Trace {
-    /// Takes the calls noted so far.
+    /// Takes the calls traced so far.
     pub fn take(&self) -> Vec<ToolCall> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -235,12 +233,12 @@ pub struct Session {
     base: Arc<IndexedBase>,
     cache: Option<Arc<ToolCache>>,
     meter: Meter,
-    texts: KnownTexts,
+    query_terms: QueryTermsCache,
     requester: Requester,
     trace: Option<Trace>,
     /// The line of the next call.
     line: Option<usize>,
-    /// Of the program that calls; it runs on another thread than the one that began it.
+    /// Span of the calling program, which runs on another thread than the caller's.
     span: Span,
 }
 
@@ -252,7 +250,7 @@ impl Session {
             base,
             cache,
             meter: Meter::default(),
-            texts: KnownTexts::default(),
+            query_terms: QueryTermsCache::default(),
             requester: Requester::default(),
             trace: None,
             line: None,
@@ -260,7 +258,7 @@ impl Session {
         }
     }
 
-    /// The same session with a language model for the tools that ask one.
+    /// Sets the language model of the tools that ask one.
     pub fn with_assistant(mut self, assistant: Arc<Assistant>) -> Self {
         self.requester = Requester::new(assistant);
         self
@@ -271,26 +269,25 @@ impl Session {
         self.meter.work()
     }
 
-    /// The same session, whose calls end soon once `stop` is set.
+    /// Ends calls soon after `stop` is set.
     pub fn stoppable(mut self, stop: Arc<AtomicBool>) -> Self {
         self.meter.stop = Some(stop);
         self
     }
 
-    /// The same session, whose tools ask at most so many requests of so many tokens; no more than
-    /// any may.
-    pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
-        self.meter.asking = Some((requests.min(MAX_LLM_REQUESTS), tokens.min(MAX_LLM_TOKENS)));
+    /// Lowers the limits of requests and tokens for language models.
+    pub fn with_llm_limits(mut self, requests: u64, tokens: u64) -> Self {
+        self.meter.llm_limits = Some((requests.min(MAX_LLM_REQUESTS), tokens.min(MAX_LLM_TOKENS)));
         self
     }
 
-    /// The same session, noting its first 200 calls with arguments and results.
-    pub fn traced(mut self, trace: &Trace) -> Self {
+    /// Traces the first 200 calls with arguments and results.
+    pub fn with_trace(mut self, trace: &Trace) -> Self {
         self.trace = Some(trace.clone());
         self
     }
 
-    /// Answers a call; also what it asked a language model, and what got no usable reply.
+    /// Runs a tool; also returns its usage of a language model and its number of unparsed items.
     fn run(&mut self, tool: usize, args: &[Value]) -> (Result<Value, ToolError>, Asked, usize) {
         let Some(spec) = registry().get(tool) else {
             let message = format!("there is no tool number {tool}");
@@ -310,13 +307,13 @@ impl Session {
         let mut ctx = ToolCtx {
             base: &self.base,
             meter: &mut self.meter,
-            texts: &mut self.texts,
+            query_terms: &mut self.query_terms,
             requester: &mut self.requester,
         };
         let waited = ctx.requester.waited();
         let result = (spec.run)(&mut ctx, &Args::new(args));
-        self.meter.note_waiting(self.requester.waited().saturating_sub(waited));
-        // Nothing that was made of a damaged graph is an answer.
+        self.meter.add_waiting(self.requester.waited().saturating_sub(waited));
+        // Results over a damaged graph are invalid.
         let result = match self.base.kb.met_damage() {
             true => Err(ToolError::Internal(DAMAGED.to_owned())),
             false => result,
@@ -371,7 +368,7 @@ impl ToolHost for Session {
     }
 }
 
-/// The value of an argument that was left out; its text is a literal of the argument's kind.
+/// The default value of an argument.
 fn default_value(arg: &ArgSpec) -> Value {
     let text = arg.default.unwrap_or("");
     match arg.kind {
@@ -383,21 +380,20 @@ fn default_value(arg: &ArgSpec) -> Value {
     }
 }
 
-/// Nodes of a set or scores that a description names.
+/// Most nodes named in a description.
 const DESCRIBED_NODES: usize = 3;
-/// Characters of a text that a description shows.
+/// Most characters of a text in a description.
 const DESCRIBED_CHARS: usize = 60;
 
 impl ToolCall {
-    /// The arguments, each in few characters.
+    /// The arguments, abbreviated.
     pub fn arguments(&self, kb: &Kb) -> Vec<String> {
         self.args.iter().map(|arg| describe(kb, arg)).collect()
     }
 
-    /// What came of the call in few characters, with the names of its best nodes, and what was
-    /// asked of a language model for it.
+    /// The abbreviated result, with the names of its best nodes and the usage of a language model.
     pub fn outcome(&self, kb: &Kb) -> String {
-        format!("{}{}", self.result_in_words(kb), self.costs())
+        format!("{}{}", self.result_in_words(kb), self.llm_usage())
     }
 
     fn result_in_words(&self, kb: &Kb) -> String {
@@ -407,8 +403,8 @@ impl ToolCall {
         }
     }
 
-    /// What was asked of a language model, and what of it got no usable reply.
-    fn costs(&self) -> String {
+    /// Usage of a language model and unparsed items, in words.
+    fn llm_usage(&self) -> String {
         let asked = match self.asked.requests {
             0 => String::new(),
             n => {
@@ -423,7 +419,7 @@ impl ToolCall {
         format!("{asked}{unparsed}")
     }
 
-    /// What the result says of a node: its score, whether it is in a set, nothing if neither.
+    /// The node's score, or whether it is in the set; empty for other results.
     pub fn value_of(&self, node: NodeId) -> Cell {
         match &self.result {
             Ok(Value::Scores(scores)) => scores.get(node).map_or(Cell::Empty, Cell::from),
@@ -432,7 +428,7 @@ impl ToolCall {
         }
     }
 
-    /// The call in one line for models and people; with a node, also what the result says of it.
+    /// The call in one line for models and people, with the value of a node.
     pub fn describe(&self, kb: &Kb, node: Option<NodeId>) -> String {
         let of_node = match (&self.result, node.map(|node| self.value_of(node))) {
             (Ok(Value::Scores(_)), Some(Cell::Number(score))) => format!("; this node {score:.4}"),
@@ -442,11 +438,11 @@ impl ToolCall {
             _ => String::new(),
         };
         let (args, result) = (self.arguments(kb).join(", "), self.result_in_words(kb));
-        format!("{}({args}) = {result}{of_node}{}", self.name, self.costs())
+        format!("{}({args}) = {result}{of_node}{}", self.name, self.llm_usage())
     }
 }
 
-/// A value in few characters.
+/// The value, abbreviated.
 fn describe(kb: &Kb, value: &Value) -> String {
     let named = |n: usize, nodes: Vec<NodeId>, kind: &str| {
         let names: Vec<String> = nodes.iter().map(|&node| cut(kb.name(node))).collect();
@@ -481,7 +477,7 @@ fn describe(kb: &Kb, value: &Value) -> String {
 
 fn cut(text: &str) -> String {
     match text.char_indices().nth(DESCRIBED_CHARS) {
-        Some((at, _)) => format!("{}...", &text[..at]),
+        Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }
 }

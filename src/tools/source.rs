@@ -1,18 +1,15 @@
-//! Writes text of others into the source of a program: as a string that a program reads as exactly
-//! that text, or as part of a comment that no text can end.
-//!
-//! Must not know whose text it is: it may come from a dataset, a question or a model.
+//! Writes foreign text into the source of a program: as a string literal that reads back as the
+//! same text, or as part of a comment that it cannot end. The text may come from a dataset, a
+//! question or a model.
 
 use std::fmt::Write;
 
 use agent_ground::words::is_control;
 
-/// The text as a string literal of Rhai, quotes included. Only what the language or a reader would
-/// take for something else is escaped: quotes, backslashes and [control characters](is_control);
-/// letters of all scripts, combining marks and joiners stay as they are. Linear in the text.
+/// The text as a string literal of Rhai, quotes included. Escapes quotes, backslashes and [control
+/// characters](is_control) only; letters of all scripts, combining marks and joiners stay. O(text).
 ///
-/// Rust's own `{:?}` is no such writer: it also escapes marks and joiners, as `\u{301}`, which Rhai
-/// does not read.
+/// Rust's `{:?}` also escapes marks and joiners, as `\u{301}`, which Rhai does not read.
 pub fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -32,8 +29,8 @@ pub fn literals<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     format!("[{}]", texts.join(", "))
 }
 
-/// The text as part of one line of a comment: [control characters](is_control) are written as a
-/// literal would write them, so that the comment ends where its line does.
+/// The text as part of a line comment: [control characters](is_control) are escaped as in a
+/// literal, so that they cannot end the line.
 pub fn comment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| push_visible(&mut out, c));
@@ -46,7 +43,7 @@ fn push_visible(out: &mut String, c: char) {
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
-        // All of them have four digits; writing to a string cannot fail.
+        // All have four digits; writing to a string cannot fail.
         c if is_control(c) => drop(write!(out, "\\u{:04x}", u32::from(c))),
         c => out.push(c),
     }

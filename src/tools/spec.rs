@@ -1,5 +1,5 @@
-//! What a tool is: the one description from which the program function, the text shown to a
-//! language model and the reference page are made.
+//! Descriptions of tools, from which the program function, the text shown to a language model and
+//! the reference page are made.
 
 use crate::{Args, Kind, ToolCtx, Value};
 
@@ -10,12 +10,12 @@ pub struct ArgSpec {
     pub name: &'static str,
     /// Type; see [`Kind`] for what is accepted.
     pub kind: Kind,
-    /// Value when the argument is left out, as program text; only trailing arguments have one.
+    /// Default value as program text; only trailing arguments have one.
     pub default: Option<&'static str>,
 }
 
-/// What a tool does to nodes: where those of its result come from and, where it is so simple, how
-/// their scores follow from those that it was given. Arguments are counted from 1.
+/// Effect of a tool on nodes: where those of its result come from and, for simple tools, how their
+/// scores follow from the given ones. Arguments count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFlow {
     /// Finds the nodes that a text names.
@@ -24,18 +24,17 @@ pub enum NodeFlow {
     Find,
     /// Goes from the nodes of argument 1 to their neighbours.
     Metapath(Steps),
-    /// Gives nodes of its arguments with scores of its own, or without any; also what gives no
-    /// nodes.
+    /// Returns nodes of its arguments with new scores or without scores, or no nodes.
     Carry,
     /// Keeps some nodes of argument 1, with their scores if it has any.
     Keep,
-    /// Keeps the best nodes of argument 1 with their scores, so many as are asked for.
+    /// Keeps the best nodes of argument 1 with their scores.
     Cut,
     /// Keeps the nodes of argument 1 that are not in argument 2, with their scores if it has any.
     Remove,
     /// Adds scores, node by node.
     Sum,
-    /// Takes the scores of argument 2 from those of argument 1, node by node.
+    /// Subtracts the scores of argument 2 from those of argument 1, node by node.
     Difference,
     /// Multiplies all scores by the argument that is a number.
     Multiply,
@@ -46,16 +45,16 @@ pub enum NodeFlow {
     /// Adds the reciprocal ranks that nodes have in each of several scores: `1 / (k + rank)`, with
     /// `k` as argument 2.
     Fuse,
-    /// Shows a value to the author of the program, and gives nothing.
+    /// Shows a value to the author of the program; returns nothing.
     Note,
 }
 
-/// How a metapath is told where to go.
+/// Form of the steps of a metapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steps {
     /// One step: argument 2 names the relation, argument 3 its direction.
     Directed,
-    /// One step in either direction: argument 2 names the relation; if there is none, along all.
+    /// One step in either direction: argument 2 names the relation; without it, along all.
     Either,
     /// Several steps: argument 2 lists them as `relation` or `relation:direction`.
     Path,
@@ -67,41 +66,41 @@ pub enum Steps {
 /// - `run` is pure given the base, the query, the arguments and the replies of the language model:
 ///   same inputs, same output, on any thread. No clock, no randomness, no files.
 /// - Node ids are in `0..n_nodes`; scores are finite `f32`, higher is better.
-/// - Work is charged to the meter before it is done, as `cost` says: one unit is about 50 ns. What
-///   may take over 50 ms looks at [`Meter::poll`](crate::Meter::poll) on its way, and so does
-///   every charge: a program ends by its deadline whatever its tools are asked.
+/// - Work is charged to the meter in advance, as `cost` says: one unit is about 50 ns. Every charge
+///   polls the meter; work that may take over 50 ms calls [`Meter::poll`](crate::Meter::poll) in
+///   between, so that a program ends by its deadline.
 #[derive(Clone, Copy)]
 pub struct ToolSpec {
     /// Function name, or an operator such as `&`; several specs may share an operator.
     pub name: &'static str,
-    /// Section of the reference it stands in.
+    /// Section of the reference.
     pub group: &'static str,
     /// Arguments in order.
     pub args: &'static [ArgSpec],
     /// Type of the result.
     pub result: Kind,
-    /// What it does to nodes: what is known of it beside its arguments and its result.
+    /// Effect on nodes.
     pub flow: NodeFlow,
-    /// What one call costs, in words and the meter's units.
+    /// Cost of one call in the meter's units, in words.
     pub cost: &'static str,
-    /// What it does: result, order and ties, errors. Shown to the model.
+    /// Result, order, ties and errors, in words. Shown to the model.
     pub doc: &'static str,
-    /// A line of program text that runs on the toolkit's example base.
+    /// A program line that runs on the toolkit's example base.
     pub example: &'static str,
-    /// Whether equal arguments may be answered from the cache of the run. Scores that are given
-    /// for an argument of kind nodes are equal to others of the same nodes.
+    /// Whether results are cached by arguments. Scores in an argument of kind nodes count by their
+    /// nodes alone.
     pub cached: bool,
     /// The implementation.
     pub run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,
 }
 
 impl ToolSpec {
-    /// The same tool, which does this to nodes.
+    /// The tool with another effect on nodes.
     pub const fn with_flow(self, flow: NodeFlow) -> Self {
         Self { flow, ..self }
     }
 
-    /// The fewest arguments a call may have.
+    /// Fewest arguments of a call.
     pub fn min_args(&self) -> usize {
         self.args.iter().take_while(|arg| arg.default.is_none()).count()
     }
@@ -111,7 +110,7 @@ impl ToolSpec {
         !self.name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
     }
 
-    /// How a call is written, such as `link(query: text, types: list of text = []) -> scores`.
+    /// The signature, such as `link(query: text, types: list of text = []) -> scores`.
     pub fn signature(&self) -> String {
         if self.is_operator() {
             let kinds: Vec<String> = self.args.iter().map(|arg| arg.kind.to_string()).collect();
@@ -129,31 +128,31 @@ impl ToolSpec {
     }
 }
 
-/// Why a tool could not answer. The text is shown to the author of the program.
+/// Why a tool call failed. The text is shown to the author of the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
-    /// The call is wrong; the message says how to mend it.
+    /// The call is wrong; the message says how to fix it.
     #[error("{0}")]
     BadArgs(String),
-    /// A named thing does not exist in the base; the message says what does.
+    /// The base lacks the named thing; the message lists what exists.
     #[error("{0}")]
     NotFound(String),
-    /// The call would pass a budget; ends the program.
+    /// The call would exceed a budget; ends the program.
     #[error("tool budget spent: {0}")]
     Budget(String),
-    /// The time of the program is over; ends it.
+    /// The program reached its deadline; ends it.
     #[error("stopped after {0} ms")]
     Deadline(u128),
-    /// The process is to end; says nothing of the program.
+    /// The process is stopping; not the program's fault.
     #[error("stopped")]
     Stopped,
     /// A tool that needs a language model was called and none is configured.
     #[error("no LLM configured")]
     NoLlm,
-    /// The language model cannot be asked: an outage, a ceiling, a stop; ends the program.
+    /// The language model is unavailable: an outage, a ceiling, a stop; ends the program.
     #[error("the LLM cannot be asked: {0}")]
     Llm(String),
-    /// The tool failed for a reason that is no fault of the program.
+    /// The tool failed; not the program's fault.
     #[error("internal failure of the tool: {0}")]
     Internal(String),
 }
@@ -163,11 +162,12 @@ mod tests {
     use super::*;
     use crate::registry;
 
-    /// Whether the arguments and the result are such as the flow says that they are.
+    /// Whether the arguments and the result fit the flow.
     fn fits(spec: &ToolSpec) -> bool {
-        let named = |at: usize, name: &str| spec.args.get(at).is_some_and(|arg| arg.name == name);
+        let named =
+            |index: usize, name: &str| spec.args.get(index).is_some_and(|arg| arg.name == name);
         let kinds: Vec<Kind> = spec.args.iter().map(|arg| arg.kind).collect();
-        let first = |of: &[Kind]| kinds.first().is_some_and(|kind| of.contains(kind));
+        let first = |allowed: &[Kind]| kinds.first().is_some_and(|kind| allowed.contains(kind));
         let gives_scores = spec.result == Kind::Scores;
         let gives_nodes = matches!(spec.result, Kind::Scores | Kind::Nodes | Kind::Any);
         match spec.flow {

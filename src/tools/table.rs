@@ -1,7 +1,5 @@
-//! Tools over typed columns: here are nodes and where values come from, which table, which number of
-//! all of them?
-//!
-//! Must not know: questions, SQL.
+//! Tools over typed columns: tables of node values, and aggregates over them. Independent of
+//! questions and SQL.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +12,16 @@ use agent_kb::{
     },
 };
 
-/// Nodes and columns of one table.
+/// Most nodes and columns of one table.
 const MAX_ROWS: usize = 1_000;
 const MAX_COLUMNS: usize = 16;
-/// Names in one cell of a table; further ones are left out.
+/// Most names in one cell of a table; further ones are left out.
 const MAX_NAMES: usize = 20;
-/// Steps from a node to the names of its cell.
+/// Most steps from a node to the names of its cell.
 const MAX_STEPS: usize = 3;
-/// Groups of one call; beyond them it fails.
+/// Most groups of one call; it fails beyond them.
 const MAX_GROUPS: usize = 10_000;
-/// What a look at the values of a whole field costs, by which its kind is known.
+/// Cost of determining the kind of a field from its values.
 const FIELD: usize = 1_000;
 
 const NODES: ArgSpec = ArgSpec { name: "nodes", kind: Kind::Nodes, default: None };
@@ -68,11 +66,11 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     },
 ];
 
-/// What a column is made of.
+/// Source of a column.
 enum Source {
     Name,
     Field(FieldId),
-    /// How many nodes steps lead to, or which.
+    /// Nodes that steps lead to; true for their number alone.
     Steps(Vec<(RelationId, Direction)>, bool),
 }
 
@@ -101,7 +99,7 @@ fn source(ctx: &ToolCtx<'_>, written: &str) -> Result<Source, ToolError> {
                     path.rsplit_once(':').filter(|pair| ["in", "out", "any"].contains(&pair.1));
                 let (name, direction) = whole.unwrap_or((path, "any"));
                 let Some(relation) = ctx.base.kb.relation_id(name) else {
-                    return Err(no_column(written, &error));
+                    return Err(unknown_column(written, &error));
                 };
                 return Ok(Source::Steps(vec![(relation, lookup::direction(direction)?)], counts));
             }
@@ -115,11 +113,11 @@ fn source(ctx: &ToolCtx<'_>, written: &str) -> Result<Source, ToolError> {
     Ok(Source::Steps(steps, counts))
 }
 
-fn no_column(written: &str, error: &ToolError) -> ToolError {
+fn unknown_column(written: &str, error: &ToolError) -> ToolError {
     ToolError::NotFound(format!("column {written:?} is no field, and {error}"))
 }
 
-/// The one type of some nodes; none for no nodes.
+/// The common type of nodes; none without nodes.
 fn type_of(ctx: &ToolCtx<'_>, nodes: &[NodeId]) -> Result<Option<TypeId>, ToolError> {
     let kb = &ctx.base.kb;
     let Some(&first) = nodes.first() else { return Ok(None) };
@@ -134,8 +132,8 @@ fn type_of(ctx: &ToolCtx<'_>, nodes: &[NodeId]) -> Result<Option<TypeId>, ToolEr
     }
 }
 
-/// The nodes that steps lead to from a node, ascending, without itself.
-fn reached(
+/// The nodes that steps lead to from a node, ascending, without the node itself.
+fn follow(
     ctx: &mut ToolCtx<'_>,
     node: NodeId,
     steps: &[(RelationId, Direction)],
@@ -156,7 +154,7 @@ fn reached(
     Ok(nodes)
 }
 
-/// A field's typed cells, one a node.
+/// Typed cells of a field, one per node.
 fn cells(
     ctx: &mut ToolCtx<'_>,
     kind: TypeId,
@@ -168,15 +166,15 @@ fn cells(
         .map_err(|error| ToolError::BadArgs(error.to_string()))
 }
 
-/// The values of a column for programs, one a node; of names so many at most.
+/// Values of a column, one per node, with at most `max_names` names.
 fn values(
     ctx: &mut ToolCtx<'_>,
     kind: TypeId,
     nodes: &[NodeId],
     written: &str,
-    most: usize,
+    max_names: usize,
 ) -> Result<Vec<Value>, ToolError> {
-    let own = match source(ctx, written)? {
+    let column = match source(ctx, written)? {
         Source::Name => {
             ctx.meter.touch(nodes.len())?;
             nodes.iter().map(|&node| Value::text(ctx.base.kb.name(node))).collect()
@@ -186,20 +184,20 @@ fn values(
             column.cells.iter().map(value).collect()
         }
         Source::Steps(steps, counts) => {
-            let mut own = Vec::with_capacity(nodes.len());
+            let mut values = Vec::with_capacity(nodes.len());
             for &node in nodes {
-                let ends = reached(ctx, node, &steps)?;
-                own.push(if counts {
+                let ends = follow(ctx, node, &steps)?;
+                values.push(if counts {
                     Value::Int(ends.len() as i64)
                 } else {
-                    let names = ends.iter().take(most);
+                    let names = ends.iter().take(max_names);
                     Value::List(names.map(|&end| Value::text(ctx.base.kb.name(end))).collect())
                 });
             }
-            own
+            values
         }
     };
-    Ok(own)
+    Ok(column)
 }
 
 fn value(cell: &Cell) -> Value {
@@ -207,7 +205,9 @@ fn value(cell: &Cell) -> Value {
         Cell::Empty => Value::Unit,
         Cell::Number(number) => Value::Float(*number),
         Cell::Text(text) => Value::text(text),
-        Cell::Many(named) => Value::List(named.iter().map(|one| Value::text(&one.name)).collect()),
+        Cell::Many(named) => {
+            Value::List(named.iter().map(|link| Value::text(&link.name)).collect())
+        }
     }
 }
 
@@ -226,22 +226,22 @@ fn table(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     }
     let nodes = rows(ctx, &nodes)?;
     let Some(kind) = type_of(ctx, nodes)? else { return Ok(Value::List(Vec::new())) };
-    let of_row = |node: &NodeId| BTreeMap::from([("id".to_owned(), Value::Int((*node).into()))]);
-    let mut table: Vec<BTreeMap<String, Value>> = nodes.iter().map(of_row).collect();
+    let row = |node: &NodeId| BTreeMap::from([("id".to_owned(), Value::Int((*node).into()))]);
+    let mut table: Vec<BTreeMap<String, Value>> = nodes.iter().map(row).collect();
     for written in columns {
-        let own = values(ctx, kind, nodes, written, MAX_NAMES)?;
-        for (row, value) in table.iter_mut().zip(own) {
+        let column = values(ctx, kind, nodes, written, MAX_NAMES)?;
+        for (row, value) in table.iter_mut().zip(column) {
             row.insert(written.to_owned(), value);
         }
     }
     Ok(Value::List(table.into_iter().map(Value::Map).collect()))
 }
 
-/// What is computed of numbers.
-type How = fn(&[f64]) -> Option<f64>;
+/// Aggregate of numbers.
+type Aggregate = fn(&[f64]) -> Option<f64>;
 
-fn how(written: &str) -> Result<How, ToolError> {
-    Ok(match written {
+fn aggregate_function(name: &str) -> Result<Aggregate, ToolError> {
+    Ok(match name {
         "count" => |numbers| Some(numbers.len() as f64),
         "sum" => |numbers| (!numbers.is_empty()).then(|| numbers.iter().sum()),
         "mean" => |numbers| Moments::of(numbers).mean(),
@@ -258,7 +258,7 @@ fn how(written: &str) -> Result<How, ToolError> {
     })
 }
 
-/// The groups that a value puts a node into.
+/// Groups of a node with this value.
 fn groups(value: Value) -> Vec<String> {
     match value {
         Value::Unit => Vec::new(),
@@ -273,7 +273,7 @@ fn groups(value: Value) -> Vec<String> {
 fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let nodes = args.nodes(0)?;
     let (written, function, by) = (args.text(1)?, args.text(2)?, args.text(3)?);
-    let (counts, function) = (function == "count", how(function)?);
+    let (counts, function) = (function == "count", aggregate_function(function)?);
     let nodes = rows(ctx, &nodes)?;
     let Some(kind) = type_of(ctx, nodes)? else {
         return Ok(match by {
@@ -314,9 +314,9 @@ fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
     }
     let mut found: Vec<(String, f64, usize)> = parts
         .into_iter()
-        .filter_map(|(group, own)| Some((group, function(&own)?, own.len())))
+        .filter_map(|(group, numbers)| Some((group, function(&numbers)?, numbers.len())))
         .collect();
-    found.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let row = |(group, value, n): (String, f64, usize)| {
         Value::Map(BTreeMap::from([
             ("group".to_owned(), Value::text(&group)),
@@ -413,10 +413,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_column_is_told() {
+    fn unknown_columns_are_errors() {
         let text = Value::text;
         let every = Value::nodes((0..example_base().kb.n_nodes()).collect());
-        for (tool, args, told) in [
+        for (tool, args, expected) in [
             ("table", vec![products(), text("colour")], "colour"),
             ("table", vec![products(), text("")], "column"),
             ("table", vec![every.clone(), text("price")], "several types"),
@@ -425,7 +425,7 @@ mod tests {
             ("aggregate", vec![every, text("price")], "several types"),
         ] {
             let error = call(tool, args).unwrap_err();
-            assert!(error.to_string().contains(told), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

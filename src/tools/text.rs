@@ -1,4 +1,4 @@
-//! Tools over text: entity linking, search over the base, match within a set.
+//! Tools over text: entity linking, search in the base, matching within a set.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use agent_ground::words::{name_words, quoted};
 use agent_index::{IndexError, TextPart, query::QueryError, terms::QueryTerms};
 use agent_kb::{NodeId, Scores};
 
-/// Nodes that one search returns at most.
+/// Most nodes of one search.
 const MAX_FOUND: usize = 5_000;
-/// Rows of vectors that are scored between two looks at the time.
-const ROWS_AT_ONCE: usize = 16_384;
-/// What a text that is linked or searched costs.
+/// Rows of vectors that are scored between two polls of the meter.
+const CHUNK_ROWS: usize = 16_384;
+/// Cost of a linked or searched text.
 const PER_WORD: &str = "1,000 per word (per 64 bytes of a longer one)";
-/// What nodes cost whose texts are compared with a text.
+/// Cost of comparing nodes with a text.
 const PER_SCORED: &str = "1 per byte of the text; per node 10, or 1 per 4 different words of the \
                           text if that is more";
 
@@ -187,8 +187,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         cached: true,
         run: |ctx, args| {
             let (text, nodes) = (args.text(0)?, args.nodes(1)?);
-            cost::words(ctx, text)?;
-            cost::scored(ctx, nodes.len(), 0)?;
+            cost::charge_words(ctx, text)?;
+            cost::charge_scored(ctx, nodes.len(), 0)?;
             let nodes = lookup::nodes(ctx.base, &nodes)?;
             let left =
                 ctx.base.entities.without_names_while(text, nodes, &mut || ctx.meter.poll())?;
@@ -207,7 +207,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         cached: false,
         run: |ctx, args| {
             let text = args.text(0)?;
-            cost::analysed(ctx, text)?;
+            cost::charge_text(ctx, text)?;
             Ok(Value::List(name_words(text).map(|(_, word)| Value::text(&word)).collect()))
         },
     },
@@ -226,7 +226,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         cached: false,
         run: |ctx, args| {
             let text = args.text(0)?;
-            cost::analysed(ctx, text)?;
+            cost::charge_text(ctx, text)?;
             Ok(Value::List(quoted(text).into_iter().map(Value::text).collect()))
         },
     },
@@ -269,13 +269,13 @@ pub(super) const TOOLS: &[ToolSpec] = &[
 /// The tool that needs an index of the query language.
 pub(super) const FIND: &str = "find";
 
-/// An index that fails is no fault of the program.
+/// The error of a failed index, which is not the program's fault.
 pub(super) fn internal(error: impl std::fmt::Display) -> ToolError {
     ToolError::Internal(error.to_string())
 }
 
-fn found_count(args: &Args<'_>, at: usize) -> Result<usize, ToolError> {
-    let k = args.count(at)?;
+fn search_size(args: &Args<'_>, index: usize) -> Result<usize, ToolError> {
+    let k = args.count(index)?;
     if k > MAX_FOUND {
         return Err(ToolError::BadArgs(format!("k = {k} is over the limit of {MAX_FOUND} nodes")));
     }
@@ -283,9 +283,9 @@ fn found_count(args: &Args<'_>, at: usize) -> Result<usize, ToolError> {
 }
 
 fn link(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
-    let (text, k) = (args.text(0)?, found_count(args, 2)?);
+    let (text, k) = (args.text(0)?, search_size(args, 2)?);
     let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
-    cost::words(ctx, text)?;
+    cost::charge_words(ctx, text)?;
     let names = &ctx.base.entities;
     let found = names.link_while(&ctx.base.kb, text, &types, k, &mut || ctx.meter.poll())?;
     Ok(Value::scores(found))
@@ -294,24 +294,24 @@ fn link(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 fn search(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
-    types_at: usize,
+    types_index: usize,
     part: TextPart,
 ) -> Result<Value, ToolError> {
-    let (text, k) = (args.text(0)?, found_count(args, types_at + 1)?);
-    let types = lookup::node_types(ctx.base, &args.texts(types_at)?)?;
-    cost::words(ctx, text)?;
+    let (text, k) = (args.text(0)?, search_size(args, types_index + 1)?);
+    let types = lookup::node_types(ctx.base, &args.texts(types_index)?)?;
+    cost::charge_words(ctx, text)?;
     Ok(Value::scores(Scores::new(ctx.base.text.search(text, part, &types, k))))
 }
 
 fn find(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
-    let (expression, k) = (args.text(0)?, found_count(args, 2)?);
+    let (expression, k) = (args.text(0)?, search_size(args, 2)?);
     let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
     let index = ctx.base.query_index().map_err(|error| match error {
         IndexError::MissingPart { .. } => ToolError::NotFound(error.to_string()),
         error => internal(error),
     })?;
     ctx.meter.touch(ctx.base.kb.n_nodes() as usize)?;
-    cost::words(ctx, expression)?;
+    cost::charge_words(ctx, expression)?;
     let found = index.search(&ctx.base.kb, expression, &types, k).map_err(|error| match error {
         QueryError::Index(error) => internal(error),
         error => ToolError::BadArgs(error.to_string()),
@@ -320,10 +320,10 @@ fn find(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 }
 
 fn search_vectors(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
-    let (text, k) = (args.text(0)?, found_count(args, 2)?);
+    let (text, k) = (args.text(0)?, search_size(args, 2)?);
     let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
-    cost::rows(ctx, &types)?;
-    cost::analysed(ctx, text)?;
+    cost::charge_rows(ctx, &types)?;
+    cost::charge_text(ctx, text)?;
     let ranking = ctx.base.search_vectors(text, &types, k).map_err(internal)?;
     Ok(Value::scores(Scores::new(ranking)))
 }
@@ -335,36 +335,35 @@ fn similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError
     Ok(Value::scores(Scores::new(nodes.iter().copied().zip(cosines).collect())))
 }
 
-/// The cosines of the embeddings of a text and of each node, in their order; charged for.
+/// Cosines of the embeddings of a text and of each node, in their order; charges the work.
 pub(super) fn cosines(
     ctx: &mut ToolCtx<'_>,
     text: &str,
     nodes: &[NodeId],
 ) -> Result<Vec<f32>, ToolError> {
-    cost::analysed(ctx, text)?;
-    cost::scored(ctx, nodes.len(), 0)?;
+    cost::charge_text(ctx, text)?;
+    cost::charge_scored(ctx, nodes.len(), 0)?;
     let vector: Arc<[f32]> = ctx.base.embed_query(text).map_err(internal)?;
     let mut cosines = Vec::with_capacity(nodes.len());
-    for some in nodes.chunks(ROWS_AT_ONCE) {
+    for chunk in nodes.chunks(CHUNK_ROWS) {
         ctx.meter.poll()?;
-        cosines.extend(ctx.base.vectors.score(&vector, some).map_err(internal)?);
+        cosines.extend(ctx.base.vectors.score(&vector, chunk).map_err(internal)?);
     }
     Ok(cosines)
 }
 
-/// Scores of the nodes of argument 1 by the words of argument 0, as the documents or the names of
-/// neighbours know them, node by node.
+/// Scores the nodes of argument 1 by the words of argument 0 in documents or names of neighbours.
 fn score(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
     in_names: bool,
-    of: impl Fn(&ToolCtx<'_>, &QueryTerms, NodeId) -> f32,
+    score_node: impl Fn(&ToolCtx<'_>, &QueryTerms, NodeId) -> f32,
 ) -> Result<Value, ToolError> {
     let (text, nodes) = (args.text(0)?, args.nodes(1)?);
-    cost::analysed(ctx, text)?;
-    let query = ctx.texts.terms(ctx.base, in_names, text);
-    cost::scored(ctx, nodes.len(), query.len())?;
+    cost::charge_text(ctx, text)?;
+    let query = ctx.query_terms.terms(ctx.base, in_names, text);
+    cost::charge_scored(ctx, nodes.len(), query.len())?;
     let nodes = lookup::nodes(ctx.base, &nodes)?;
-    let pairs = cost::for_each(ctx, nodes, |ctx, node| Ok((node, of(ctx, &query, node))))?;
+    let pairs = cost::map_nodes(ctx, nodes, |ctx, node| Ok((node, score_node(ctx, &query, node))))?;
     Ok(Value::scores(Scores::new(pairs)))
 }

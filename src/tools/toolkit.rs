@@ -1,9 +1,7 @@
-//! Renders the registry for its readers: the file and the text that a language model is shown, and
-//! the reference page for people. Pure functions of [`registry`], so that none can go stale. Also
-//! says in words what a base holds.
-//!
-//! Must not know: programs, engines. Writes no file; a test compares the rendered text with
-//! the files of the repository, and writes them when it is told to.
+//! Renders the registry: the file and the text shown to a language model, and the reference page
+//! for people. Also describes the schema of a base in words. Pure functions of [`registry`] and the
+//! base, independent of programs and engines; a test compares the rendered text with the files of
+//! the repository, and updates them on request.
 
 use std::{cmp::Reverse, fmt::Write};
 
@@ -14,11 +12,11 @@ use crate::{
 };
 use agent_kb::{Kb, Tuple, TypeId};
 
-/// The toolkit's name, and its folder under `toolkits/`.
+/// Name of the toolkit and of its folder under `toolkits/`.
 pub const TOOLKIT: &str = "stark";
 /// The value of `query` in every [`ToolSpec::example`].
 pub const EXAMPLE_QUERY: &str = "durable steel bottle by Northpeak";
-/// The groups of tools in the order of the reference, and what each is for.
+/// Groups of tools in the order of the reference, with their purposes.
 pub const GROUPS: [(&str, &str); 6] = [
     ("text", "Find nodes by words, and judge nodes by words."),
     ("graph", "Sets of nodes, and steps along relations."),
@@ -43,17 +41,17 @@ pub const GROUPS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Nodes of a type whose fields are looked at.
-pub(super) const LOOKED_AT: usize = 200;
-/// Fields named for a type.
+/// Nodes of a type that are sampled for its fields.
+pub(super) const SAMPLED_NODES: usize = 200;
+/// Most fields named for a type.
 const MAX_FIELDS: usize = 16;
-/// Relations between two types that are told.
+/// Most relations between two types that are listed.
 const MAX_TUPLES: usize = 240;
-/// Of so many edges of a base, a relation between two types that has one is left out of an outline.
+/// An outline omits relations between two types with at most one of this number of edges.
 const RARE: u64 = 10_000;
 /// Names given as examples for a type.
 const EXAMPLE_NAMES: usize = 3;
-/// Characters of an example name.
+/// Most characters of an example name.
 const NAME_CHARS: usize = 60;
 
 #[derive(Serialize)]
@@ -74,10 +72,10 @@ struct Function<'a> {
 }
 
 /// The text of `toolkits/stark/toolkit.toml`: one `[[function]]` per tool, in the order of the
-/// registry, with what a language model is shown of it.
+/// registry, with the parts shown to a language model.
 ///
 /// # Errors
-/// None for text as the registry has it; those of the TOML writer.
+/// Those of the TOML writer; none for the texts of the registry.
 pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
     let function = |spec: &'static ToolSpec| Function {
         name: spec.name,
@@ -96,29 +94,29 @@ pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
     ))
 }
 
-/// Which tools a language model is told of, beside those that every program needs.
+/// Optional tools to describe to a language model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// The functions of the AvaTaR tool API that take one node or lists of nodes: what they do,
-    /// others do with sets and scores.
+pub struct ToolkitScope {
+    /// Functions of the AvaTaR tool API over one node or lists of nodes; others do the same with
+    /// sets and scores.
     pub avatar: bool,
-    /// Functions that ask a language model themselves.
+    /// Functions that ask a language model.
     pub llm: bool,
-    /// Those that need an index of the query language.
+    /// Functions that need an index of the query language.
     pub query: bool,
 }
 
-/// What a language model is told of the tools: by group, for each its signature, what it does and an
-/// example in the names of the base, one line each; behind each group what its calls cost, and at
-/// the end what one run may spend.
-pub fn toolkit_text(kb: &Kb, told: Told) -> String {
+/// Describes the tools to a language model: by group, a line per tool with its signature, doc and
+/// an example in the names of the base; after each group the cost of its calls, and at the end the
+/// budget of one run.
+pub fn toolkit_text(kb: &Kb, scope: ToolkitScope) -> String {
     let names = BaseNames::new(kb);
     let mut text = String::new();
-    for (group, purpose) in GROUPS.into_iter().filter(|pair| told.tells(pair.0)) {
+    for (group, purpose) in GROUPS.into_iter().filter(|pair| scope.includes_group(pair.0)) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "## {group}: {purpose}");
         let mut costs: Vec<(&str, Vec<&str>)> = Vec::new();
-        for spec in registry().iter().filter(|spec| told.tells_of(spec, group)) {
+        for spec in registry().iter().filter(|spec| scope.includes(spec, group)) {
             let _ = write!(text, "- {}: {}", spec.signature(), spec.doc);
             match names.example(spec.example).filter(|_| !spec.is_operator()) {
                 Some(example) => drop(writeln!(text, " Example: {example}")),
@@ -130,10 +128,10 @@ pub fn toolkit_text(kb: &Kb, told: Told) -> String {
                 None => costs.push((spec.cost, vec![spec.name])),
             }
         }
-        // What most calls of a group cost needs no names.
+        // The most common cost of a group needs no names.
         costs.sort_by_key(|pair| pair.1.len());
         let last = costs.len().saturating_sub(1);
-        let cost = |(at, (cost, names)): (usize, &(&str, Vec<&str>))| match at == last {
+        let cost = |(index, (cost, names)): (usize, &(&str, Vec<&str>))| match index == last {
             true => format!("the others {cost}"),
             false => format!("{} {cost}", names.join(", ")),
         };
@@ -149,16 +147,16 @@ pub fn toolkit_text(kb: &Kb, told: Told) -> String {
     text
 }
 
-/// As [`toolkit_text`], shorter, for prompts that show a program which calls functions: without
-/// examples, of tables and paths only what they are, and with what calls cost in one line.
-pub fn toolkit_outline(told: Told) -> String {
+/// Shorter form of [`toolkit_text`] for prompts that show a program: without examples, the docs of
+/// tables and paths abridged, costs in one line.
+pub fn toolkit_outline(scope: ToolkitScope) -> String {
     let mut text = String::new();
-    let groups = GROUPS.iter().filter(|(group, _)| told.tells(group));
+    let groups = GROUPS.iter().filter(|(group, _)| scope.includes_group(group));
     for (group, purpose) in groups {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "## {group}: {purpose}");
-        for spec in registry().iter().filter(|spec| told.tells_of(spec, group)) {
-            // The function `nodes` says what the operators on sets do.
+        for spec in registry().iter().filter(|spec| scope.includes(spec, group)) {
+            // The doc of `nodes` describes the operators on sets.
             if spec.is_operator() && *group == "graph" {
                 continue;
             }
@@ -179,37 +177,36 @@ pub fn toolkit_outline(told: Told) -> String {
     text
 }
 
-impl Told {
-    /// Whether a group of tools is told of.
-    fn tells(self, group: &str) -> bool {
+impl ToolkitScope {
+    fn includes_group(self, group: &str) -> bool {
         (self.llm || group != "llm") && (self.avatar || group != "avatar")
     }
 
-    /// Whether a tool is told of in this group.
-    fn tells_of(self, spec: &ToolSpec, group: &str) -> bool {
+    /// Whether a tool is described in this group.
+    fn includes(self, spec: &ToolSpec, group: &str) -> bool {
         spec.group == group && (self.query || spec.name != FIND)
     }
 }
 
-/// What a base holds, for a language model: types with counts, fields and example names, and relations by their ends.
+/// Describes the schema of a base to a language model: types with counts, fields and example names,
+/// and relations by their ends.
 pub fn schema_text(kb: &Kb) -> String {
     schema(kb, EXAMPLE_NAMES, 0)
 }
 
-/// As [`schema_text`], shorter: without example names, and without relations that few edges have.
+/// Shorter form of [`schema_text`], without example names and rare relations.
 pub fn schema_outline(kb: &Kb) -> String {
     schema(kb, 0, kb.tuples().iter().map(|tuple| tuple.edges).sum::<u64>() / RARE)
 }
 
-/// The types with so many example names, and the relations that join two types with more than so many edges.
+/// The schema with a number of example names per type, and relations with more than `rare` edges.
 fn schema(kb: &Kb, examples: usize, rare: u64) -> String {
     let all = kb.candidate_types().len() == kb.types().len();
     let may_answer = if all { ", all of which may be answers" } else { "" };
     let mut text = format!("Knowledge base: {}\n\nNode types{may_answer}:\n", kb.title());
-    for at in 0..kb.types().len() {
-        let id = TypeId(at as u16);
+    for id in (0..kb.types().len()).map(|index| TypeId(index as u16)) {
         let nodes = kb.nodes_of_type(id);
-        let step = (nodes.len() / LOOKED_AT).max(1);
+        let step = (nodes.len() / SAMPLED_NODES).max(1);
         let mut fields = vec![0usize; kb.field_names().len()];
         for &node in nodes.iter().step_by(step) {
             kb.fields(node).for_each(|(field, _)| fields[usize::from(field.0)] += 1);
@@ -231,23 +228,23 @@ fn schema(kb: &Kb, examples: usize, rare: u64) -> String {
             if names.is_empty() { "none".to_owned() } else { names.join(", ") },
         );
         let step = (nodes.len() / examples.max(1)).max(1);
-        for (at, &node) in nodes.iter().step_by(step).take(examples).enumerate() {
+        for (index, &node) in nodes.iter().step_by(step).take(examples).enumerate() {
             let name = literal(&kb.name(node).chars().take(NAME_CHARS).collect::<String>());
-            text += if at == 0 { "; such as " } else { ", " };
+            text += if index == 0 { "; such as " } else { ", " };
             text += &name;
         }
         text.push('\n');
     }
     text += "\nRelations by their ends (source -> target: relation edges, ...):\n";
-    let told = kb.tuples().get(..MAX_TUPLES).unwrap_or(kb.tuples());
+    let listed = kb.tuples().get(..MAX_TUPLES).unwrap_or(kb.tuples());
     let (few, mut tuples): (Vec<&Tuple>, Vec<&Tuple>) =
-        told.iter().partition(|tuple| tuple.edges <= rare);
+        listed.iter().partition(|tuple| tuple.edges <= rare);
     tuples.sort_by_key(|tuple| (tuple.source, tuple.target, Reverse(tuple.edges)));
-    for same in tuples.chunk_by(|a, b| (a.source, a.target) == (b.source, b.target)) {
+    for group in tuples.chunk_by(|a, b| (a.source, a.target) == (b.source, b.target)) {
         let relation =
             |tuple: &&Tuple| format!("{} {}", kb.relation_name(tuple.relation), tuple.edges);
-        let relations: Vec<String> = same.iter().map(relation).collect();
-        let (source, target) = (kb.type_name(same[0].source), kb.type_name(same[0].target));
+        let relations: Vec<String> = group.iter().map(relation).collect();
+        let (source, target) = (kb.type_name(group[0].source), kb.type_name(group[0].target));
         let _ = writeln!(text, "- {source} -> {target}: {}", relations.join(", "));
     }
     if !few.is_empty() {
@@ -259,7 +256,7 @@ fn schema(kb: &Kb, examples: usize, rare: u64) -> String {
     text
 }
 
-/// The text of `docs/tools.md`: the tools by group, each with signature, doc, cost and example.
+/// The text of `docs/tools.md`: tools by group, with signature, doc, cost and example.
 pub fn reference_page() -> String {
     let mut page = format!(
         "# Tools\n\n\

@@ -1,6 +1,5 @@
-//! Values that cross the border between a program and its tools.
-//!
-//! Sets, scores and vectors are shared, never copied: a program holds a handle.
+//! Values passed between a program and its tools. Sets, scores and vectors are shared, never
+//! copied.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -90,7 +89,7 @@ impl fmt::Display for Kind {
 }
 
 impl Value {
-    /// What the value is, for messages.
+    /// Name of the value's type, for messages.
     pub fn describe(&self) -> &'static str {
         match self {
             Self::Unit => "nothing",
@@ -106,7 +105,7 @@ impl Value {
         }
     }
 
-    /// Text from anything that is text.
+    /// A text.
     pub fn text(text: &str) -> Self {
         Self::Text(text.into())
     }
@@ -122,7 +121,7 @@ impl Value {
     }
 }
 
-/// Arguments of one call, already checked for number; defaults are filled in.
+/// Arguments of one call: checked for number, with defaults filled in.
 pub struct Args<'a> {
     values: &'a [Value],
 }
@@ -133,126 +132,128 @@ impl<'a> Args<'a> {
         Self { values }
     }
 
-    /// Argument `at` as it came.
-    pub fn value(&self, at: usize) -> &'a Value {
+    /// Argument `index` as given.
+    pub fn value(&self, index: usize) -> &'a Value {
         const ABSENT: &Value = &Value::Unit;
-        self.values.get(at).unwrap_or(ABSENT)
+        self.values.get(index).unwrap_or(ABSENT)
     }
 
-    fn wrong<T>(&self, at: usize, expected: Kind) -> Result<T, ToolError> {
+    fn wrong<T>(&self, index: usize, expected: Kind) -> Result<T, ToolError> {
         Err(ToolError::BadArgs(format!(
             "argument {} must be {expected}, got {}",
-            at + 1,
-            self.value(at).describe()
+            index + 1,
+            self.value(index).describe()
         )))
     }
 
-    /// Argument `at` as text.
-    pub fn text(&self, at: usize) -> Result<&'a str, ToolError> {
-        match self.value(at) {
+    /// Argument `index` as text.
+    pub fn text(&self, index: usize) -> Result<&'a str, ToolError> {
+        match self.value(index) {
             Value::Text(text) => Ok(text),
-            _ => self.wrong(at, Kind::Text),
+            _ => self.wrong(index, Kind::Text),
         }
     }
 
-    /// Argument `at` as a list of text.
-    pub fn texts(&self, at: usize) -> Result<Vec<&'a str>, ToolError> {
-        match self.value(at) {
+    /// Argument `index` as a list of text.
+    pub fn texts(&self, index: usize) -> Result<Vec<&'a str>, ToolError> {
+        match self.value(index) {
             Value::Text(text) => Ok(vec![text]),
             Value::List(values) => values
                 .iter()
                 .map(|value| match value {
                     Value::Text(text) => Ok(&**text),
-                    _ => self.wrong(at, Kind::Texts),
+                    _ => self.wrong(index, Kind::Texts),
                 })
                 .collect(),
-            _ => self.wrong(at, Kind::Texts),
+            _ => self.wrong(index, Kind::Texts),
         }
     }
 
-    /// Argument `at` as a finite number.
-    pub fn number(&self, at: usize) -> Result<f64, ToolError> {
-        match self.value(at) {
+    /// Argument `index` as a finite number.
+    pub fn number(&self, index: usize) -> Result<f64, ToolError> {
+        match self.value(index) {
             Value::Int(number) => Ok(*number as f64),
             Value::Float(number) if number.is_finite() => Ok(*number),
             Value::Float(_) => {
-                Err(ToolError::BadArgs(format!("argument {} is not a finite number", at + 1)))
+                Err(ToolError::BadArgs(format!("argument {} is not a finite number", index + 1)))
             }
-            _ => self.wrong(at, Kind::Number),
+            _ => self.wrong(index, Kind::Number),
         }
     }
 
-    /// Argument `at` as a count: a number that is not negative, rounded down.
-    pub fn count(&self, at: usize) -> Result<usize, ToolError> {
-        let number = self.number(at)?;
+    /// Argument `index` as a count: a nonnegative number, rounded down.
+    pub fn count(&self, index: usize) -> Result<usize, ToolError> {
+        let number = self.number(index)?;
         if number < 0.0 {
-            return Err(ToolError::BadArgs(format!("argument {} must not be negative", at + 1)));
+            return Err(ToolError::BadArgs(format!("argument {} must not be negative", index + 1)));
         }
         Ok(number as usize)
     }
 
-    /// Argument `at` as a truth value.
-    pub fn bool(&self, at: usize) -> Result<bool, ToolError> {
-        match self.value(at) {
+    /// Argument `index` as a truth value.
+    pub fn bool(&self, index: usize) -> Result<bool, ToolError> {
+        match self.value(index) {
             Value::Bool(truth) => Ok(*truth),
-            _ => self.wrong(at, Kind::Bool),
+            _ => self.wrong(index, Kind::Bool),
         }
     }
 
-    /// Argument `at` as a node id; whether the base has it is not checked.
-    pub fn node(&self, at: usize) -> Result<NodeId, ToolError> {
-        node_id(self.value(at)).map_or_else(|| self.wrong(at, Kind::Node), Ok)
+    /// Argument `index` as a node id, which may be unknown to the base.
+    pub fn node(&self, index: usize) -> Result<NodeId, ToolError> {
+        node_id(self.value(index)).map_or_else(|| self.wrong(index, Kind::Node), Ok)
     }
 
-    /// Argument `at` as a set of nodes.
-    pub fn nodes(&self, at: usize) -> Result<Arc<NodeSet>, ToolError> {
-        match self.value(at) {
+    /// Argument `index` as a set of nodes.
+    pub fn nodes(&self, index: usize) -> Result<Arc<NodeSet>, ToolError> {
+        match self.value(index) {
             Value::Nodes(nodes) => Ok(nodes.clone()),
             Value::Scores(scores) => Ok(Arc::new(scores.nodes())),
-            _ => Ok(Arc::new(NodeSet::new(self.node_list(at)?))),
+            _ => Ok(Arc::new(NodeSet::new(self.node_list(index)?))),
         }
     }
 
-    /// Argument `at` as node ids in the given order, repeats kept.
-    pub fn node_list(&self, at: usize) -> Result<Vec<NodeId>, ToolError> {
-        match self.value(at) {
+    /// Argument `index` as node ids in the given order, repeats kept.
+    pub fn node_list(&self, index: usize) -> Result<Vec<NodeId>, ToolError> {
+        match self.value(index) {
             Value::Nodes(nodes) => Ok(nodes.as_slice().to_vec()),
             Value::Scores(scores) => Ok(scores.as_slice().iter().map(|pair| pair.0).collect()),
             Value::List(values) => values
                 .iter()
                 .map(|value| {
                     node_id(value).ok_or_else(|| {
-                        let (at, got) = (at + 1, value.describe());
+                        let (index, got) = (index + 1, value.describe());
                         ToolError::BadArgs(format!(
-                            "argument {at} lists something that is no node id: {got}"
+                            "argument {index} lists something that is no node id: {got}"
                         ))
                     })
                 })
                 .collect(),
-            value => node_id(value).map_or_else(|| self.wrong(at, Kind::Nodes), |id| Ok(vec![id])),
+            value => {
+                node_id(value).map_or_else(|| self.wrong(index, Kind::Nodes), |id| Ok(vec![id]))
+            }
         }
     }
 
-    /// Argument `at` as scores.
-    pub fn scores(&self, at: usize) -> Result<&'a Arc<Scores>, ToolError> {
-        match self.value(at) {
+    /// Argument `index` as scores.
+    pub fn scores(&self, index: usize) -> Result<&'a Arc<Scores>, ToolError> {
+        match self.value(index) {
             Value::Scores(scores) => Ok(scores),
-            _ => self.wrong(at, Kind::Scores),
+            _ => self.wrong(index, Kind::Scores),
         }
     }
 
-    /// Argument `at` as one or several vectors.
-    pub fn vectors(&self, at: usize) -> Result<Vec<&'a [f32]>, ToolError> {
-        match self.value(at) {
+    /// Argument `index` as one or several vectors.
+    pub fn vectors(&self, index: usize) -> Result<Vec<&'a [f32]>, ToolError> {
+        match self.value(index) {
             Value::Vector(vector) => Ok(vec![vector]),
             Value::List(values) => values
                 .iter()
                 .map(|value| match value {
                     Value::Vector(vector) => Ok(&**vector),
-                    _ => self.wrong(at, Kind::Vectors),
+                    _ => self.wrong(index, Kind::Vectors),
                 })
                 .collect(),
-            _ => self.wrong(at, Kind::Vectors),
+            _ => self.wrong(index, Kind::Vectors),
         }
     }
 }

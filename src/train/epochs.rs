@@ -1,38 +1,38 @@
-//! The loop of training in batches: epochs, looks at validation queries, when to end, and where an
-//! interruption left it. Must not know what is learnt.
+//! The loop of training in batches: epochs, validation, early stopping, and resuming from a
+//! checkpoint.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Look, Record, Source, TrainError, store::best_of};
+use crate::{Record, Source, TrainError, ValidationPoint, store::best_of};
 use agent_dataset::LabelledQuery;
 use agent_index::IndexedBase;
 
-/// What is learnt, from what, and where it goes; `S` says how.
+/// A training task with settings `S`.
 pub struct Task<'a, S> {
     /// The base with its indexes.
     pub base: &'a IndexedBase,
-    /// What it is learnt from, for the record.
+    /// Source of the model, for the record.
     pub source: &'a Source,
     /// Training queries.
     pub train: &'a [LabelledQuery],
     /// Validation queries.
     pub val: &'a [LabelledQuery],
-    /// How it is learnt.
+    /// Settings of training.
     pub settings: &'a S,
-    /// Where the model goes.
+    /// Directory of the model.
     pub dir: &'a Path,
-    /// Where what is needed to go on goes, if it is stopped.
+    /// Directory of the checkpoint, written when training is stopped.
     pub checkpoint: &'a Path,
-    /// Whether it goes on from there.
+    /// Resume from the checkpoint.
     pub resume: bool,
 }
 
-/// What is in the record of a checkpoint.
+/// Record of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Stopped<S> {
+pub(super) struct CheckpointInfo<S> {
     pub(super) settings: S,
     pub(super) position: Position,
     /// Steps of Adam.
@@ -40,34 +40,37 @@ pub(super) struct Stopped<S> {
 }
 
 impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
-    /// The error that there is nothing to go on from.
-    pub(super) fn no_checkpoint(&self, why: &'static str) -> TrainError {
-        TrainError::NoCheckpoint { path: self.checkpoint.display().to_string(), why }
+    /// The error of an unusable checkpoint.
+    pub(super) fn no_checkpoint(&self, reason: &'static str) -> TrainError {
+        TrainError::NoCheckpoint { path: self.checkpoint.display().to_string(), reason }
     }
 
-    /// The record of the checkpoint, if it is one of this training.
+    /// Reads the record of the checkpoint, which must be one of this training.
     ///
     /// # Errors
-    /// [`TrainError::NoCheckpoint`]; that it cannot be read.
-    pub(super) fn stopped(&self, system: &str) -> Result<Record<Stopped<S>>, TrainError> {
+    /// [`TrainError::NoCheckpoint`]; [`TrainError::Io`]; [`TrainError::Damaged`].
+    pub(super) fn read_checkpoint(
+        &self,
+        system: &str,
+    ) -> Result<Record<CheckpointInfo<S>>, TrainError> {
         if !self.checkpoint.exists() {
-            return Err(self.no_checkpoint("it is not there"));
+            return Err(self.no_checkpoint("it does not exist"));
         }
-        let record = Record::<Stopped<S>>::read(self.checkpoint, system)?;
+        let record = Record::<CheckpointInfo<S>>::read(self.checkpoint, system)?;
         if record.source != *self.source {
             return Err(self.no_checkpoint("the dataset or its queries changed"));
         }
         if record.model.settings != *self.settings {
-            return Err(self.no_checkpoint("other options were given then"));
+            return Err(self.no_checkpoint("it was made with other options"));
         }
         Ok(record)
     }
 
-    /// Removes the checkpoint of a training that is complete.
+    /// Removes the checkpoint after training.
     ///
     /// # Errors
     /// [`TrainError::Io`].
-    pub(super) fn finished(&self) -> Result<(), TrainError> {
+    pub(super) fn remove_checkpoint(&self) -> Result<(), TrainError> {
         match std::fs::remove_dir_all(self.checkpoint) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(TrainError::io(self.checkpoint, error))
@@ -77,133 +80,133 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
     }
 }
 
-/// Where training stands.
+/// Position of training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Position {
-    /// Epochs that are complete.
+    /// Complete epochs.
     pub(super) epoch: usize,
-    /// Batches of the next one that are done, and their summed loss.
+    /// Finished batches of the next epoch, and their summed loss.
     pub(super) batch: usize,
     pub(super) loss: f64,
 }
 
-/// How far training in batches is.
+/// Progress of training in batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// What has to be there first: so much of it is done.
+    /// Preparation.
     Preparing {
-        /// What.
-        what: &'static str,
+        /// The prepared part.
+        stage: &'static str,
         /// Units done.
         done: usize,
-        /// Units in all.
-        of: usize,
+        /// All units.
+        total: usize,
     },
     /// Batches of all epochs.
     Learning {
         /// Batches done.
         done: usize,
-        /// Batches in all, unless it ends before.
-        of: usize,
-        /// Mean loss of the batches of the epoch at hand.
+        /// Batches of all epochs.
+        total: usize,
+        /// Mean loss of the current epoch's batches.
         loss: f64,
     },
-    /// A look at validation queries after an epoch, of so many.
-    Looked(Look, usize),
-    /// The model is completed and written.
+    /// Validation after an epoch, with the number of epochs.
+    Validated(ValidationPoint, usize),
+    /// Completing and writing the model.
     Completing,
 }
 
-/// When training ends.
+/// Limits of training.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// Epochs at most.
+    /// Most epochs.
     pub(super) epochs: usize,
-    /// Epochs without a better look after which it ends.
+    /// Epochs without improvement after which training ends.
     pub(super) patience: usize,
-    /// Batches of an epoch.
+    /// Batches per epoch.
     pub(super) batches: usize,
 }
 
-/// What learns.
+/// A model in training.
 pub(super) trait Learner {
-    /// Before the first batch of an epoch; again if it was interrupted there.
+    /// Called before the first batch of an epoch; again when resumed there.
     fn begin(&mut self, epoch: usize) -> Result<(), TrainError>;
 
-    /// Learns from a batch; its loss.
+    /// Learns from a batch; returns its loss.
     fn step(&mut self, epoch: usize, batch: usize) -> Result<f64, TrainError>;
 
-    /// Mean reciprocal rank of validation queries with the present weights.
+    /// Mean reciprocal rank of validation queries with the current weights.
     fn validate(&mut self) -> Result<f64, TrainError>;
 
-    /// Keeps the present weights as the best so far.
+    /// Saves the current weights as the best so far.
     fn keep(&mut self);
 }
 
-/// Takes a look and keeps the weights if it is better than all before.
-pub(super) fn look(
+/// Validates, and keeps the weights if they are the best so far.
+pub(super) fn validate(
     learner: &mut dyn Learner,
-    curve: &mut Vec<Look>,
+    curve: &mut Vec<ValidationPoint>,
     step: usize,
     loss: f64,
-) -> Result<Look, TrainError> {
-    let look = Look { step, loss, mrr: learner.validate()? };
-    if best_of(curve).is_none_or(|best| look.mrr > best.mrr) {
+) -> Result<ValidationPoint, TrainError> {
+    let point = ValidationPoint { step, loss, mrr: learner.validate()? };
+    if best_of(curve).is_none_or(|best| point.mrr > best.mrr) {
         learner.keep();
     }
-    curve.push(look);
-    Ok(look)
+    curve.push(point);
+    Ok(point)
 }
 
-/// What learning gave; where it was stopped, a checkpoint is left first.
+/// Writes a checkpoint if training was stopped, and passes its result on.
 ///
 /// # Errors
-/// Those of learning, and that the checkpoint cannot be written.
-pub(super) fn or_left(
-    learnt: Result<(), TrainError>,
-    leave: impl FnOnce() -> Result<(), TrainError>,
+/// Those of training and of `write`.
+pub(super) fn checkpoint_if_stopped(
+    result: Result<(), TrainError>,
+    write: impl FnOnce() -> Result<(), TrainError>,
 ) -> Result<(), TrainError> {
-    if matches!(learnt, Err(TrainError::Stopped)) {
-        leave()?;
+    if matches!(result, Err(TrainError::Stopped)) {
+        write()?;
     }
-    learnt
+    result
 }
 
-/// Learns until all epochs are over or validation queries are ranked no better.
+/// Learns until all epochs are over or validation stops improving.
 ///
 /// # Errors
-/// [`TrainError::Stopped`] from `go_on`, with all that is needed to go on in `position` and the
-/// learner.
+/// [`TrainError::Stopped`] from `check_stop`; `position` and the learner hold the state to resume
+/// from.
 pub(super) fn learn(
     learner: &mut dyn Learner,
     position: &mut Position,
-    curve: &mut Vec<Look>,
+    curve: &mut Vec<ValidationPoint>,
     limits: Limits,
-    go_on: &dyn Fn() -> Result<(), TrainError>,
+    check_stop: &dyn Fn() -> Result<(), TrainError>,
     report: &dyn Fn(Progress),
 ) -> Result<(), TrainError> {
     let Limits { epochs, patience, batches } = limits;
     while position.epoch < epochs {
         if position.batch == 0 {
-            let best = best_of(curve).map_or(0, |look| look.step);
+            let best = best_of(curve).map_or(0, |point| point.step);
             if position.epoch >= best + patience {
                 break;
             }
-            go_on()?;
+            check_stop()?;
             learner.begin(position.epoch)?;
         }
         while position.batch < batches {
-            go_on()?;
+            check_stop()?;
             position.loss += learner.step(position.epoch, position.batch)?;
             position.batch += 1;
             let done = position.epoch * batches + position.batch;
             let loss = position.loss / position.batch as f64;
-            report(Progress::Learning { done, of: epochs * batches, loss });
+            report(Progress::Learning { done, total: epochs * batches, loss });
         }
         let loss = position.loss / batches.max(1) as f64;
         *position = Position { epoch: position.epoch + 1, batch: 0, loss: 0.0 };
-        report(Progress::Looked(look(learner, curve, position.epoch, loss)?, epochs));
+        report(Progress::Validated(validate(learner, curve, position.epoch, loss)?, epochs));
     }
     Ok(())
 }

@@ -1,10 +1,9 @@
-//! Retrievers that learn: labelled queries in, weights out, kept in a directory with a record of
-//! what they were learnt from.
+//! Trained retrievers: labelled queries in, weights out, stored in a directory with a record of
+//! their source.
 //!
-//! Only training queries teach; validation queries say when to stop. The same base, queries, seed
-//! and settings give the same bytes on any number of threads.
-//!
-//! Must not know: programs, command lines, the test split.
+//! Only training queries are learnt from; validation queries decide when to stop. The same base,
+//! queries, seed and settings give the same bytes on any number of threads. Independent of
+//! programs, command lines and the test split.
 
 mod adam;
 pub mod dense;
@@ -15,7 +14,7 @@ mod store;
 
 pub use adam::Adam;
 pub use epochs::{Progress, Task};
-pub use store::{Look, Record, Source};
+pub use store::{Record, Source, ValidationPoint};
 
 use std::{
     io,
@@ -27,7 +26,7 @@ use agent_dataset::LabelledQuery;
 use agent_index::IndexError;
 use agent_kb::KbError;
 
-/// Why nothing was learnt, or a model cannot be used.
+/// Why training failed, or a model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     /// A file of a model could not be read or written.
@@ -35,16 +34,16 @@ pub enum TrainError {
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file of a model is not what it should be.
-    #[error("the model in {path} is damaged or of another version: {what}; train it again")]
+    /// A file of a model is invalid.
+    #[error("the model in {path} is damaged or of another version: {reason}; train it again")]
     Damaged {
         /// The file.
         path: String,
         /// What is wrong.
-        what: String,
+        reason: String,
     },
     /// The model was trained over another base.
     #[error("the model in {path} was trained over another version of the dataset; train it again")]
@@ -52,67 +51,69 @@ pub enum TrainError {
         /// Its directory.
         path: String,
     },
-    /// The model answers as another system.
-    #[error("the model in {path} is one of {found}, not of {wanted}")]
+    /// The model is of another system.
+    #[error("the model in {path} is of the system {found}, not {wanted}")]
     OtherSystem {
         /// Its directory.
         path: String,
-        /// The system it is of.
+        /// The system of the model.
         found: String,
-        /// The system that was asked for.
+        /// The requested system.
         wanted: String,
     },
-    /// The model is a sentence encoder, which has no vectors of nodes of its own.
+    /// The model is a sentence encoder, which has no node vectors.
     #[error(
-        "the model in {path} is a sentence encoder; embed the base with it, `agent index N --embedder \
-         candle:{path}`, and ask dense or hybrid"
+        "the model in {path} is a sentence encoder; index the base with it, `agent index N --embedder \
+         candle:{path}`, and use dense or hybrid"
     )]
     SentenceEncoder {
         /// Its directory.
         path: String,
     },
-    /// Training that was stopped cannot go on.
-    #[error("{path} is no checkpoint of this training: {why}; begin again without --resume")]
+    /// Stopped training cannot be resumed.
+    #[error("{path} is not a checkpoint of this training: {reason}; start again without --resume")]
     NoCheckpoint {
         /// The directory of the checkpoint.
         path: String,
-        /// What is not as it was.
-        why: &'static str,
+        /// What differs.
+        reason: &'static str,
     },
-    /// No query of a split teaches or tells anything.
+    /// No query of a split has an answer among the candidates.
     #[error(
-        "{split} has no query with an answer that may be one; labelled queries of {split} are needed"
+        "{split} has no query with an answer among the candidates; add labelled queries to {split}"
     )]
     NoQueries {
         /// The split.
         split: &'static str,
     },
-    /// A mask names no field.
-    #[error("the mask names no field {name:?}; there are document, details, relations and {known}")]
+    /// A mask names an unknown field.
+    #[error(
+        "{name:?} in the mask is not a field; use document, details, relations or one of {known}"
+    )]
     NoField {
         /// The name as given.
         name: String,
         /// The fields of the model.
         known: String,
     },
-    /// A mask names a scorer that the fields do not have.
-    #[error("{field} has no scorer {scorer:?}; there is lexical")]
+    /// A mask names an unknown scorer.
+    #[error("{field} has no scorer {scorer:?}; use lexical")]
     NoScorer {
         /// The field.
         field: String,
         /// The scorer as given.
         scorer: String,
     },
-    /// A network cannot be computed.
+    /// Computing a network failed.
     #[error("the network cannot be computed: {0}")]
     Network(String),
-    /// The caller asked to stop; of a model nothing is left behind.
+    /// The caller stopped training; no model was written.
     #[error("stopped")]
     Stopped,
-    /// The index could not be used.
+    /// The index failed.
     #[error(transparent)]
     Index(#[from] IndexError),
-    /// The model could not be put in its place.
+    /// The model could not be published.
     #[error(transparent)]
     Publish(#[from] KbError),
 }
@@ -122,28 +123,28 @@ impl TrainError {
         Self::Io { path: path.display().to_string(), source }
     }
 
-    fn damaged(path: &Path, what: impl Into<String>) -> Self {
-        Self::Damaged { path: path.display().to_string(), what: what.into() }
+    fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.display().to_string(), reason: reason.into() }
     }
 }
 
-/// Reports progress and learns whether to stop.
+/// Progress reports and the stop flag of a caller.
 struct Watch<'a, P> {
     report: &'a (dyn Fn(P) + Sync),
     stop: &'a AtomicBool,
 }
 
 impl<P> Watch<'_, P> {
-    /// Whether to go on; costs next to nothing.
+    /// Checks the stop flag, at negligible cost.
     ///
     /// # Errors
-    /// [`TrainError::Stopped`] once the caller wants that.
-    fn go_on(&self) -> Result<(), TrainError> {
+    /// [`TrainError::Stopped`] once it is set.
+    fn check_stop(&self) -> Result<(), TrainError> {
         if self.stop.load(Ordering::Relaxed) { Err(TrainError::Stopped) } else { Ok(()) }
     }
 }
 
-/// A digest of queries with their answers, hex: equal ones teach the same.
+/// Digest of queries with their answers, hex.
 pub fn digest(queries: &[LabelledQuery]) -> String {
     let mut hasher = blake3::Hasher::new();
     for query in queries {

@@ -1,6 +1,5 @@
-//! Trained models in files: a directory with what scores need, and `record.json`, which says what it
-//! was learnt from and has the digests of both. Checkpoints of training lie in directories of the
-//! same form. Must not know what is learnt.
+//! Trained models in files: a directory with the weights, and `record.json` with their source and
+//! digests. Checkpoints of training are directories of the same form.
 
 use std::{
     collections::BTreeMap,
@@ -17,30 +16,30 @@ use agent_ground::files;
 use agent_kb::publish;
 
 const RECORD: &str = "record.json";
-/// What the names of models in the making begin with.
+/// Name prefix of unfinished models.
 const STAGING_PREFIX: &str = ".training-";
 /// Version of the record.
 const FORMAT: u32 = 2;
 /// Longest record, bytes.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
 
-/// A look at the queries that do not teach.
+/// Validation at one point of training.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Look {
-    /// Steps done, or epochs.
+pub struct ValidationPoint {
+    /// Finished steps or epochs.
     pub step: usize,
-    /// The loss of training queries, in nats, without the penalty.
+    /// Loss of training queries, nats, without the penalty.
     pub loss: f64,
-    /// Mean reciprocal rank, in `0..=1`, of the queries that do not teach.
+    /// Mean reciprocal rank of validation queries, in `0..=1`.
     pub mrr: f64,
 }
 
-/// The best look, the first of equals.
-pub(super) fn best_of(looks: &[Look]) -> Option<&Look> {
-    looks.iter().reduce(|best, look| if look.mrr > best.mrr { look } else { best })
+/// The best point, the first of equals.
+pub(super) fn best_of(curve: &[ValidationPoint]) -> Option<&ValidationPoint> {
+    curve.iter().reduce(|best, point| if point.mrr > best.mrr { point } else { best })
 }
 
-/// What a model is learnt from.
+/// Source of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
@@ -52,12 +51,12 @@ pub struct Source {
     pub train: String,
     /// See `train`.
     pub val: String,
-    /// How many training and validation queries there are.
+    /// Numbers of training and validation queries.
     pub queries: [usize; 2],
 }
 
 impl Source {
-    /// What these queries over a base teach.
+    /// The source of a model trained on these queries over a base.
     pub fn new(dataset: &str, base: &str, train: &[LabelledQuery], val: &[LabelledQuery]) -> Self {
         Self {
             dataset: dataset.to_owned(),
@@ -69,19 +68,19 @@ impl Source {
     }
 }
 
-/// What a model was learnt from and how well it did; `M` is what its kind alone says.
+/// Record of a model: its source and validation; `M` describes models of its kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record<M> {
     format: u32,
-    /// The system that answers with it.
+    /// System of the model.
     pub system: String,
-    /// What it was learnt from.
+    /// Source of the model.
     pub source: Source,
-    /// How it was learnt, and what it is.
+    /// Settings and size of the model.
     pub model: M,
-    /// Looks at validation queries; the weights are those of the best, the first of equals.
-    pub curve: Vec<Look>,
+    /// Validation curve; the weights are those of the best point, the first of equals.
+    pub curve: Vec<ValidationPoint>,
     /// blake3 of its files, hex.
     files: BTreeMap<String, String>,
     /// blake3 of this object with an empty `checksum`, hex.
@@ -89,8 +88,13 @@ pub struct Record<M> {
 }
 
 impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
-    /// The record of a model that is not written yet.
-    pub(super) fn new(system: &str, source: &Source, model: M, curve: Vec<Look>) -> Self {
+    /// The record of an unwritten model.
+    pub(super) fn new(
+        system: &str,
+        source: &Source,
+        model: M,
+        curve: Vec<ValidationPoint>,
+    ) -> Self {
         Self {
             format: FORMAT,
             system: system.to_owned(),
@@ -102,16 +106,16 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         }
     }
 
-    /// The look at validation queries whose weights were kept.
-    pub fn best(&self) -> Option<&Look> {
+    /// The best point of the validation curve.
+    pub fn best(&self) -> Option<&ValidationPoint> {
         best_of(&self.curve)
     }
 
-    /// Writes files into a model's directory, and the record with the digests of those named;
-    /// replaces a directory that is there in one step.
+    /// Writes a model's files, and the record with the digests of the named ones; replaces an
+    /// existing directory atomically.
     ///
     /// # Errors
-    /// Those of `write`; [`TrainError::Io`] names the path. Then the directory is what it was before.
+    /// Those of `write`; [`TrainError::Io`] names the path. The directory is then unchanged.
     pub(super) fn save(
         self,
         dir: &Path,
@@ -124,7 +128,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         })
     }
 
-    /// The same, where `write` says which files have digests.
+    /// As [`save`](Self::save); `write` returns the files with digests.
     ///
     /// # Errors
     /// As [`save`](Self::save).
@@ -153,7 +157,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Ok(self)
     }
 
-    /// Reads the record in a model's directory, and compares the files it names with their digests.
+    /// Reads the record of a model, and checks its files by their digests.
     ///
     /// # Errors
     /// [`TrainError::Io`], [`TrainError::Damaged`], [`TrainError::OtherSystem`].
@@ -161,18 +165,18 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Self::read_as(dir, Some(system))
     }
 
-    /// As [`read`](Self::read), of a system or of any.
+    /// As [`read`](Self::read), for one system or any.
     fn read_as(dir: &Path, system: Option<&str>) -> Result<Self, TrainError> {
         let path = dir.join(RECORD);
         let bytes =
             files::read(&path, MAX_RECORD_BYTES).map_err(|error| TrainError::io(&path, error))?;
         let damaged = |error: serde_json::Error| TrainError::damaged(&path, error.to_string());
-        let of: Format = serde_json::from_slice(&bytes).map_err(damaged)?;
-        if of.format != FORMAT {
-            return Err(TrainError::damaged(&path, format!("format {}", of.format)));
+        let header: Format = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if header.format != FORMAT {
+            return Err(TrainError::damaged(&path, format!("format {}", header.format)));
         }
-        if let Some(wanted) = system.filter(|&wanted| of.system != wanted) {
-            let (path, found) = (dir.display().to_string(), of.system);
+        if let Some(wanted) = system.filter(|&wanted| header.system != wanted) {
+            let (path, found) = (dir.display().to_string(), header.system);
             return Err(TrainError::OtherSystem { path, found, wanted: wanted.to_owned() });
         }
         let record: Self = serde_json::from_slice(&bytes).map_err(damaged)?;
@@ -188,7 +192,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Ok(record)
     }
 
-    /// That the model was learnt from this base.
+    /// Checks that the model was trained over this base.
     ///
     /// # Errors
     /// [`TrainError::OtherBase`].
@@ -199,7 +203,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Err(TrainError::OtherBase { path: dir.display().to_string() })
     }
 
-    /// The digest that `checksum` must hold.
+    /// The value of `checksum`.
     fn own_digest(&self) -> serde_json::Result<String> {
         let unsigned = Self { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
@@ -207,7 +211,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
 }
 
 impl Record<serde_json::Value> {
-    /// The record of a model of any system, whose files are as they were written.
+    /// The record of a model of any system, with checked files.
     ///
     /// # Errors
     /// [`TrainError::Io`], [`TrainError::Damaged`].
@@ -216,7 +220,7 @@ impl Record<serde_json::Value> {
     }
 }
 
-/// What every record begins with.
+/// First fields of every record.
 #[derive(Deserialize)]
 struct Format {
     format: u32,

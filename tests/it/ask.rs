@@ -56,7 +56,7 @@ fn questions_that_are_made_are_answered_and_so_are_most_in_other_words() {
         let right = made.iter().filter(|one| {
             let answered = analyst.ask(&one.text);
             let value = answered.as_ref().ok().map(|answered| answered.value());
-            let is_right = ValueResult::of(0, value.as_ref(), &one.answer).score() >= 1.0;
+            let is_right = ValueResult::new(0, value.as_ref(), &one.answer).score() >= 1.0;
             if !is_right {
                 println!("{}: {}\n    {:?}", base.name, one.text, answered.map(|one| one.told));
             }

@@ -520,7 +520,7 @@ fn paths_are_those_of_the_questions(base: IndexedBase, bundle: &Path, asked: &[P
     let system = BundleRetriever::new(Arc::new(runtime), &bundle).unwrap();
     let (mut checked, mut wrong) = (0, Vec::new());
     for plain in asked {
-        let detail = Detail { explained: 0, paths: true };
+        let detail = Detail { explained_count: 0, paths: true };
         let answer = infer::answer(&base, &system, &plain.text, 100, detail).unwrap();
         for (&(node, _), paths) in answer.ranking().iter().zip(&answer.paths) {
             if !plain.answers.contains(&node) {

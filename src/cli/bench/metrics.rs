@@ -21,7 +21,7 @@ const NAMES: [&str; 8] =
 
 pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let kb = Kb::open(&dataset::find(&args.args.dataset, ctx)?.base.kb_dir())?;
-    let candidates = Candidates::of(&kb);
+    let candidates = Candidates::of_base(&kb);
     let rankings = match &args.work {
         Some(path) => work::read_rankings(path)?,
         None => work::draw_rankings(kb.candidates()),

@@ -12,7 +12,7 @@ use crate::{
 use agent_app::{dataset, error::Result};
 use agent_kb::NodeId;
 use agent_sandbox::{
-    Code, Compiled, Failure, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
+    Code, CompiledProgram, Failure, Input, Limits, Outcome, RhaiSandbox, Sandbox, Workers,
 };
 use agent_tools::Session;
 
@@ -33,7 +33,7 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     let workers = Workers::new(1).context("cannot start a thread for programs")?;
     let (sandbox, limits) = (RhaiSandbox::new(Arc::new(workers)), Limits::default());
     let compile = |(_, source): &(_, &str)| sandbox.compile(Code::Rhai(source), &limits);
-    let programs: Vec<Compiled> =
+    let programs: Vec<CompiledProgram> =
         PROGRAMS.iter().map(compile).collect::<std::result::Result<_, Failure>>()?;
     let [_, working @ ..] = &PROGRAMS;
     measure("program_compile", working.len(), || {
@@ -42,7 +42,7 @@ pub(super) fn run(args: &WorkArgs, ctx: &Context) -> Result<()> {
     .print(args.args.json, ctx)?;
 
     let (params, n_nodes) = (BTreeMap::new(), base.kb.n_nodes() as usize);
-    let answer = |program: &Compiled, (query, candidates): &(String, Vec<NodeId>)| {
+    let answer = |program: &CompiledProgram, (query, candidates): &(String, Vec<NodeId>)| {
         let input = Input { query, candidates, params: &params, n_nodes };
         let session = Session::new(base.clone(), None);
         sandbox.run(program, Box::new(session), input, &limits).0

@@ -99,7 +99,7 @@ fn printed<'a>(
 ) -> Result<Printed<'a>> {
     let answered = queries.iter().zip(one.rankings.iter().zip(&one.ends));
     let results: Vec<SetResult> = answered
-        .map(|(query, (ranking, &end))| SetResult::of(query.id, ranking, end, &query.answers))
+        .map(|(query, (ranking, &end))| SetResult::new(query.id, ranking, end, &query.answers))
         .collect();
     let mut by_label: BTreeMap<&str, Vec<&SetResult>> = BTreeMap::new();
     for (label, result) in labels.unwrap_or_default().iter().zip(&results) {

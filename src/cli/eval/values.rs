@@ -26,7 +26,7 @@ use agent_app::{
 };
 use agent_dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values};
 use agent_retrieve::{
-    Detail, Miss, Retriever,
+    AssistFailure, Detail, Retriever,
     eval::{Latency, ValueEvaluation, ValueResult, statistics, values::ValueMean},
 };
 
@@ -221,14 +221,14 @@ fn measured(
         progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
         let missed = answer.as_ref().map_or(None, |answer| answer.unassisted);
         let outage = match &answer {
-            Ok(_) => missed.is_some_and(Miss::passes),
+            Ok(_) => missed.is_some_and(AssistFailure::is_transient),
             Err(error) => error.is_outage(),
         };
         let (value, failure) = match answer {
             Ok(answer) => (Some(answer.value), None),
             Err(error) => (None, Some(error.to_string())),
         };
-        let result = ValueResult::of(query.id, value.as_ref(), &query.value);
+        let result = ValueResult::new(query.id, value.as_ref(), &query.value);
         let wrong = (result.score() < 1.0 && failure.is_none()).then(|| {
             let given = value.as_ref().map(serde_json::to_string);
             plain(given.and_then(std::result::Result::ok).unwrap_or_default(), MAX_SHOWN)

@@ -155,7 +155,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let name = |entry: &Entry| {
         format!("{} {}", entry.program.short_id(), plain(&entry.category, MAX_SHOWN))
     };
-    let (before, after) = (from.program.shown(), to.program.shown());
+    let (before, after) = (from.program.listing(), to.program.listing());
     let diff = TextDiff::from_lines(before.as_ref(), after.as_ref());
     let diff = diff
         .unified_diff()

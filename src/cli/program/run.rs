@@ -24,7 +24,7 @@ use agent_app::{
     text::{MAX_K, count},
 };
 use agent_infer::{self as infer, ParamValues, Runtime};
-use agent_retrieve::{Answer, Ranking, checked};
+use agent_retrieve::{Answer, Ranking, check_query};
 use agent_sandbox::{
     Code, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage, Workers,
     program::Program,
@@ -106,7 +106,7 @@ impl From<Usage> for PrintedUsage {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let query = checked(&args.query)?;
+    let query = check_query(&args.query)?;
     let program = match read_program(&args.file) {
         Ok(program) => program,
         Err(why) => {
@@ -221,7 +221,7 @@ fn tell_ranking(ranking: &Ranking, runtime: &Runtime, ctx: &Context) -> Result<(
         ctx.printer.notice("the program found no node");
         return Ok(());
     }
-    let answer = Answer::of(ranking.clone());
+    let answer = Answer::from_ranking(ranking.clone());
     hits::print_table(&infer::hits(&runtime.base().kb, &answer), ctx)
 }
 

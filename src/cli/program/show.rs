@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         })?;
         return Ok(Exit::Done);
     }
-    let text = format!("{}{}", entry.program.shown(), tuned(entry, &options));
+    let text = format!("{}{}", entry.program.listing(), tuned(entry, &options));
     ctx.printer.data(&text)?;
     Ok(Exit::Done)
 }
@@ -69,7 +69,7 @@ fn tuned(entry: &Entry, options: &SandboxOptions) -> String {
     if entry.params.is_empty() {
         return text;
     }
-    let end = if entry.program.shown().ends_with('\n') { "" } else { "\n" };
+    let end = if entry.program.listing().ends_with('\n') { "" } else { "\n" };
     let _ = writeln!(text, "{end}\n// Tuned parameters:");
     let declared = declared(&entry.program, options);
     for (name, value) in &entry.params {

@@ -17,7 +17,7 @@ use crate::{Context, Exit};
 use agent_app::{error::Result, query::QueryRecord, systems::all_threads, text::counted};
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, AnswerRecord};
-use agent_retrieve::{Detail, StandIn, checked};
+use agent_retrieve::{Detail, StandIn, check_query};
 use agent_systems::bundle::OpenedBundle;
 
 /// Longest line of the input, bytes.
@@ -174,11 +174,11 @@ pub(crate) fn answer(session: &Session, line: u64, text: &str) -> Result<Answere
             return failed(line, None, error, false);
         }
     };
-    let query = match checked(&asked.query) {
+    let query = match check_query(&asked.query) {
         Ok(query) => query,
         Err(error) => return failed(line, asked.id, error.to_string(), false),
     };
-    let detail = Detail { explained: 0, paths: true };
+    let detail = Detail { explained_count: 0, paths: true };
     match infer::answer(&session.base, &*session.opened.answers, query, session.k, detail) {
         Ok(answer) => {
             let mut record = AnswerRecord::new(&session.base.kb, &answer);
@@ -191,7 +191,7 @@ pub(crate) fn answer(session: &Session, line: u64, text: &str) -> Result<Answere
             let (failure, unassisted) = (answer.stand_in.as_ref(), answer.unassisted.is_some());
             Ok(Answered { json, failure: failure.map(stood_in), unassisted })
         }
-        Err(error) => failed(line, asked.id, error.to_string(), error.passes()),
+        Err(error) => failed(line, asked.id, error.to_string(), error.is_transient()),
     }
 }
 

@@ -458,7 +458,7 @@ fn block(
     let program = &category.program;
     let n = explained.len();
     let losses = of_category(explained, at);
-    let lines = harmless(&program.shown());
+    let lines = harmless(&program.listing());
     let lines = lines.lines().zip(1..).map(|(text, number)| Line {
         number,
         text: text.to_owned(),
@@ -504,7 +504,7 @@ fn block(
             })
             .collect(),
         from: before.map_or(String::new(), |entry| entry.program.short_id().to_owned()),
-        diff: before.map_or(Vec::new(), |entry| diff(&entry.program.shown(), &program.shown())),
+        diff: before.map_or(Vec::new(), |entry| diff(&entry.program.listing(), &program.listing())),
     }
 }
 

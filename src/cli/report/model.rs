@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::report::chart::{Chart, curve};
-use agent_train::{Look, Record};
+use agent_train::{Record, ValidationPoint};
 
 /// The values of the page.
 #[derive(Serialize)]
@@ -44,8 +44,8 @@ struct Setting {
 /// What a record says of the model of a name.
 pub(super) fn page(name: &str, record: &Record<Value>) -> Page {
     let looks = &record.curve;
-    let told = |look: &Look| Told { step: look.step, mrr: percent(look.mrr) };
-    let drawn = |best: &Look| {
+    let told = |look: &ValidationPoint| Told { step: look.step, mrr: percent(look.mrr) };
+    let drawn = |best: &ValidationPoint| {
         let mrr: Vec<(usize, f64)> =
             looks.iter().map(|look| (look.step, 100.0 * look.mrr)).collect();
         let loss: Vec<(usize, f64)> = looks.iter().map(|look| (look.step, look.loss)).collect();

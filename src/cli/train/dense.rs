@@ -13,8 +13,8 @@ use agent_app::error::Result;
 use agent_train::{
     Record,
     dense::{
-        self, Described, Negatives, Settings,
-        tune::{self, Tuned},
+        self, ModelInfo, Negatives, Settings,
+        tune::{self, TunedModelInfo},
     },
 };
 
@@ -126,7 +126,7 @@ fn sentence_encoder(args: &DenseArgs, dir: &Path, ctx: &Context) -> Result<Exit>
     args.refuse("--dim", args.dim, "bag")?;
     let known = tune::Settings::default();
     let max_tokens = args.max_tokens.unwrap_or(known.max_tokens);
-    let encoder = tune::Begun::open(dir, max_tokens)?;
+    let encoder = tune::BaseEncoder::open(dir, max_tokens)?;
     let begun = args.common.begin("encoder", ctx)?;
     let settings = tune::Settings {
         encoder: encoder.fingerprint().to_owned(),
@@ -154,8 +154,8 @@ fn sentence_encoder(args: &DenseArgs, dir: &Path, ctx: &Context) -> Result<Exit>
 }
 
 /// What was tuned, in a line.
-fn tuned_lines(record: &Record<Tuned>) -> String {
-    let Tuned { settings, dim, weights, made, pool } = &record.model;
+fn tuned_lines(record: &Record<TunedModelInfo>) -> String {
+    let TunedModelInfo { settings, dim, weights, made, pool } = &record.model;
     let kept = record.best().map(|look| of_epoch(look, settings.epochs)).unwrap_or_default();
     format!(
         "sentence encoder of {dim} dimensions and {weights} weights with negatives of {}, {made} made \
@@ -165,8 +165,8 @@ fn tuned_lines(record: &Record<Tuned>) -> String {
 }
 
 /// What was learnt, in a few lines.
-fn lines(record: &Record<Described>) -> String {
-    let Described { settings, stems, made, weight, fused: [fused, lexical], .. } = &record.model;
+fn lines(record: &Record<ModelInfo>) -> String {
+    let ModelInfo { settings, stems, made, weight, fused: [fused, lexical], .. } = &record.model;
     let kept = record.best().map(|look| of_epoch(look, settings.epochs)).unwrap_or_default();
     format!(
         "{} with negatives of {}, {stems} stems, {made} made queries; {kept}\n\

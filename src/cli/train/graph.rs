@@ -8,7 +8,7 @@ use agent_app::choice::choice;
 use agent_app::error::Result;
 use agent_train::{
     Record,
-    graph::{self, Described, Settings, Without},
+    graph::{self, Ablation, ModelInfo, Settings},
 };
 
 /// Learn a graph network
@@ -17,8 +17,8 @@ pub(crate) struct GraphArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// Leave a part out, to see what it is worth
-    #[arg(long, value_name = "PART", value_parser = choice::<Without>())]
-    without: Option<Without>,
+    #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
+    without: Option<Ablation>,
     /// Looks at all queries, at most 1000
     #[arg(long, value_name = "N", default_value_t = Settings::default().epochs,
         value_parser = at_most::<1_000>)]
@@ -38,7 +38,7 @@ pub(crate) struct GraphArgs {
 pub(super) fn run(args: &GraphArgs, ctx: &Context) -> Result<Exit> {
     let begun = args.common.begin("graph", ctx)?;
     let GraphArgs { without, epochs, rate, seed, resume, .. } = *args;
-    let settings = Settings { without, epochs, rate, seed, ..Settings::default() };
+    let settings = Settings { ablation: without, epochs, rate, seed, ..Settings::default() };
     let checkpoint = checkpoint_of(&begun.dir);
     let task = begun.task(&settings, &checkpoint, resume);
     let trained = in_epochs(ctx, |report| graph::train(&task, report, &ctx.stop));
@@ -47,8 +47,8 @@ pub(super) fn run(args: &GraphArgs, ctx: &Context) -> Result<Exit> {
 }
 
 /// What was learnt, in a few lines.
-fn lines(record: &Record<Described>) -> String {
-    let Described { settings, taught, reached: [reached, held], .. } = &record.model;
+fn lines(record: &Record<ModelInfo>) -> String {
+    let ModelInfo { settings, taught, reached: [reached, held], .. } = &record.model;
     let kept = record.best().map(|look| of_epoch(look, settings.epochs)).unwrap_or_default();
     format!(
         "{taught} of {} training queries have an answer in their working graph, {reached} of {held} \

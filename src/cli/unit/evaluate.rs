@@ -10,7 +10,7 @@ use crate::unit::work::Done;
 use agent_app::error::Result;
 use agent_infer::{ParamValues, Runtime};
 use agent_retrieve::Ranking;
-use agent_sandbox::{Compiled, program::Program};
+use agent_sandbox::{CompiledProgram, program::Program};
 
 /// The length of a ranking that is not there.
 const NONE: u32 = u32::MAX;
@@ -21,7 +21,7 @@ const WORD: usize = 4;
 pub(super) struct Evaluation {
     runtime: Arc<Runtime>,
     /// None where it could not be compiled in time, which then costs no worker.
-    compiled: Option<Compiled>,
+    compiled: Option<CompiledProgram>,
     params: ParamValues,
 }
 

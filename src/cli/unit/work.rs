@@ -126,7 +126,7 @@ impl<'a> Bench<'a> {
                 each(units, unit, ctx, &|at, item| answer(session, at + 1, item.trim()))
             }
             Opened::Rank { base, system, stand_in, tag, depth } => {
-                let ids = DocIds::of(&base.kb);
+                let ids = DocIds::of_base(&base.kb);
                 each(units, unit, ctx, &|_, item| rank(&**system, stand_in, ids, tag, *depth, item))
             }
             Opened::Evaluate(evaluation) => each(units, unit, ctx, &|_, item| evaluation.run(item)),
@@ -241,7 +241,7 @@ fn rank(
     let Query { id, query } = serde_json::from_str(item).context("a query of the plan")?;
     let (ranking, failure) = match system.answer(&query, depth, Detail::default()) {
         Ok(answer) => (answer.into_ranking(), None),
-        Err(error) if error.passes() => {
+        Err(error) if error.is_transient() => {
             return Err(again(&format!("query {id}"), &error.to_string()));
         }
         Err(error) => {
@@ -281,7 +281,7 @@ mod tests {
         ) -> std::result::Result<Answer, RetrieveError> {
             match (self.0)() {
                 Some(error) => Err(error),
-                None => Ok(Answer::of(vec![(3, 0.5)])),
+                None => Ok(Answer::from_ranking(vec![(3, 0.5)])),
             }
         }
     }

@@ -31,7 +31,7 @@ use agent_infer::bundle::{Bundle, Drift};
 use agent_optimize::trial::mean;
 use agent_retrieve::eval::{Interval, statistics::bootstrap_interval};
 use agent_sandbox::{Origin, Place};
-use agent_tools::mentions::relations_named;
+use agent_tools::mentions::named_relations;
 
 /// Characters of a category.
 const MAX_SHOWN: usize = 60;
@@ -138,7 +138,7 @@ fn interval(ranks: &[f32], seed: u64) -> Result<Interval> {
 /// Relations that programs name and the base does not have.
 fn gone(bundle: &Bundle, base: &IndexedBase) -> BTreeSet<String> {
     let programs = bundle.categories.iter().map(|category| category.program.source());
-    let named = programs.flat_map(relations_named);
+    let named = programs.flat_map(named_relations);
     named.filter(|name| base.kb.relation_id(name).is_none()).collect()
 }
 

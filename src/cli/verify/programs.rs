@@ -12,7 +12,7 @@ use crate::verify::Check;
 use agent_app::{error::Result, systems::Places};
 use agent_infer::bundle::{Bundle, Category};
 use agent_sandbox::{
-    ChosenSandbox, Compiled, Failure, FailureKind, Input, Limits, Origin, Sandbox, Workers,
+    ChosenSandbox, CompiledProgram, Failure, FailureKind, Input, Limits, Origin, Sandbox, Workers,
 };
 use agent_tools::{Kind, ToolError, ToolHost, Value, registry};
 
@@ -64,7 +64,7 @@ fn check_one(sandbox: &ChosenSandbox, category: &Category) -> std::result::Resul
 /// The call of a function that does not exist, if the dry call makes one.
 fn missing_function(
     sandbox: &ChosenSandbox,
-    compiled: &Compiled,
+    compiled: &CompiledProgram,
     category: &Category,
 ) -> Option<String> {
     let input = Input { query: DRY_QUERY, candidates: &[], params: &category.params, n_nodes: 0 };

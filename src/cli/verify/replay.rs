@@ -30,7 +30,7 @@ use agent_infer::{
 };
 use agent_optimize::trial::{mean, reciprocal_rank};
 use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
-use agent_sandbox::{Compiled, FailureKind, Origin};
+use agent_sandbox::{CompiledProgram, FailureKind, Origin};
 
 /// Nodes a baseline ranks.
 const BASELINE_DEPTH: usize = 1_000;
@@ -91,7 +91,7 @@ pub(super) fn replay(
 ) -> Result<Option<Replay>> {
     let origin = Origin::Bundle(&bundle.digest);
     let runtime = open_runtime(base, all_threads(), resources, origin)?;
-    let compiled: std::result::Result<Vec<Compiled>, _> =
+    let compiled: std::result::Result<Vec<CompiledProgram>, _> =
         bundle.categories.iter().map(|category| runtime.compile(&category.program)).collect();
     let Ok(compiled) = compiled else { return Ok(None) };
     let members = bundle.members();
@@ -175,7 +175,7 @@ pub(super) fn check(
 fn answer(
     (bundle, members): (&Bundle, &[Member]),
     runtime: &Runtime,
-    compiled: &[Compiled],
+    compiled: &[CompiledProgram],
     query: &LabelledQuery,
     failures: &Mutex<Failures>,
 ) -> anyhow::Result<Answered> {

@@ -10,14 +10,14 @@ use crate::bundle::{
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::NodeId;
-use agent_retrieve::{LinkedEntity, SchemaWord, Understood};
+use agent_retrieve::{LinkedEntity, QueryAnalysis, SchemaWord};
 
 /// Maximum nodes of one name, and entities without an exact name.
 const MAX_LISTED: usize = 5;
 
 /// The understood parts of a question. Entities with exact names come first, in order; then strongly
 /// linked ones, strongest first, ties by id.
-pub fn understand(base: &IndexedBase, query: &str) -> Understood {
+pub fn understand(base: &IndexedBase, query: &str) -> QueryAnalysis {
     let names = Question::new(base, query).names;
     let linked = base.entities.link(&base.kb, query, &[], 1);
     let spelled = names.iter().flat_map(|nodes| nodes.iter().take(MAX_LISTED));
@@ -57,5 +57,5 @@ pub fn understand(base: &IndexedBase, query: &str) -> Understood {
         }
     }
     let recognised = linked.largest() >= SURE_LINK;
-    Understood { recognised, entities, words, others, unused: Vec::new() }
+    QueryAnalysis { recognised, entities, words, others, unused: Vec::new() }
 }

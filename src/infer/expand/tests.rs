@@ -12,7 +12,7 @@ use agent_kb::{Direction, Kb, NodeId, RelationId, answer::Explanation, best};
 use agent_llm::{LlmError, Request, ledger::Ceilings};
 use agent_remote::RemoteError;
 use agent_retrieve::{
-    Baseline, Detail, Miss, RetrieveError, Retriever, System,
+    AssistFailure, Baseline, Detail, RetrieveError, Retriever, System,
     expand::{
         Boost, Expansion, Filter, GraphBoost, Method, Neighborhood, count_words, relation_in_words,
     },
@@ -67,7 +67,7 @@ fn neighbourhoods_and_filters_are_those_of_brute_force() {
                 all.extend(beside(kb, node));
             }
             all.remove(&from);
-            let around = Neighborhood::of(kb, from);
+            let around = Neighborhood::new(kb, from);
             let mut expected: Vec<NodeId> = all.iter().copied().collect();
             expected.sort_by_key(|node| (!first.contains(node), *node));
             assert_eq!(around.nodes(), expected, "{from}");
@@ -104,10 +104,10 @@ fn a_hub_is_reached_and_not_passed() {
     let kb = &base.kb;
     let parts = kb.nodes_of_type(kb.type_id("part").unwrap());
     let steel = kb.nodes_of_type(kb.type_id("material").unwrap())[0];
-    let around = Neighborhood::of(kb, answer());
+    let around = Neighborhood::new(kb, answer());
     assert!(around.nodes().contains(&steel));
     assert!(parts.iter().all(|part| !around.nodes().contains(part)));
-    let around = Neighborhood::of(kb, steel);
+    let around = Neighborhood::new(kb, steel);
     assert!(parts.iter().all(|part| around.nodes().contains(part)), "its own edges are followed");
     let kettles = kb.nodes_of_type(kb.type_id("kettle").unwrap());
     assert_eq!(around.candidates(kb).nodes(), kettles);
@@ -117,7 +117,7 @@ fn a_hub_is_reached_and_not_passed() {
 fn a_relation_says_which_way_its_edges_lead_and_over_what() {
     let base = planted();
     let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[4];
-    let around = Neighborhood::of(&base.kb, brand);
+    let around = Neighborhood::new(&base.kb, brand);
     let words = |node| relation_in_words(&base.kb, &around.path(node));
     assert_eq!(words(brand + 1), "<-owned_by-");
     let over = base.kb.name(brand + 1);
@@ -150,7 +150,7 @@ fn a_boost_is_the_sum_that_it_says() {
     let system = GraphBoost::new(base.clone(), Boost::default());
     let found = over(&base, System::Bm25Names).retrieve(QUERY, 1_000).unwrap();
     let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[4];
-    let near = Neighborhood::of(&base.kb, brand).candidates(&base.kb);
+    let near = Neighborhood::new(&base.kb, brand).candidates(&base.kb);
     let near = near.filtered(&base, QUERY, Filter::Documents, 10);
     let of = |list: &[(NodeId, f32)], node| {
         list.iter().find(|pair| pair.0 == node).map_or(0.0, |pair| pair.1) / list[0].1
@@ -183,7 +183,7 @@ fn feedback_asks_the_query_and_as_many_words_of_the_first_documents() {
 fn every_text_has_an_equal_share_of_what_a_search_reads() {
     let long = |word: &str| format!("{word} ").repeat(1_000);
     let expanded =
-        |query: &str, texts: &[String]| Expansion::written(texts.to_vec(), Vec::new()).of(query);
+        |query: &str, texts: &[String]| Expansion::written(texts.to_vec(), Vec::new()).apply(query);
     let text = expanded("steel bottle", &[long("wool"), long("glass"), "short text".to_owned()]);
     assert!(count_words(&text) <= MAX_QUERY_WORDS);
     let count = |word: &str| text.matches(word).count();
@@ -224,9 +224,9 @@ fn the_model_is_shown_what_each_method_says() {
 fn an_explanation_has_the_entities_the_facts_the_texts_and_the_query() {
     let base = planted();
     let (system, _) = expander(&base, kar(Some(Filter::Documents)), 2, echo);
-    let detail = Detail { explained: 2, paths: false };
+    let detail = Detail { explained_count: 2, paths: false };
     let found = system.answer(QUERY, 5, detail).unwrap();
-    let expansion = found.why[0].explanation.child("expansion").unwrap();
+    let expansion = found.explanations[0].explanation.child("expansion").unwrap();
     let text =
         |one: &Explanation| serde_json::to_value(&one.value).unwrap().as_str().unwrap().to_owned();
     assert!(text(expansion).starts_with(QUERY), "{expansion:?}");
@@ -236,8 +236,11 @@ fn an_explanation_has_the_entities_the_facts_the_texts_and_the_query() {
     assert!(text(neighbor).contains(base.kb.name(answer())), "{neighbor:?}");
     assert!(text(neighbor.child("relation").unwrap()).starts_with("<-owned_by-, then"));
     assert_eq!(expansion.children.iter().filter(|one| one.name == "text").count(), 2);
-    assert!(found.why[0].explanation.child("bm25+names").is_some(), "what the other system says");
-    assert!(found.why[1].explanation.child("expansion").is_none(), "it is told once");
+    assert!(
+        found.explanations[0].explanation.child("bm25+names").is_some(),
+        "what the other system says"
+    );
+    assert!(found.explanations[1].explanation.child("expansion").is_none(), "it is told once");
     assert_eq!(system.answer(QUERY, 5, Detail::default()).unwrap().ranking(), found.ranking());
 }
 
@@ -249,13 +252,16 @@ fn an_unusable_reply_leaves_the_query_as_it_is_and_is_counted() {
     for method in [Method::Hyde, Method::Rar, Method::Agr, kar(Some(Filter::Documents))] {
         let (system, heard) = expander(&base, method, 3, |_| said("I would rather not."));
         let answer = system.answer(QUERY, 20, Detail::default()).unwrap();
-        assert_eq!((answer.ranking(), answer.unassisted), (&plain[..], Some(Miss::Unusable)));
+        assert_eq!(
+            (answer.ranking(), answer.unassisted),
+            (&plain[..], Some(AssistFailure::Unusable))
+        );
         assert_eq!(heard.count(), 2, "asked once, and repaired once: {method:?}");
     }
     let (system, heard) = expander(&base, Method::Hyde, 3, move |_| empty());
     assert_eq!((system.retrieve(QUERY, 20).unwrap(), heard.count()), (plain, 1));
-    let answer = system.answer(QUERY, 1, Detail { explained: 1, paths: false }).unwrap();
-    let expansion = answer.why[0].explanation.child("expansion").unwrap();
+    let answer = system.answer(QUERY, 1, Detail { explained_count: 1, paths: false }).unwrap();
+    let expansion = answer.explanations[0].explanation.child("expansion").unwrap();
     assert!(expansion.child("not expanded").is_some(), "{expansion:?}");
 }
 

@@ -57,7 +57,7 @@ use agent_retrieve::{
     Ranking, RetrieveError,
     eval::{AnswerRanks, Candidates, ScoreRule},
 };
-use agent_sandbox::{Compiled, Failure, program::Program};
+use agent_sandbox::{CompiledProgram, Failure, program::Program};
 use agent_tools::{ToolCall, Trace, source::literal};
 
 /// Maximum characters of a node's name in a reason.
@@ -149,7 +149,7 @@ pub struct CategoryProgram {
     /// The program.
     pub program: Program,
     params: ParamValues,
-    compiled: Compiled,
+    compiled: CompiledProgram,
 }
 
 /// Explains the losses of a program or a bundle.
@@ -274,7 +274,7 @@ impl Explainer {
     }
 
     fn reciprocal_rank(&self, ranking: &Ranking, answers: &[NodeId]) -> f32 {
-        let candidates = Candidates::of(&self.runtime.base().kb);
+        let candidates = Candidates::of_base(&self.runtime.base().kb);
         AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
     }
 

@@ -115,14 +115,18 @@ fn what_an_answer_cites_is_ranked_and_nothing_else() {
         {"text": "The second.", "cites": [2]}, {"text": "Both.", "cites": [1, 2]},
     ]));
     assert_eq!(system.name(), "answer:bm25+names");
-    let detail = Detail { explained: 5, paths: true };
+    let detail = Detail { explained_count: 5, paths: true };
     let answer = system.answer(QUESTION, 20, detail).unwrap();
     let found = nodes();
     assert_eq!(answer.ranking(), [(found[1], 1.0), (found[0], 0.5)]);
-    let said: Vec<&Explanation> =
-        answer.why[0].explanation.children.iter().filter(|one| one.name == "cited by").collect();
+    let said: Vec<&Explanation> = answer.explanations[0]
+        .explanation
+        .children
+        .iter()
+        .filter(|one| one.name == "cited by")
+        .collect();
     assert_eq!(said.len(), 2);
-    let before = answer.why[0].explanation.child("bm25+names").unwrap();
+    let before = answer.explanations[0].explanation.child("bm25+names").unwrap();
     assert_eq!(before.child("rank").unwrap().value, 2usize.into());
     assert_eq!(system.retrieve(QUESTION, 1).unwrap(), [(found[1], 1.0)]);
     assert_eq!(cited(json!([])).retrieve(QUESTION, 20).unwrap(), []);

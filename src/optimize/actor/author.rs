@@ -496,7 +496,7 @@ mod tests {
     use super::*;
     use crate::actor::{briefing, execution_trace::TRACE_CHARS};
     use agent_llm::prompts::Prompts;
-    use agent_tools::{Told, toolkit_outline};
+    use agent_tools::{ToolkitScope, toolkit_outline};
 
     /// Characters of the two prompts of an improvement beside the base's outline and the program,
     /// whatever was tried before and however much a model says, with functions that ask a model.
@@ -535,7 +535,7 @@ mod tests {
             "also_bad": vec![line(300); SHOWN_ALSO_BAD]});
         current["tuned"] = "".into();
         let schema = "product: 3 nodes\n".repeat(400);
-        let listed = Told { llm: true, query: true, avatar: false };
+        let listed = ToolkitScope { llm: true, query: true, avatar: false };
         let improve = json!({"schema": schema, "toolkit": toolkit_outline(listed),
             "language": briefing::language_outline(), "limits": "2 s", "category": category,
             "queries": vec![solved; SHOWN_TO_IMPROVE], "current": current,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN};
 use agent_kb::Kb;
 use agent_sandbox::Limits;
-use agent_tools::{Told, schema_outline, schema_text, toolkit_outline, toolkit_text};
+use agent_tools::{ToolkitScope, schema_outline, schema_text, toolkit_outline, toolkit_text};
 
 /// Manual of the language.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");
@@ -31,7 +31,7 @@ pub(super) struct Briefing {
 
 impl Briefing {
     /// The texts for a base and the listed tools.
-    pub(super) fn new(kb: &Kb, listed: Told) -> Self {
+    pub(super) fn new(kb: &Kb, listed: ToolkitScope) -> Self {
         let (schema, outline) = (schema_text(kb), schema_outline(kb));
         let toolkit = toolkit_text(kb, listed);
         Self {
@@ -66,7 +66,7 @@ fn without_fence(text: &str) -> String {
 }
 
 /// The limits that programs meet first; the manual of the language lists all.
-fn limits(listed: Told) -> String {
+fn limits(listed: ToolkitScope) -> String {
     let limits = Limits::default();
     let mut text = format!(
         "For one query at most {} s of processor time, {} million steps, {} calls of functions, {} MiB of \
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn request_limits_are_listed_if_llm_tools_are() {
-        let listed = |llm| limits(Told { llm, ..Told::default() });
+        let listed = |llm| limits(ToolkitScope { llm, ..ToolkitScope::default() });
         assert!(listed(true).starts_with(&listed(false)));
         assert!(listed(true).contains("at most 4 requests with 40000 tokens"), "{}", listed(true));
     }

@@ -22,7 +22,7 @@ use agent_infer::{
 };
 use agent_kb::{Kb, NodeId};
 use agent_retrieve::Ranking;
-use agent_sandbox::Compiled;
+use agent_sandbox::CompiledProgram;
 use agent_tools::{Trace, source::literal};
 
 /// Number of wrong nodes.
@@ -51,7 +51,7 @@ pub(super) const TRACE_CHARS: usize = 2_000;
 /// Those of [`Runtime::run`].
 pub(super) fn render(
     runtime: &Runtime,
-    compiled: &Compiled,
+    compiled: &CompiledProgram,
     params: &ParamValues,
     source: &str,
     query: &LabelledQuery,

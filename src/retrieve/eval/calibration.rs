@@ -1,11 +1,9 @@
-//! Whether probabilities mean what they say: the expected calibration error (Naeini, Cooper &
-//! Hauskrecht, *Obtaining well calibrated probabilities using Bayesian binning*, AAAI 2015).
-//!
-//! Must not know what was predicted.
+//! Expected calibration error of probabilities (Naeini, Cooper & Hauskrecht, *Obtaining well
+//! calibrated probabilities using Bayesian binning*, AAAI 2015).
 
 use serde::{Deserialize, Serialize};
 
-/// Equal parts of `[0, 1]` into which probabilities are sorted.
+/// Number of bins, equal parts of `[0, 1]`.
 pub const BINS: usize = 5;
 
 /// How probabilities and outcomes agree.
@@ -17,8 +15,8 @@ pub struct Calibration {
     pub expected: f64,
     /// Share that came true.
     pub observed: f64,
-    /// Expected calibration error: the mean over predictions of how far the mean probability of
-    /// their bin lies from the share of it that came true, in `[0, 1]`.
+    /// Expected calibration error in `[0, 1]`: the mean over predictions of the distance between
+    /// the mean probability of their bin and its share that came true.
     pub error: f64,
     /// Bins that hold predictions, ascending.
     pub bins: Vec<Bin>,
@@ -35,33 +33,33 @@ pub struct Bin {
     pub observed: f64,
 }
 
-/// The bin of predictions; none without any.
+/// The bin of predictions; none if there are none.
 fn bin(predictions: &[(f64, bool)]) -> Option<Bin> {
     let n = predictions.len();
-    let true_ones = predictions.iter().filter(|pair| pair.1).count();
+    let n_true = predictions.iter().filter(|pair| pair.1).count();
     (n > 0).then(|| Bin {
         n,
         expected: predictions.iter().map(|pair| pair.0).sum::<f64>() / n as f64,
-        observed: true_ones as f64 / n as f64,
+        observed: n_true as f64 / n as f64,
     })
 }
 
-/// The calibration of predictions, each a probability, taken for the nearest in `[0, 1]`, and
-/// whether it came true; none without any. With few predictions in a bin chance alone makes the
-/// error larger than 0.
+/// The calibration of predictions: probabilities, clamped to `[0, 1]`, and whether they came true;
+/// none without predictions. With few predictions in a bin chance alone makes the error larger than
+/// 0.
 pub fn calibration(predictions: &[(f64, bool)]) -> Option<Calibration> {
     let predictions: Vec<(f64, bool)> = predictions
         .iter()
-        .map(|&(probability, came)| (probability.clamp(0.0, 1.0), came))
+        .map(|&(probability, outcome)| (probability.clamp(0.0, 1.0), outcome))
         .collect();
-    let place = |probability: f64| ((probability * BINS as f64) as usize).min(BINS - 1);
-    let of = |at: usize| -> Vec<(f64, bool)> {
-        predictions.iter().copied().filter(|pair| place(pair.0) == at).collect()
+    let bin_of = |probability: f64| ((probability * BINS as f64) as usize).min(BINS - 1);
+    let members = |index: usize| -> Vec<(f64, bool)> {
+        predictions.iter().copied().filter(|pair| bin_of(pair.0) == index).collect()
     };
-    let bins: Vec<Bin> = (0..BINS).filter_map(|at| bin(&of(at))).collect();
+    let bins: Vec<Bin> = (0..BINS).filter_map(|index| bin(&members(index))).collect();
     let Bin { n, expected, observed } = bin(&predictions)?;
-    let apart = |bin: &Bin| bin.n as f64 * (bin.expected - bin.observed).abs();
-    let error = bins.iter().map(apart).sum::<f64>() / n as f64;
+    let distance = |bin: &Bin| bin.n as f64 * (bin.expected - bin.observed).abs();
+    let error = bins.iter().map(distance).sum::<f64>() / n as f64;
     Some(Calibration { n, expected, observed, error, bins })
 }
 

@@ -1,7 +1,5 @@
-//! Compares two systems query by query.
-//!
-//! Nothing here compares means of different query sets: a query that only one system answered is an
-//! error, not a gap to be skipped.
+//! Paired comparison of two systems on the same queries. A query that only one of them answered is
+//! an error.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +9,7 @@ use crate::eval::evaluation::{EvalError, QueryResult};
 use crate::eval::metrics::Metric;
 use crate::eval::statistics::{self, Interval};
 
-/// How the first of two systems does against the second, in one metric, on the same queries.
+/// The first of two systems against the second, in one metric.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Queries compared.
@@ -33,8 +31,8 @@ pub struct Comparison {
 
 /// Compares `first` with `second` in one metric; both in any order, over identical query ids.
 ///
-/// Failed queries count with the metrics they have, those of the baseline ranking. `seed` drives the
-/// bootstrap and, beyond [`statistics::MAX_EXACT_DIFFERENCES`] unlike queries, the test.
+/// Failed queries count with the metrics they have, those of the baseline ranking. `seed` drives
+/// the bootstrap and, beyond [`statistics::MAX_EXACT_DIFFERENCES`] unlike queries, the test.
 ///
 /// # Errors
 /// [`EvalError::NoQueries`], [`EvalError::RepeatedQuery`], [`EvalError::UnpairedQuery`],
@@ -99,7 +97,7 @@ mod tests {
     /// Results of queries 0, 1, … whose only answer has these ranks.
     fn results(ranks: &[u32]) -> Vec<QueryResult> {
         let ranking: Vec<(u32, f32)> = (0..100).map(|i| (i, -(i as f32))).collect();
-        let metrics = |&rank| Metrics::of(&ranking, &[rank - 1], Candidates::All(200)).into();
+        let metrics = |&rank| Metrics::new(&ranking, &[rank - 1], Candidates::All(200)).into();
         let result =
             |(query_id, metrics)| QueryResult { query_id, metrics, latency_ms: 1.0, failure: None };
         (0..).zip(ranks.iter().map(metrics)).map(result).collect()

@@ -1,6 +1,6 @@
-//! Which definitions the reported metrics follow. Two, because the field has two: the benchmark
-//! ranks every candidate, the tools of TREC only what was retrieved. They agree wherever the
-//! answers were ranked, and on hits and recalls whose cut-off is within the ranking.
+//! Two definitions of the reported metrics, as used in the field: the benchmark ranks every
+//! candidate, the tools of TREC only retrieved nodes. They agree if all answers were ranked, and on
+//! hits and recalls whose cut-off is within the ranking.
 
 use std::collections::HashSet;
 
@@ -8,27 +8,27 @@ use crate::eval::NodeId;
 use crate::eval::metrics::{Metric, MetricTable, Metrics};
 use crate::eval::ranks::Candidates;
 
-/// By which definitions a ranking is measured.
+/// Definitions of the reported metrics.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Definitions {
-    /// Those of STaRK, told in [`crate::eval::ranks`]: an answer that was not ranked has a rank
-    /// all the same, behind those that were, and answers that are no candidates are dropped.
+    /// Those of STaRK ([`crate::eval::ranks`]): unranked answers have ranks behind the ranked
+    /// nodes, and answers that are not candidates are dropped.
     #[default]
     Stark,
-    /// Those of `trec_eval`: `success`, `recall`, `recip_rank`, `map` and `Rprec`. An answer that
-    /// was not ranked is not retrieved and adds nothing; every answer is relevant, every ranked
-    /// node retrieved, whether candidate or not. A query without any ranked node counts 0
-    /// everywhere, as with its option `-c`; `pytrec_eval` leaves such a query out.
+    /// Those of `trec_eval`: `success`, `recall`, `recip_rank`, `map` and `Rprec`. Unranked answers
+    /// add nothing; every answer is relevant and every ranked node retrieved, candidate or not. A
+    /// query without ranked nodes counts 0 everywhere, as with its option `-c`; `pytrec_eval` drops
+    /// it.
     Trec,
 }
 
 impl Definitions {
-    /// All reported metrics of one ranking. `answers` may come in any order, repeats count once.
+    /// All reported metrics of one ranking. `answers`: in any order, repeats count once.
     ///
-    /// `ranking` has distinct nodes. [`Definitions::Stark`] puts them in order itself;
-    /// [`Definitions::Trec`] takes them as they come, best first, which is how those tools read
-    /// the file that [`crate::eval::trec::write_run`] makes of them, ties included. Its values are
-    /// computed in double precision, as theirs.
+    /// `ranking`: distinct nodes. [`Definitions::Stark`] sorts them; [`Definitions::Trec`] takes
+    /// them in the given order, best first, as those tools read the file of
+    /// [`crate::eval::trec::write_run`], ties included, and computes in double precision, as they
+    /// do.
     pub fn measure(
         self,
         ranking: &[(NodeId, f32)],
@@ -36,14 +36,14 @@ impl Definitions {
         candidates: Candidates<'_>,
     ) -> MetricTable<f64> {
         match self {
-            Definitions::Stark => Metrics::of(ranking, answers, candidates).into(),
-            Definitions::Trec => usual(ranking, answers),
+            Definitions::Stark => Metrics::new(ranking, answers, candidates).into(),
+            Definitions::Trec => trec_metrics(ranking, answers),
         }
     }
 }
 
-/// The metrics of what was retrieved.
-fn usual(ranking: &[(NodeId, f32)], answers: &[NodeId]) -> MetricTable<f64> {
+/// Metrics of the retrieved nodes.
+fn trec_metrics(ranking: &[(NodeId, f32)], answers: &[NodeId]) -> MetricTable<f64> {
     let relevant: HashSet<NodeId> = answers.iter().copied().collect();
     let n_relevant = relevant.len();
     let is_answer = |&(_, &(node, _)): &(usize, &(NodeId, f32))| relevant.contains(&node);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::eval::trec::{self, DocIds};
 
-    /// What `scripts/trec-golden.py` wrote.
+    /// Output of `scripts/trec-golden.py`.
     #[derive(Deserialize)]
     struct Golden {
         queries: Vec<Query>,
@@ -96,7 +96,7 @@ mod tests {
     struct Query {
         ranking: Vec<(NodeId, f32)>,
         answers: Vec<NodeId>,
-        /// What pytrec_eval says by the name of the metric; nothing of a query without ranked node.
+        /// Values of pytrec_eval by metric name; empty for a query without ranked nodes.
         values: BTreeMap<String, f64>,
     }
 

@@ -1,4 +1,4 @@
-//! Sums up the results of many queries: means, intervals, failures and latencies.
+//! Summaries of many queries: means, intervals, failures and latencies.
 //!
 //! Means are macro means over all queries, failed ones included. Results may come in any order;
 //! they are taken by query id, so the same results give the same bytes.
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::eval::metrics::{MetricTable, N_METRICS};
 use crate::eval::statistics::{self, Interval, StatisticsError};
 
-/// Why results cannot be summed up or compared.
+/// Why results cannot be summarised or compared.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalError {
-    /// No results at all: a mean would not be a number.
+    /// No results.
     #[error("no query was evaluated; choose a split that has queries")]
     NoQueries,
     /// One query has two results.
@@ -33,7 +33,7 @@ pub enum EvalError {
         /// `first` or `second`.
         present: &'static str,
     },
-    /// Not one group label per result.
+    /// The numbers of labels and results differ.
     #[error("{n_labels} group labels for {n_results} results; give one per result")]
     Labels {
         /// Number of labels.
@@ -42,16 +42,16 @@ pub enum EvalError {
         n_results: usize,
     },
     /// A latency or metric is infinite or not a number.
-    #[error("{quantity} of the evaluated queries cannot be summed up")]
+    #[error("{quantity} of the evaluated queries cannot be summarised")]
     Statistics {
-        /// `latencies`, `metrics` or `differences`.
+        /// `latencies`, `metrics`, `values` or `differences`.
         quantity: &'static str,
         /// What is wrong.
         source: StatisticsError,
     },
 }
 
-/// What one query came to.
+/// Result of one query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryResult {
     /// The query's id in its dataset.
@@ -60,7 +60,7 @@ pub struct QueryResult {
     pub metrics: MetricTable<f64>,
     /// Wall time to answer, in milliseconds.
     pub latency_ms: f64,
-    /// Why the system failed and the baseline ranking stands in; none if it did not fail.
+    /// Why the system failed, so that the baseline ranking counts; none if it did not.
     pub failure: Option<String>,
 }
 
@@ -82,7 +82,7 @@ pub struct Latency {
 pub struct Evaluation {
     /// Queries evaluated, failed ones included.
     pub n: usize,
-    /// Queries for which the baseline ranking stands in.
+    /// Queries that count with the baseline ranking.
     pub failed: usize,
     /// Mean over all `n` queries.
     #[serde(rename = "metrics")]
@@ -95,7 +95,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Sums up results in any order; `seed` drives the bootstrap alone.
+    /// Summarises results in any order; `seed` is that of the bootstrap.
     ///
     /// # Errors
     /// [`EvalError::NoQueries`], [`EvalError::RepeatedQuery`], [`EvalError::Statistics`].
@@ -105,7 +105,7 @@ impl Evaluation {
     }
 }
 
-/// Sums up each group of results by itself; `labels[i]` is the group of `results[i]`.
+/// Summarises each group of results by itself; `labels[i]` is the group of `results[i]`.
 ///
 /// Groups come in the order of their labels. Their intervals are not corrected for their number.
 ///
@@ -188,7 +188,7 @@ mod tests {
         let ranking: Vec<(u32, f32)> = (0..100).map(|i| (i, -(i as f32))).collect();
         QueryResult {
             query_id,
-            metrics: Metrics::of(&ranking, &[rank - 1], Candidates::All(200)).into(),
+            metrics: Metrics::new(&ranking, &[rank - 1], Candidates::All(200)).into(),
             latency_ms: query_id as f64,
             failure: failure.map(str::to_owned),
         }

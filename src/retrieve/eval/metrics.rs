@@ -1,7 +1,6 @@
-//! Names the reported metrics, and holds one value for each.
-//!
-//! These are the fourteen that STaRK reports per query, and `hit@100`, the recall of a shortlist; what each means is defined where it is
-//! computed, in [`crate::eval::ranks`]. Their names are the keys of every file and table.
+//! Names and tables of the reported metrics: the fourteen that STaRK reports per query, and
+//! `hit@100`, the recall of a shortlist. [`crate::eval::ranks`] defines them. Their names are the
+//! keys of every file and table.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::eval::NodeId;
 use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};
 
-/// How many metrics are reported for every query.
+/// Number of reported metrics.
 pub const N_METRICS: usize = 15;
 
 /// One reported metric. [`Metric::ALL`] fixes the order in tables and files.
@@ -48,7 +47,7 @@ pub enum Metric {
     Mrr,
     /// Average precision over all answers, without a cut-off.
     Map,
-    /// Share of the answers among the first as many as there are answers.
+    /// Share of the answers among the first `a`, where `a` is the number of answers.
     RPrecision,
 }
 
@@ -102,7 +101,7 @@ impl fmt::Display for Metric {
 
 /// A metric name that is not reported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no metric is named \"{name}\"; use one of {}", Metric::ALL.map(Metric::name).join(", "))]
+#[error("\"{name}\" is not a metric; use one of {}", Metric::ALL.map(Metric::name).join(", "))]
 pub struct UnknownMetric {
     /// The name as given.
     pub name: String,
@@ -185,9 +184,9 @@ impl<'de, T: Deserialize<'de> + Copy + Default> Deserialize<'de> for MetricTable
 impl Metrics {
     /// All reported metrics of one ranking, by [`ScoreRule::Any`].
     ///
-    /// `ranking`: distinct nodes with scores, in any order (best first is faster). `answers`: in any
-    /// order, repeats count once. See [`crate::eval::ranks`] for candidates and ties.
-    pub fn of(
+    /// `ranking`: distinct nodes with scores, in any order (best first is faster). `answers`: in
+    /// any order, repeats count once. See [`crate::eval::ranks`] for candidates and ties.
+    pub fn new(
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],
         candidates: Candidates<'_>,

@@ -1,19 +1,19 @@
-//! Measures rankings against known answers, and says how sure the numbers are.
+//! Metrics of rankings, sets and values against known answers, with confidence intervals.
 //!
-//! | file | question it answers |
+//! | file | content |
 //! | --- | --- |
-//! | [`ranks`] | given one ranking and the answers of its query: which ranks, which scores |
-//! | [`metrics`] | given those: the fifteen reported numbers, by name |
-//! | [`mod@definitions`] | given one ranking and the answers: those numbers by the benchmark's or the usual definitions |
-//! | [`statistics`] | given per-query numbers: which interval, which p-value, which percentile |
-//! | [`evaluation`] | given the results of many queries: which means, intervals and latencies |
-//! | [`mod@calibration`] | given probabilities and what came true: do they mean what they say |
-//! | [`sets`] | given where rankings end: how good the nodes up to there are as sets |
-//! | [`values`] | given answers that are no nodes: how good are they |
-//! | [`comparison`] | given two systems on the same queries: which is better, and is it luck |
-//! | [`trec`] | given rankings and answers: which files do the usual external tools read |
+//! | [`ranks`] | ranks of the answers in one ranking, and scores by them |
+//! | [`metrics`] | names and tables of the fifteen reported metrics |
+//! | [`mod@definitions`] | those metrics by the benchmark's or the usual definitions |
+//! | [`statistics`] | intervals, p-values and percentiles over per-query numbers |
+//! | [`evaluation`] | means, intervals and latencies over many queries |
+//! | [`mod@calibration`] | whether probabilities match outcomes |
+//! | [`sets`] | nodes up to where a ranking's answers end, as a set |
+//! | [`values`] | answers that are values or tables |
+//! | [`comparison`] | two systems on the same queries |
+//! | [`trec`] | run and qrels files for external tools |
 //!
-//! This module must not know how a ranking came about. It never repairs a failed query: the caller
+//! Independent of how a ranking was made. A failed query is never repaired here: the caller
 //! substitutes the baseline ranking, marks the failure, and the query counts in every mean.
 
 pub mod calibration;
@@ -39,5 +39,5 @@ pub use crate::eval::values::{ValueEvaluation, ValueResult};
 
 pub use agent_kb::NodeId;
 
-/// Seed of bootstrap and randomisation; a constant, so that equal results give equal intervals.
+/// Seed of bootstrap and randomisation; constant, so that equal results give equal intervals.
 pub const SEED: u64 = 0;

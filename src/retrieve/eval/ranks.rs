@@ -1,19 +1,20 @@
-//! Scores one ranking against the answers of its query.
+//! Ranks of a query's answers in one ranking, and scores by them.
 //!
 //! The definitions are those of the STaRK benchmark (Wu et al. 2024, `stark_qa` with torchmetrics),
 //! so that numbers compare with published ones. A ranking covers *all* candidates: those it does
 //! not name tie below every named one. Here ties are always broken by ascending node id, so every
 //! rank is defined; only [`AnswerRanks::ndcg_at`] averages over ties, as its reference does.
 //!
-//! - Named nodes that are no candidates are dropped and take up no rank.
-//! - Answers that are no candidates are dropped; a query left with none scores 0 everywhere.
+//! - Named nodes that are not candidates are dropped and take up no rank.
+//! - Answers that are not candidates are dropped; a query left with none scores 0 everywhere.
 //! - Unnamed candidates follow in ascending id order, with the lowest named score less 1.
 //! - An empty ranking scores 0 everywhere (the reference refuses it): naming nothing earns nothing.
 //!
 //! The full candidate list is never built. One pass over the ranking yields the ranks of the named
-//! answers, and how many candidates below each answer's id were named; the rank of an unnamed answer
-//! follows by counting. Cost: `O(p log a)` for `p` named nodes and `a` answers, plus `O(p log p)` if
-//! the ranking comes unsorted, plus a search per named node for candidates given as ids with gaps.
+//! answers, and how many candidates below each answer's id were named; the rank of an unnamed
+//! answer follows by counting. Cost: `O(p log a)` for `p` named nodes and `a` answers, plus `O(p
+//! log p)` if the ranking comes unsorted, plus a search per named node for candidates given as ids
+//! with gaps.
 //!
 //! Values are `f32`, as in the reference; means over queries are taken in `f64` elsewhere.
 
@@ -29,10 +30,10 @@ pub enum Candidates<'a> {
     All(u32),
     /// Every node id from the first up to, but without, the second.
     Range(NodeId, NodeId),
-    /// These ids, strictly ascending. [`Candidates::sorted`] finds out if they are a range, which
-    /// is several times faster.
+    /// These ids, strictly ascending. [`Candidates::sorted`] turns gapless ids into the several
+    /// times faster range.
     Sorted(&'a [NodeId]),
-    /// Those of a base, which tells them by their types without a search.
+    /// Those of a base, checked by type without a search.
     Base(&'a Kb),
 }
 
@@ -52,14 +53,14 @@ impl<'a> Candidates<'a> {
     }
 
     /// The candidates of a base: a range if they have no gaps. `O(1)`.
-    pub fn of(kb: &'a Kb) -> Candidates<'a> {
+    pub fn of_base(kb: &'a Kb) -> Candidates<'a> {
         match Candidates::sorted(kb.candidates()) {
             Candidates::Sorted(_) => Candidates::Base(kb),
             range => range,
         }
     }
 
-    /// How many candidates there are.
+    /// Number of candidates.
     pub fn n_candidates(&self) -> u64 {
         match *self {
             Candidates::All(n) => u64::from(n),
@@ -78,7 +79,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// How many candidates have a smaller id, if the node is a candidate itself.
+    /// Number of candidates with a smaller id; none if the node is not a candidate.
     #[inline]
     fn position(&self, node: NodeId) -> Option<u64> {
         match *self {
@@ -86,7 +87,7 @@ impl<'a> Candidates<'a> {
             Candidates::Range(start, end) => {
                 (start <= node && node < end).then(|| u64::from(node - start))
             }
-            Candidates::Sorted(ids) => ids.binary_search(&node).ok().map(|at| at as u64),
+            Candidates::Sorted(ids) => ids.binary_search(&node).ok().map(|index| index as u64),
             Candidates::Base(kb) => Candidates::Sorted(kb.candidates()).position(node),
         }
     }
@@ -114,14 +115,14 @@ struct TieGroup {
     n_answers: u64,
 }
 
-/// Where the answers of one query stand; every metric is a function of it.
+/// Ranks of the answers of one query; every metric is a function of them.
 ///
 /// Ranks start at 1. All metrics are 0 if no answer is a candidate or the ranking was empty.
 #[derive(Clone, Debug)]
 pub struct AnswerRanks {
     /// Ranks of the answers that are candidates, ascending.
     ranks: Vec<u64>,
-    /// The first so many ranks count under the score rule.
+    /// Number of first ranks that count under the score rule.
     n_counted: usize,
     /// Groups that hold answers, best first.
     groups: Vec<TieGroup>,
@@ -131,7 +132,8 @@ impl AnswerRanks {
     /// Finds the ranks of `answers` among `candidates` under `ranking`.
     ///
     /// Order: score descending, then node id ascending; a score that is not a number ranks below
-    /// all others. Nodes of the ranking must be distinct; of a repeated answer the best rank counts.
+    /// all others. Nodes of the ranking must be distinct; of a repeated answer the best rank
+    /// counts.
     pub fn new(
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],
@@ -224,7 +226,8 @@ impl AnswerRanks {
         self.ratio(self.counted_within(k), self.ranks.len() as u64)
     }
 
-    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 for `k` 0.
+    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 for `k`
+    /// 0.
     pub fn precision_at(&self, k: u64) -> f32 {
         self.ratio(self.counted_within(k), k)
     }
@@ -234,7 +237,8 @@ impl AnswerRanks {
         self.counted().first().map_or(0.0, |&best| 1.0 / best as f32)
     }
 
-    /// Mean over all counted answers of the precision at their rank; its mean over queries is the MAP.
+    /// Mean over all counted answers of the precision at their rank; its mean over queries is the
+    /// MAP.
     pub fn average_precision(&self) -> f32 {
         mean_precision(self.counted())
     }
@@ -284,7 +288,7 @@ impl AnswerRanks {
     }
 }
 
-/// How many of the ascending ranks are at most `k`.
+/// Number of the ascending ranks that are at most `k`.
 fn within(ranks: &[u64], k: u64) -> usize {
     ranks.partition_point(|&rank| rank <= k)
 }

@@ -3,14 +3,13 @@
 //! Precision is the share of the given nodes that are right, recall the share of the right nodes
 //! that are given, F1 their harmonic mean (van Rijsbergen, *Information Retrieval*, 1979, chapter
 //! 7), and an answer is exact if it gives all right nodes and no other. Means are macro means over
-//! all queries; a query whose ranking is not told to end anywhere counts 0 in each.
+//! all queries; a query whose ranking has no end counts 0 in each.
 //!
-//! Two yardsticks need a ranking alone: the fixed end `k` that is best for all queries together, and
-//! the end that is best for each query, which no rule can beat. Both are chosen with the answers in
-//! hand.
+//! Two upper bounds are chosen by the answers: the fixed end `k` that is best for all queries
+//! together, and the end that is best for each query, which no rule can beat.
 //!
-//! Unlike [`crate::eval::ranks`], a given node that is no candidate counts as given: what is measured
-//! is what a user is shown.
+//! Unlike in [`crate::eval::ranks`], nodes that are not candidates count: the set is measured as
+//! shown.
 
 use std::collections::HashSet;
 
@@ -22,9 +21,9 @@ use crate::eval::{
     statistics::{Interval, bootstrap_intervals},
 };
 
-/// The last fixed end that is tried.
-pub const MOST_FIXED: usize = 100;
-/// How many numbers [`SetMetrics`] holds.
+/// Largest fixed end that is tried.
+pub const MAX_FIXED_END: usize = 100;
+/// Numbers in [`SetMetrics`].
 const N: usize = 4;
 /// Their names, in order.
 pub const SET_METRICS: [&str; N] = ["precision", "recall", "f1", "exact"];
@@ -32,7 +31,7 @@ pub const SET_METRICS: [&str; N] = ["precision", "recall", "f1", "exact"];
 /// How good a set is as the answer to one query, or on average; each in `0..=1`.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SetMetrics<T = f64> {
-    /// Share of the given nodes that are right; 0 if none is given.
+    /// Share of the given nodes that are right; 0 without given nodes.
     pub precision: T,
     /// Share of the right nodes that are given.
     pub recall: T,
@@ -54,12 +53,13 @@ impl<T: Copy> SetMetrics<T> {
 }
 
 impl SetMetrics {
-    /// The first `end` nodes of a ranking of distinct nodes against distinct answers, at least one.
-    pub fn of(ranking: &[(NodeId, f32)], end: usize, answers: &[NodeId]) -> Self {
+    /// Measures the first `end` nodes of a ranking of distinct nodes against distinct answers, at
+    /// least one.
+    pub fn new(ranking: &[(NodeId, f32)], end: usize, answers: &[NodeId]) -> Self {
         let n_given = end.min(ranking.len());
         let sought: HashSet<NodeId> = answers.iter().copied().collect();
         let n_right = ranking.iter().take(n_given).filter(|pair| sought.contains(&pair.0)).count();
-        let share = |of: usize| if of == 0 { 0.0 } else { n_right as f64 / of as f64 };
+        let share = |total: usize| if total == 0 { 0.0 } else { n_right as f64 / total as f64 };
         Self {
             precision: share(n_given),
             recall: share(sought.len()),
@@ -74,42 +74,42 @@ fn f1(right: usize, given: usize, sought: usize) -> f64 {
     2.0 * right as f64 / (given + sought).max(1) as f64
 }
 
-/// F1 of the first 1, 2, ... nodes of a ranking, up to `most` and no further than its end.
-pub fn f1_by_end(ranking: &[(NodeId, f32)], answers: &[NodeId], most: usize) -> Vec<f64> {
+/// F1 of the first 1, 2, ... nodes of a ranking, up to `max_end` and its length.
+pub fn f1_by_end(ranking: &[(NodeId, f32)], answers: &[NodeId], max_end: usize) -> Vec<f64> {
     let sought: HashSet<NodeId> = answers.iter().copied().collect();
     let mut n_right = 0;
-    let ends = ranking.iter().take(most).enumerate().map(|(at, pair)| {
+    let ends = ranking.iter().take(max_end).enumerate().map(|(index, pair)| {
         n_right += usize::from(sought.contains(&pair.0));
-        f1(n_right, at + 1, sought.len())
+        f1(n_right, index + 1, sought.len())
     });
     ends.collect()
 }
 
-/// What the answer to one query came to as a set.
+/// Metrics of the answer to one query as a set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetResult {
     /// The query's id in its dataset.
     pub query_id: i64,
-    /// The nodes up to the end; none if the ranking is not told to end anywhere.
+    /// Metrics of the nodes up to the end; none if the ranking has no end.
     pub at_end: Option<SetMetrics>,
-    /// F1 by end, as [`f1_by_end`] gives it up to [`MOST_FIXED`].
+    /// [`f1_by_end`] up to [`MAX_FIXED_END`].
     pub by_end: Vec<f64>,
 }
 
 impl SetResult {
-    /// The ranking of a query, told to end at `end` or nowhere, against its answers.
-    pub fn of(
+    /// Measures the ranking of a query, with an optional end, against its answers.
+    pub fn new(
         query_id: i64,
         ranking: &[(NodeId, f32)],
         end: Option<usize>,
         answers: &[NodeId],
     ) -> Self {
-        let at_end = end.map(|end| SetMetrics::of(ranking, end, answers));
-        Self { query_id, at_end, by_end: f1_by_end(ranking, answers, MOST_FIXED) }
+        let at_end = end.map(|end| SetMetrics::new(ranking, end, answers));
+        Self { query_id, at_end, by_end: f1_by_end(ranking, answers, MAX_FIXED_END) }
     }
 
-    /// F1 of the first `k` nodes; of all, where there are fewer.
-    fn at(&self, k: usize) -> f64 {
+    /// F1 of the first `k` nodes, or of all if there are fewer.
+    fn f1_at(&self, k: usize) -> f64 {
         self.by_end.get(k - 1).or(self.by_end.last()).copied().unwrap_or(0.0)
     }
 }
@@ -126,23 +126,23 @@ pub struct FixedEnd {
 /// The summary of one system on one set of queries.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SetEvaluation {
-    /// Queries.
+    /// Number of queries.
     pub n: usize,
-    /// Queries whose ranking is not told to end anywhere.
+    /// Queries whose ranking has no end.
     pub without_end: usize,
-    /// Means over all queries; none if no ranking is told to end anywhere.
+    /// Means over all queries; none if no ranking has an end.
     #[serde(rename = "metrics")]
     pub means: Option<SetMetrics>,
     /// Bootstrap interval of each mean.
     pub ci95: Option<SetMetrics<Interval>>,
-    /// The fixed end up to [`MOST_FIXED`] with the best mean F1, the smallest of equals.
+    /// The fixed end with the best mean F1, the smallest of equals.
     pub best_fixed: FixedEnd,
     /// Mean F1 if every ranking ended where its F1 is best.
     pub best_f1: f64,
 }
 
 impl SetEvaluation {
-    /// Sums up results in any order; `seed` drives the bootstrap alone.
+    /// Summarises results in any order; `seed` is that of the bootstrap.
     ///
     /// # Errors
     /// [`EvalError::NoQueries`].
@@ -153,22 +153,23 @@ impl SetEvaluation {
         let mut sorted = results.to_vec();
         sorted.sort_by_key(|result| result.query_id);
         let n = sorted.len();
-        let mean = |of: &dyn Fn(&SetResult) -> f64| {
-            sorted.iter().map(|result| of(result)).sum::<f64>() / n as f64
+        let mean = |value: &dyn Fn(&SetResult) -> f64| {
+            sorted.iter().map(|result| value(result)).sum::<f64>() / n as f64
         };
         let without_end = sorted.iter().filter(|result| result.at_end.is_none()).count();
         let (mut means, mut ci95) = (None, None);
         if without_end < n {
             let row = |result: &&SetResult| result.at_end.unwrap_or_default().values();
             let rows: Vec<[f64; N]> = sorted.iter().map(row).collect();
-            let sum = |at: usize| rows.iter().filter_map(|row| row.get(at)).sum::<f64>();
-            means = Some(SetMetrics::from_values(std::array::from_fn(|at| sum(at) / n as f64)));
+            let sum = |column: usize| rows.iter().filter_map(|row| row.get(column)).sum::<f64>();
+            means =
+                Some(SetMetrics::from_values(std::array::from_fn(|column| sum(column) / n as f64)));
             let intervals = bootstrap_intervals(&rows, seed)
                 .map_err(|source| EvalError::Statistics { quantity: "metrics", source })?;
             ci95 = Some(SetMetrics::from_values(intervals));
         }
-        let best_fixed = (1..=MOST_FIXED)
-            .map(|k| FixedEnd { k, f1: mean(&|result| result.at(k)) })
+        let best_fixed = (1..=MAX_FIXED_END)
+            .map(|k| FixedEnd { k, f1: mean(&|result| result.f1_at(k)) })
             .reduce(|best, next| if next.f1 > best.f1 { next } else { best })
             .unwrap_or(FixedEnd { k: 1, f1: 0.0 });
         let best_f1 = mean(&|result| result.by_end.iter().copied().fold(0.0, f64::max));
@@ -187,15 +188,15 @@ mod tests {
     #[test]
     fn sets_are_measured_as_by_hand() {
         let ranking = ranking(&[4, 1, 7, 9]);
-        let two_of_three = SetMetrics::of(&ranking, 3, &[1, 4, 8, 9]);
+        let two_of_three = SetMetrics::new(&ranking, 3, &[1, 4, 8, 9]);
         let [precision, recall, f1, exact] = two_of_three.values();
         assert_eq!((precision, recall, exact), (2.0 / 3.0, 0.5, 0.0));
         assert!((f1 - 4.0 / 7.0).abs() < 1e-12, "{f1}");
-        assert_eq!(SetMetrics::of(&ranking, 2, &[1, 4]).values(), [1.0; 4]);
-        assert_eq!(SetMetrics::of(&ranking, 1, &[4]).values(), [1.0; 4]);
-        assert_eq!(SetMetrics::of(&ranking, 2, &[7]).values(), [0.0; 4]);
-        assert_eq!(SetMetrics::of(&[], 0, &[7]).values(), [0.0; 4]);
-        assert_eq!(SetMetrics::of(&ranking, 9, &[4, 1, 7, 9]).values(), [1.0; 4]);
+        assert_eq!(SetMetrics::new(&ranking, 2, &[1, 4]).values(), [1.0; 4]);
+        assert_eq!(SetMetrics::new(&ranking, 1, &[4]).values(), [1.0; 4]);
+        assert_eq!(SetMetrics::new(&ranking, 2, &[7]).values(), [0.0; 4]);
+        assert_eq!(SetMetrics::new(&[], 0, &[7]).values(), [0.0; 4]);
+        assert_eq!(SetMetrics::new(&ranking, 9, &[4, 1, 7, 9]).values(), [1.0; 4]);
     }
 
     #[test]
@@ -205,7 +206,7 @@ mod tests {
         let by_end = f1_by_end(&ranking, &answers, 100);
         assert_eq!(by_end.len(), 5);
         for (at, f1) in by_end.iter().enumerate() {
-            assert_eq!(*f1, SetMetrics::of(&ranking, at + 1, &answers).f1, "{at}");
+            assert_eq!(*f1, SetMetrics::new(&ranking, at + 1, &answers).f1, "{at}");
         }
         assert_eq!(f1_by_end(&ranking, &answers, 2), by_end[..2]);
     }
@@ -213,8 +214,8 @@ mod tests {
     #[test]
     fn a_query_without_an_end_counts_and_a_system_without_one_has_no_means() {
         let ranking = ranking(&[4, 1, 7]);
-        let exact = SetResult::of(9, &ranking, Some(2), &[1, 4]);
-        let open = SetResult::of(3, &ranking, None, &[4]);
+        let exact = SetResult::new(9, &ranking, Some(2), &[1, 4]);
+        let open = SetResult::new(3, &ranking, None, &[4]);
         let sums = SetEvaluation::from_results(&[&exact, &open], 0).unwrap();
         assert_eq!((sums.n, sums.without_end), (2, 1));
         assert_eq!(sums.means.unwrap().values(), [0.5; 4]);

@@ -1,16 +1,16 @@
 //! Intervals, tests and percentiles over per-query numbers.
 //!
-//! Everything here assumes that queries are independent draws from the population one speaks about.
-//! Splits are fixed and programs are chosen on other queries of the same base, so intervals cover
-//! the luck of the sampled queries, not that of another base, another seed or another model.
+//! Queries are assumed to be independent draws from one population. Splits are fixed and programs
+//! are chosen on other queries of the same base, so intervals cover the sampling of queries, not
+//! another base, seed or model.
 //!
 //! - Intervals: percentile bootstrap (Efron & Tibshirani, *An Introduction to the Bootstrap*, 1993,
 //!   chapter 13). With few queries (below about 30) or means near 0 or 1 it is too narrow; with one
 //!   query it is a point.
-//! - Tests: paired randomisation (sign flips), advised for retrieval by Smucker, Allan & Carterette,
-//!   *A Comparison of Statistical Significance Tests for Information Retrieval Evaluation*, CIKM
-//!   2007. It assumes that, were both systems alike, each query's difference could as well have had
-//!   the other sign.
+//! - Tests: paired randomisation (sign flips), advised for retrieval by Smucker, Allan &
+//!   Carterette, *A Comparison of Statistical Significance Tests for Information Retrieval
+//!   Evaluation*, CIKM 2007. It assumes that, were both systems alike, each query's difference
+//!   could as well have had the other sign.
 //! - Many tests at once: Holm, *A Simple Sequentially Rejective Multiple Test Procedure*, 1979.
 //!
 //! Random numbers come from ChaCha8 streams, one per block of replicates, keyed by seed and block:
@@ -45,8 +45,8 @@ const SUM_TOLERANCE: f64 = 1e-9;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatisticsError {
-    /// There is no number to speak about.
-    #[error("no values to summarise; give at least one query")]
+    /// There are no values.
+    #[error("no values to summarise; need at least one query")]
     Empty,
     /// A value is infinite or not a number.
     #[error("value {value} at position {position} is not finite; correct the measurement")]
@@ -232,8 +232,8 @@ pub fn percentiles<const N: usize>(
 
 /// Share of the `2^n` sign assignments whose absolute sum is at least `at_least`.
 ///
-/// The last sign is held: negating all signs leaves the absolute sum as it is. One sign changes from
-/// one assignment to the next (Gray code).
+/// The last sign is held: negating all signs leaves the absolute sum as it is. One sign changes
+/// from one assignment to the next (Gray code).
 fn exact_share(differences: &[f64], at_least: f64) -> f64 {
     let n_assignments = 1_u32 << (differences.len() - 1);
     let mut signed = differences.to_vec();

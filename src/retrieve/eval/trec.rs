@@ -1,19 +1,19 @@
-//! Writes rankings and answers as TREC run and qrels files, for `trec_eval` and its relatives, and
-//! reads rankings back, whoever wrote them.
+//! TREC run and qrels files: writes rankings and answers for `trec_eval` and related tools, and
+//! reads rankings of any origin.
 //!
 //! ```text
 //! run   = *( query-id " Q0 " node-id " " rank " " score " " tag LF )     ; rank from 1
 //! qrels = *( query-id " 0 " node-id " 1" LF )
 //! ```
 //!
-//! Nodes have the ids of the user's data, [`DocIds`]. White space would add a column: in an id that
-//! has some, it and `%` are written as `%` and two hexadecimal digits for each byte (`a b` as `a%20b`),
-//! which reading undoes where no node has the id as it stands.
+//! Nodes have the ids of the user's data ([`DocIds`]). White space would add a column: in an id
+//! with white space, it and `%` are percent-encoded (`a b` as `a%20b`); reading decodes them unless
+//! a node has the encoded id.
 //!
 //! `trec_eval` ignores the rank column: it sorts by score in single precision and breaks ties by
 //! *descending* document name. Scores written here therefore fall strictly: one that ties with its
 //! predecessor is written as the next smaller `f32`, so that the order read is the order given.
-//! Those tools know nothing of unnamed candidates, so their figures without a cut-off can be lower.
+//! Those tools ignore unranked candidates, so their figures without a cut-off can be lower.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -61,8 +61,8 @@ pub enum TrecError {
     },
     /// A node's id would be read as another's.
     #[error(
-        "query {query_id}: the id {id:?} cannot stand in a TREC file, where another node has it; give \
-         one of them another id"
+        "query {query_id}: the id {id:?} is ambiguous in a TREC file, another node has it; rename one \
+         of them"
     )]
     Id {
         /// The query's id.
@@ -79,13 +79,13 @@ pub enum TrecError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// A line is no line of a run; lines count from 1.
-    #[error("line {line}: {what}")]
+    /// A line is malformed; lines count from 1.
+    #[error("line {line}: {reason}")]
     Line {
         /// The line.
         line: u64,
         /// What is wrong with it.
-        what: String,
+        reason: String,
     },
     /// A node is named twice for one query.
     #[error("query {query_id} names node {node} twice; name each node once")]
@@ -95,26 +95,26 @@ pub enum ReadError {
         /// The node's id.
         node: String,
     },
-    /// It holds more than is kept.
-    #[error("it names more than {MAX_KEPT} nodes for these queries; cut its rankings")]
+    /// The file names too many nodes.
+    #[error("the file names more than {MAX_KEPT} nodes for these queries; cut its rankings")]
     TooLong,
     /// The file failed.
-    #[error("cannot read it: {0}")]
+    #[error("cannot read the file: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What the nodes of a base are called in its run and qrels files.
+/// Ids of a base's nodes in its run and qrels files.
 #[derive(Clone, Copy)]
 pub enum DocIds<'a> {
-    /// By their numbers, of a base with so many nodes and no ids of its own.
+    /// Node numbers below this, for a base without ids of its own.
     Numbers(u32),
-    /// As the data of this base call them.
+    /// Ids of this base's data.
     Keys(&'a Kb),
 }
 
 impl<'a> DocIds<'a> {
-    /// Those of a base.
-    pub fn of(kb: &'a Kb) -> Self {
+    /// The ids of a base.
+    pub fn of_base(kb: &'a Kb) -> Self {
         match kb.has_keys() {
             true => DocIds::Keys(kb),
             false => DocIds::Numbers(kb.n_nodes()),
@@ -124,7 +124,7 @@ impl<'a> DocIds<'a> {
     /// The column of a node.
     ///
     /// # Errors
-    /// The column, if it would be read as another node's.
+    /// The column, if it would be read as that of another node.
     pub fn column(self, node: NodeId) -> Result<String, String> {
         let DocIds::Keys(kb) = self else { return Ok(node.to_string()) };
         let id = id_of(kb, node);
@@ -143,7 +143,7 @@ impl<'a> DocIds<'a> {
         match self {
             DocIds::Numbers(n_nodes) => {
                 let known = column.parse().ok().filter(|&id: &NodeId| id < n_nodes);
-                known.ok_or_else(|| no_number("the node", column))
+                known.ok_or_else(|| invalid_number("the node", column))
             }
             DocIds::Keys(kb) => {
                 let plain = || node_of_id(kb, &unescaped(column)?).ok();
@@ -153,16 +153,16 @@ impl<'a> DocIds<'a> {
     }
 }
 
-fn no_number(what: &str, text: &str) -> String {
-    format!("{what} {text:?} is no number of this base")
+fn invalid_number(label: &str, text: &str) -> String {
+    format!("{label} {text:?} is not a number of this base")
 }
 
-/// An id with its white space and `%` as hexadecimal digits.
+/// An id with its white space and `%` percent-encoded.
 fn escaped(id: &str) -> String {
     let mut column = String::with_capacity(id.len() + 8);
-    for (at, c) in id.char_indices() {
+    for (start, c) in id.char_indices() {
         if c == '%' || c.is_whitespace() {
-            for byte in id[at..at + c.len_utf8()].bytes() {
+            for byte in id[start..start + c.len_utf8()].bytes() {
                 let _ = write!(column, "%{byte:02X}");
             }
         } else {
@@ -172,7 +172,7 @@ fn escaped(id: &str) -> String {
     column
 }
 
-/// The id of which this is the escaped form; none if it is of no id.
+/// The id with this escaped form, if any.
 fn unescaped(column: &str) -> Option<String> {
     let (first, rest) = column.split_once('%')?;
     let mut bytes = first.as_bytes().to_vec();
@@ -188,11 +188,11 @@ fn unescaped(column: &str) -> Option<String> {
 /// Reads the rankings of the wanted queries from run lines in any order: score descending, then id
 /// ascending, whatever the rank column says. Queries without a line have no entry.
 ///
-/// Every line must have six columns and the id of a query; those of queries that are not wanted are
-/// not looked at any further. Time and memory are linear in the file and in what is kept of it.
+/// Every line must have six columns and the id of a query; the rest of unwanted queries' lines is
+/// not checked. Time and memory are linear in the file and in what is kept of it.
 ///
 /// # Errors
-/// [`ReadError`]; among others for an id that no node has.
+/// [`ReadError`], also for an unknown node id.
 pub fn read_run(
     input: &mut impl BufRead,
     ids: DocIds<'_>,
@@ -205,11 +205,12 @@ pub fn read_run(
         if input.by_ref().take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut text)? == 0 {
             break;
         }
-        let wrong = |what: String| ReadError::Line { line, what };
+        let wrong = |reason: String| ReadError::Line { line, reason };
         if text.len() as u64 > MAX_LINE_BYTES {
             return Err(wrong(format!("it has more than {MAX_LINE_BYTES} bytes")));
         }
-        let text = std::str::from_utf8(&text).map_err(|_| wrong("it is no UTF-8".to_owned()))?;
+        let text =
+            std::str::from_utf8(&text).map_err(|_| wrong("it is not valid UTF-8".to_owned()))?;
         if text.trim().is_empty() {
             continue;
         }
@@ -233,7 +234,7 @@ pub fn read_run(
     Ok(rankings)
 }
 
-/// The query of a run line, and node and score if it is wanted.
+/// The query of a run line, with node and score if the query is wanted.
 fn read_line(
     text: &str,
     ids: DocIds<'_>,
@@ -241,15 +242,15 @@ fn read_line(
 ) -> Result<(i64, Option<(NodeId, f32)>), String> {
     let columns: Vec<&str> = text.split_whitespace().collect();
     let [query_id, _, node, _, score, _] = columns[..] else {
-        return Err(format!("it has {} columns; a run has six", columns.len()));
+        return Err(format!("it has {} columns; a run line has six", columns.len()));
     };
-    let query_id = query_id.parse().map_err(|_| no_number("the query", query_id))?;
+    let query_id = query_id.parse().map_err(|_| invalid_number("the query", query_id))?;
     if !wanted.contains(&query_id) {
         return Ok((query_id, None));
     }
     let node = ids.node(node)?;
     let finite = score.parse().ok().filter(|score: &f32| score.is_finite());
-    let score = finite.ok_or_else(|| format!("the score {score:?} is no finite number"))?;
+    let score = finite.ok_or_else(|| format!("the score {score:?} is not a finite number"))?;
     Ok((query_id, Some((node, score))))
 }
 
@@ -354,8 +355,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_run_are_refused_with_their_number() {
-        for (lines, told) in [
+    fn malformed_run_lines_are_refused_with_their_number() {
+        for (lines, expected) in [
             ("3 Q0 1 1 0.5 t\n3 Q0 2 2 0.5\n", "line 2: it has 5 columns"),
             ("q3 Q0 1 1 0.5 t\n", "line 1: the query \"q3\""),
             ("3 Q0 10 1 0.5 t\n", "line 1: the node \"10\""),
@@ -365,7 +366,7 @@ mod tests {
         ] {
             let read = read_run(&mut lines.as_bytes(), TEN, &HashSet::from([3]));
             let error = read.unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Measures answers that are no nodes: single values and tables.
+//! Metrics of answers that are single values or tables.
 //!
 //! | metric | of labels that are | 1 if |
 //! | --- | --- | --- |
@@ -6,11 +6,9 @@
 //! | numeric | a number | a number of the same unit is given that is off by at most 5 % (relaxed accuracy: Methani et al., *PlotQA*, WACV 2020) |
 //! | table F1 | a table | the harmonic mean of the shares of given rows that are right and of right rows that are given, each row counted as often as it occurs |
 //!
-//! Columns of a table are known by name, in any order; given columns that the label has not are left
-//! out of account. A label without a unit takes any. What is not answered, or with a value of another
-//! form, counts 0.
-//!
-//! Must not know: how an answer came about.
+//! Columns of a table are matched by name, in any order; given columns that the label lacks are
+//! ignored. A label without a unit matches any unit. A missing answer or one of another form counts
+//! 0.
 
 use std::collections::HashMap;
 
@@ -22,32 +20,32 @@ use crate::eval::{
 };
 use agent_kb::answer::{AnswerValue, Cell, Single, Table};
 
-/// Share of the right number by which a given one may be off for `numeric`.
+/// Relative error allowed by `numeric`.
 pub const TOLERANCE: f64 = 0.05;
-/// Share of the larger by which equal numbers differ at most: sums in another order.
-const SAME: f64 = 1e-6;
+/// Relative difference of equal numbers, for sums in another order.
+const EQUALITY_TOLERANCE: f64 = 1e-6;
 
-/// How good the answer to one query is.
+/// Metrics of the answer to one query.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ValueResult {
     /// The query's id in its dataset.
     pub query_id: i64,
     /// 1 if the same value is given, else 0.
     pub exact: f64,
-    /// 1 if the number is near enough, else 0; none where the label is no number.
+    /// 1 if the number is within [`TOLERANCE`], else 0; none if the label is not a number.
     pub numeric: Option<f64>,
-    /// F1 of the rows, in `0..=1`; none where the label is no table.
+    /// F1 of the rows, in `0..=1`; none if the label is not a table.
     pub table_f1: Option<f64>,
 }
 
 /// The mean of one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ValueMean {
-    /// Queries whose labels have the metric.
+    /// Number of queries whose labels have the metric.
     pub n: usize,
     /// Their mean, in `0..=1`.
     pub mean: f64,
-    /// Bootstrap interval of it.
+    /// Bootstrap interval of the mean.
     pub ci95: Interval,
 }
 
@@ -56,15 +54,15 @@ pub struct ValueMean {
 pub struct ValueEvaluation {
     /// Over all queries.
     pub exact: ValueMean,
-    /// Over labels that are numbers; none without any.
+    /// Over labels that are numbers, if any.
     pub numeric: Option<ValueMean>,
-    /// Over labels that are tables; none without any.
+    /// Over labels that are tables, if any.
     pub table_f1: Option<ValueMean>,
 }
 
 impl ValueResult {
-    /// An answer against the right one; none for a query that failed.
-    pub fn of(query_id: i64, given: Option<&AnswerValue>, right: &AnswerValue) -> Self {
+    /// Compares an answer, none for a failed query, with the right one.
+    pub fn new(query_id: i64, given: Option<&AnswerValue>, right: &AnswerValue) -> Self {
         let exact = f64::from(given.is_some_and(|given| is_same(given, right)));
         let (mut numeric, mut table_f1) = (None, None);
         match right {
@@ -74,7 +72,7 @@ impl ValueResult {
                         value: Cell::Number(given),
                         unit: other,
                     })) => {
-                        fits(unit.as_deref(), other.as_deref())
+                        unit_matches(unit.as_deref(), other.as_deref())
                             && (given - right).abs() <= TOLERANCE * right.abs()
                     }
                     _ => false,
@@ -94,27 +92,27 @@ impl ValueResult {
 }
 
 impl ValueResult {
-    /// How right the answer is, in `0..=1`: of a table the F1 of its rows, else whether it is exact.
+    /// The F1 of a table's rows, else `exact`; in `0..=1`.
     pub fn score(&self) -> f64 {
         self.table_f1.unwrap_or(self.exact)
     }
 }
 
-/// Whether two numbers are the same but for the order in which they were computed.
+/// Whether two numbers are equal up to rounding.
 pub fn is_same_number(one: f64, other: f64) -> bool {
-    (one - other).abs() <= SAME * one.abs().max(other.abs())
+    (one - other).abs() <= EQUALITY_TOLERANCE * one.abs().max(other.abs())
 }
 
 impl ValueEvaluation {
-    /// Sums up results in any order; `seed` drives the bootstrap alone.
+    /// Summarises results in any order; `seed` is that of the bootstrap.
     ///
     /// # Errors
     /// [`EvalError::NoQueries`].
     pub fn from_results(results: &[ValueResult], seed: u64) -> Result<Self, EvalError> {
         let mut sorted: Vec<&ValueResult> = results.iter().collect();
         sorted.sort_by_key(|result| result.query_id);
-        let mean = |of: &dyn Fn(&ValueResult) -> Option<f64>| {
-            let values: Vec<f64> = sorted.iter().filter_map(|result| of(result)).collect();
+        let mean = |value: &dyn Fn(&ValueResult) -> Option<f64>| {
+            let values: Vec<f64> = sorted.iter().filter_map(|result| value(result)).collect();
             if values.is_empty() {
                 return Ok(None);
             }
@@ -135,7 +133,7 @@ fn is_same(given: &AnswerValue, right: &AnswerValue) -> bool {
     match (given, right) {
         (AnswerValue::Single(given), AnswerValue::Single(right)) => {
             is_same_cell(&given.value, &right.value)
-                && fits(right.unit.as_deref(), given.unit.as_deref())
+                && unit_matches(right.unit.as_deref(), given.unit.as_deref())
         }
         (AnswerValue::Table(given), AnswerValue::Table(right)) => rows_f1(given, right) >= 1.0,
         (given, right) => given == right,
@@ -149,42 +147,43 @@ fn is_same_cell(one: &Cell, other: &Cell) -> bool {
     }
 }
 
-/// Whether a unit is the right one; any is where the label has none.
-fn fits(right: Option<&str>, given: Option<&str>) -> bool {
+/// Whether a unit matches that of the label; any does if the label has none.
+fn unit_matches(right: Option<&str>, given: Option<&str>) -> bool {
     right.is_none_or(|right| given.is_some_and(|given| folded(given) == folded(right)))
 }
 
-/// F1 of the rows of a table; 1 where both have none.
+/// F1 of the rows of a table; 1 if both are empty.
 fn rows_f1(given: &Table, right: &Table) -> f64 {
     let n_rows = given.rows().len() + right.rows().len();
     if n_rows == 0 {
         return 1.0;
     }
-    let place =
+    let position =
         |name: &String| given.columns().iter().position(|column| folded(column) == folded(name));
-    let Some(places) = right.columns().iter().map(place).collect::<Option<Vec<usize>>>() else {
+    let Some(positions) = right.columns().iter().map(position).collect::<Option<Vec<usize>>>()
+    else {
         return 0.0;
     };
-    // Right rows by what is equal or not; among them numbers are compared.
+    // Right rows by their key; numbers are compared within a key.
     let mut open: HashMap<Vec<Key>, Vec<Vec<Cell>>> = HashMap::new();
     for row in right.rows() {
         open.entry(row.iter().map(key).collect()).or_default().push(row.clone());
     }
     let mut n_right = 0;
     for row in given.rows() {
-        let own: Vec<Cell> =
-            places.iter().map(|&at| row.get(at).cloned().unwrap_or_default()).collect();
-        let Some(left) = open.get_mut(&own.iter().map(key).collect::<Vec<_>>()) else { continue };
-        let same = |known: &Vec<Cell>| known.iter().zip(&own).all(|(a, b)| is_same_cell(a, b));
-        if let Some(at) = left.iter().position(same) {
-            left.swap_remove(at);
+        let cells: Vec<Cell> =
+            positions.iter().map(|&column| row.get(column).cloned().unwrap_or_default()).collect();
+        let Some(left) = open.get_mut(&cells.iter().map(key).collect::<Vec<_>>()) else { continue };
+        let same = |known: &Vec<Cell>| known.iter().zip(&cells).all(|(a, b)| is_same_cell(a, b));
+        if let Some(index) = left.iter().position(same) {
+            left.swap_remove(index);
             n_right += 1;
         }
     }
     2.0 * f64::from(n_right) / n_rows as f64
 }
 
-/// A cell as far as it is equal to another or not; all numbers are alike.
+/// What two equal cells share; all numbers are alike.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Empty,
@@ -202,7 +201,7 @@ fn key(cell: &Cell) -> Key {
     }
 }
 
-/// Text in small letters with single spaces.
+/// Text in lower case with single spaces.
 fn folded(text: &str) -> String {
     text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
@@ -217,7 +216,7 @@ mod tests {
 
     #[track_caller]
     fn scores(given: &str, right: &str, expected: (f64, Option<f64>, Option<f64>)) {
-        let result = ValueResult::of(1, Some(&read(given)), &read(right));
+        let result = ValueResult::new(1, Some(&read(given)), &read(right));
         assert_eq!((result.exact, result.numeric, result.table_f1), expected, "{given} {right}");
     }
 
@@ -246,7 +245,7 @@ mod tests {
         scores("4", r#"{"value": 4, "unit": "kg"}"#, (0.0, Some(0.0), None));
         scores(r#"{"value": 4, "unit": "kg"}"#, "4", (1.0, Some(1.0), None));
         scores(r#"{"nodes": [[4, 1.0]]}"#, "4", (0.0, Some(0.0), None));
-        let failed = ValueResult::of(1, None, &read("4"));
+        let failed = ValueResult::new(1, None, &read("4"));
         assert_eq!((failed.exact, failed.numeric), (0.0, Some(0.0)));
     }
 
@@ -271,7 +270,7 @@ mod tests {
         let results = [("4", "4"), ("104", "100"), ("x", "y"), (table, table)];
         let results: Vec<ValueResult> = (0..)
             .zip(results)
-            .map(|(id, (given, right))| ValueResult::of(id, Some(&read(given)), &read(right)))
+            .map(|(id, (given, right))| ValueResult::new(id, Some(&read(given)), &read(right)))
             .collect();
         let sums = ValueEvaluation::from_results(&results, 0).unwrap();
         assert_eq!((sums.exact.n, sums.exact.mean), (4, 0.5));

@@ -1,24 +1,24 @@
-//! `kar:graph`: what KAR reads from the graph, without a language model. Neighbours of the entities
-//! that a query names, filtered by their documents, raise the scores of `bm25+names`.
+//! `kar:graph`: the graph part of KAR without a language model. Neighbours of linked entities,
+//! filtered by their documents, raise the scores of `bm25+names`.
 //!
-//! Source: KAR (Xia et al. 2025), its steps without the model. Mended: as words added to the query
-//! the neighbours' documents do not help; as a boost of the nodes themselves they do.
+//! Source: KAR (Xia et al. 2025), its steps without the model. Changed: the nodes themselves are
+//! boosted; appending the neighbours' documents to the query does not help.
 //!
-//! 1. The query is linked; the surest four entities count.
+//! 1. The query is linked; the four strongest entities count.
 //! 2. Of the nodes within two edges of each, the ten candidates whose documents fit the query best
-//!    are kept ([`Neighborhood::filtered`]), with what the documents fit times how surely the entity
-//!    is meant; a node that several entities lead to has the sum.
+//!    are kept ([`Neighborhood::filtered`]), scored by the fit times the strength of the link; a
+//!    node that several entities lead to has the sum.
 //! 3. The scores of `bm25+names` and of the neighbours are each divided by their best, and summed,
-//!    the latter with the weight 0.5. A node that one list lacks has 0 there.
+//!    the latter with the weight 0.5. A node missing from a list scores 0 there.
 //!
-//! Must not know: language models, which answers are right.
+//! Independent of language models and of which answers are right.
 
 use std::sync::Arc;
 
 use crate::{
-    Answer, Baseline, Detail, RetrieveError, Retriever, System, checked,
+    Answer, Baseline, Detail, RetrieveError, Retriever, System, check_query,
     expand::{Filter, Neighborhood, relation_in_words},
-    place, place_of,
+    rank_explanation, rank_in_list,
 };
 use agent_index::IndexedBase;
 use agent_kb::{
@@ -27,23 +27,23 @@ use agent_kb::{
     best,
 };
 
-/// Entities that count.
+/// Most linked entities of a query.
 pub(super) const MAX_ENTITIES: usize = 4;
-/// Entities of each type among which the surest are taken.
-const OF_A_TYPE: usize = 3;
-/// Strength below which a link says nothing.
-const LEAST_STRENGTH: f32 = 0.2;
-/// Nodes of `bm25+names` that are raised, at least.
-const RAISED: usize = 1_000;
+/// Linked entities of each type, before the strongest are taken.
+const ENTITIES_PER_TYPE: usize = 3;
+/// Strength below which a link is ignored.
+const MIN_STRENGTH: f32 = 0.2;
+/// Fewest nodes of `bm25+names` that are boosted.
+const MIN_BOOSTED: usize = 1_000;
 
-/// How the graph raises a ranking.
+/// How the graph boosts a ranking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boost {
-    /// Neighbours of each entity that are kept.
+    /// Neighbours kept of each entity.
     pub k: usize,
-    /// What the best of them adds, where the best node of the ranking has 1.
+    /// Boost of the best neighbour, relative to the best score of the ranking.
     pub weight: f32,
-    /// By what they are chosen.
+    /// How neighbours are chosen.
     pub filter: Filter,
 }
 
@@ -53,18 +53,18 @@ impl Default for Boost {
     }
 }
 
-/// Ranks by `bm25+names`, raised by the graph. Asks no model.
+/// Ranks by `bm25+names`, boosted by the graph. Asks no model.
 pub struct GraphBoost {
     base: Arc<IndexedBase>,
     lexical: Baseline,
     boost: Boost,
 }
 
-/// An entity that the query names, how surely, and which of its neighbours count.
-struct Linked {
+/// A linked entity with its neighbours.
+struct EntityNeighbors {
     node: NodeId,
     strength: f32,
-    around: Neighborhood,
+    neighborhood: Neighborhood,
     kept: Vec<(NodeId, f32)>,
 }
 
@@ -75,22 +75,20 @@ impl GraphBoost {
         Self { base, lexical, boost }
     }
 
-    /// The entities that the query names with the neighbours that count, surest first, ties by
-    /// ascending id.
-    fn linked(&self, query: &str) -> Vec<Linked> {
+    /// Linked entities with their kept neighbours, strongest first, ties by ascending id.
+    fn linked(&self, query: &str) -> Vec<EntityNeighbors> {
         let base = &*self.base;
-        let found = base.entities.link(&base.kb, query, &[], OF_A_TYPE);
-        let sure = found.filter(|_, strength| strength >= LEAST_STRENGTH);
+        let found = base.entities.link(&base.kb, query, &[], ENTITIES_PER_TYPE);
+        let strong = found.filter(|_, strength| strength >= MIN_STRENGTH);
         let linked = |(node, strength)| {
-            let around = Neighborhood::of(&base.kb, node).candidates(&base.kb);
+            let neighborhood = Neighborhood::new(&base.kb, node).candidates(&base.kb);
             let kept = match self.boost.filter {
-                // Without a filter all of them count.
-                Filter::None => around.filtered(base, query, Filter::None, usize::MAX),
-                filter => around.filtered(base, query, filter, self.boost.k),
+                Filter::None => neighborhood.filtered(base, query, Filter::None, usize::MAX),
+                filter => neighborhood.filtered(base, query, filter, self.boost.k),
             };
-            Linked { node, strength, around, kept }
+            EntityNeighbors { node, strength, neighborhood, kept }
         };
-        best(sure.as_slice().to_vec(), MAX_ENTITIES).into_iter().map(linked).collect()
+        best(strong.as_slice().to_vec(), MAX_ENTITIES).into_iter().map(linked).collect()
     }
 }
 
@@ -101,8 +99,8 @@ impl Retriever for GraphBoost {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let query = checked(query)?;
-        let found = Scores::new(self.lexical.retrieve(query, k.max(RAISED))?).normalized();
+        let query = check_query(query)?;
+        let found = Scores::new(self.lexical.retrieve(query, k.max(MIN_BOOSTED))?).normalized();
         let linked = self.linked(query);
         let near = linked.iter().fold(Scores::default(), |sum, entity| {
             sum.combine(&Scores::new(entity.kept.clone()).scale(entity.strength), Combine::Sum)
@@ -110,35 +108,35 @@ impl Retriever for GraphBoost {
         let near = near.normalized();
         let sum = found.combine(&near.scale(self.boost.weight), Combine::Sum);
         let ranking = sum.top(k).ranking();
-        let lists = (detail.explained > 0).then(|| (found.ranking(), near.ranking()));
-        let explained = |at, node, score| {
+        let lists = (detail.explained_count > 0).then(|| (found.ranking(), near.ranking()));
+        let explained = |position, node, score| {
             let lists = lists.iter().flat_map(|(found, near)| {
                 let weight = Explanation::new("weight", self.boost.weight);
                 [
-                    place(System::Bm25Names.name(), found, node),
-                    place("neighbors", near, node).with([weight]),
+                    rank_in_list(System::Bm25Names.name(), found, node),
+                    rank_in_list("neighbors", near, node).with([weight]),
                 ]
             });
-            let entities = linked.iter().map(|entity| self.told(entity, node));
-            place_of(&self.name(), at, score).with(lists).with(entities)
+            let entities = linked.iter().map(|entity| self.entity_explanation(entity, node));
+            rank_explanation(&self.name(), position, score).with(lists).with(entities)
         };
-        Ok(Answer::explained(ranking, detail, explained))
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }
 
 impl GraphBoost {
-    /// How an entity leads to a node.
-    fn told(&self, entity: &Linked, node: NodeId) -> Explanation {
+    /// The path from a linked entity to a node.
+    fn entity_explanation(&self, entity: &EntityNeighbors, node: NodeId) -> Explanation {
         let kb = &self.base.kb;
         let strength = Explanation::new("strength", entity.strength);
-        let told = Explanation::new("entity", kb.name(entity.node)).with([strength]);
-        let path = entity.around.path(node);
+        let explanation = Explanation::new("entity", kb.name(entity.node)).with([strength]);
+        let path = entity.neighborhood.path(node);
         if node == entity.node || path.hops.is_empty() {
-            return told;
+            return explanation;
         }
         let fit = entity.kept.iter().find(|pair| pair.0 == node);
         let fit = fit.map_or(Cell::from("not among the kept"), |pair| Cell::from(pair.1));
-        let way = Explanation::new("leads here by", relation_in_words(kb, &path));
-        told.with([way.with([Explanation::new("fit", fit)])])
+        let path = Explanation::new("leads here by", relation_in_words(kb, &path));
+        explanation.with([path.with([Explanation::new("fit", fit)])])
     }
 }

@@ -1,11 +1,11 @@
-//! What lies within two edges of an entity, and which of it concerns a query.
+//! The neighbourhood of an entity (nodes within two edges), and the part of it that fits a query.
 //!
 //! Source: document-based relation filtering of KAR (Xia et al. 2025). Decided here: edges are
-//! followed both ways over all relations to nodes of all types; a node of more than 2,000 edges may
-//! be reached and is not passed; documents are compared with the query by BM25 over stems, which
-//! needs no vectors of nodes that are no candidates.
+//! followed both ways over all relations to nodes of all types; a node with more than 2,000 edges
+//! may be reached but is not expanded; documents are compared with the query by BM25 over stems,
+//! which needs no vectors of nodes outside the candidates.
 //!
-//! Must not know: language models, rankings.
+//! Independent of language models and rankings.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,14 +16,14 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{Hop, Kb, NodeId, Path, all_edges, best, hops};
 
-/// Edges of a node from which on it is not passed: everything is joined over a venue or a colour.
-const HUB: usize = 2_000;
-/// Edges that are looked at around one entity.
+/// Most edges of a node that is expanded: a venue or a colour connects everything.
+const MAX_DEGREE: usize = 2_000;
+/// Most edges that are visited around one entity.
 const MAX_EDGES: usize = 500_000;
-/// Nodes that are scored between two looks at whether to go on.
-const NODES_AT_ONCE: usize = 256;
+/// Nodes that are scored between two calls of `spend`.
+const CHUNK_NODES: usize = 256;
 
-/// By what neighbours are chosen.
+/// How neighbours are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// By how well their documents fit the query.
@@ -35,10 +35,10 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// All of them, in the order of tables.
+    /// All filters, in the order of tables.
     pub const ALL: [Filter; 3] = [Filter::Documents, Filter::Names, Filter::None];
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Documents => "documents",
@@ -48,29 +48,29 @@ impl Filter {
     }
 }
 
-/// The nodes within two edges of one, without itself.
+/// The nodes within two edges of a node, without itself.
 pub struct Neighborhood {
     from: NodeId,
-    /// From where each was reached, and over which edge.
+    /// Predecessor and edge by which each node was reached.
     reached: HashMap<NodeId, (NodeId, Hop)>,
     /// Those one edge away, then the others; by ascending id.
     nodes: Vec<NodeId>,
 }
 
 impl Neighborhood {
-    /// What lies around a node. Of several ways the shortest counts, then that over the node with
-    /// the smallest id, then an edge followed as stored, then the first relation. At most 500,000
-    /// edges are looked at, those of smaller ids first. O(edges looked at).
-    pub fn of(kb: &Kb, from: NodeId) -> Self {
-        let Ok(around) = Self::of_while(kb, from, &mut |_| Ok::<(), Infallible>(()));
-        around
+    /// The neighbourhood of a node. Of several paths the shortest counts, then that over the node
+    /// with the smallest id, then an edge followed as stored, then the first relation. Visits at
+    /// most 500,000 edges, those of smaller ids first. O(visited edges).
+    pub fn new(kb: &Kb, from: NodeId) -> Self {
+        let Ok(neighborhood) = Self::within_budget(kb, from, &mut |_| Ok::<(), Infallible>(()));
+        neighborhood
     }
 
-    /// [`Neighborhood::of`], telling before how many edges are looked at.
+    /// As [`Neighborhood::new`]; calls `spend` before each visit with its number of edges.
     ///
     /// # Errors
     /// What `spend` fails with.
-    pub fn of_while<E>(
+    pub fn within_budget<E>(
         kb: &Kb,
         from: NodeId,
         spend: &mut dyn FnMut(usize) -> Result<(), E>,
@@ -82,11 +82,11 @@ impl Neighborhood {
         for distance in 0..2 {
             let mut next = Vec::new();
             for &node in &frontier {
-                let own = all_edges(kb, node);
-                if distance > 0 && own > HUB {
+                let degree = all_edges(kb, node);
+                if distance > 0 && degree > MAX_DEGREE {
                     continue;
                 }
-                spend(own.min(left))?;
+                spend(degree.min(left))?;
                 let found = hops(kb, node).take(left).filter(|hop| hop.node != from);
                 for hop in found {
                     reached.entry(hop.node).or_insert_with(|| {
@@ -94,7 +94,7 @@ impl Neighborhood {
                         (node, hop)
                     });
                 }
-                left = left.saturating_sub(own);
+                left = left.saturating_sub(degree);
             }
             next.sort_unstable();
             nodes.extend(&next);
@@ -108,25 +108,25 @@ impl Neighborhood {
         &self.nodes
     }
 
-    /// The same with candidates alone; ways over other nodes stay known.
+    /// Keeps candidates only; paths over other nodes stay known.
     pub fn candidates(mut self, kb: &Kb) -> Self {
         self.nodes.retain(|&node| kb.is_candidate(node));
         self
     }
 
-    /// The way to one of the nodes; to another node one without edges.
+    /// The path to one of the nodes; a path without edges for any other node.
     pub fn path(&self, node: NodeId) -> Path {
-        let (mut at, mut hops) = (node, Vec::new());
-        while let Some(&(before, hop)) = self.reached.get(&at) {
+        let (mut last, mut hops) = (node, Vec::new());
+        while let Some(&(before, hop)) = self.reached.get(&last) {
             hops.push(hop);
-            at = before;
+            last = before;
         }
         hops.reverse();
         Path { from: self.from, hops }
     }
 
-    /// The nodes that the filter prefers with what it says of each, above 0: at most `k`, best first,
-    /// ties by ascending id; without a filter the first of [`Neighborhood::nodes`], each with 1.
+    /// The best `k` nodes by the filter, with scores above 0, best first, ties by ascending id;
+    /// without a filter the first of [`Neighborhood::nodes`], each with score 1.
     pub fn filtered(
         &self,
         base: &IndexedBase,
@@ -135,15 +135,15 @@ impl Neighborhood {
         k: usize,
     ) -> Vec<(NodeId, f32)> {
         let spend = &mut |_| Ok::<(), Infallible>(());
-        let Ok(kept) = self.filtered_while(base, query, filter, k, spend);
+        let Ok(kept) = self.filtered_within_budget(base, query, filter, k, spend);
         kept
     }
 
-    /// [`Neighborhood::filtered`], telling before how many nodes are scored.
+    /// As [`Neighborhood::filtered`]; calls `spend` before scoring with the number of nodes.
     ///
     /// # Errors
     /// What `spend` fails with.
-    pub fn filtered_while<E>(
+    pub fn filtered_within_budget<E>(
         &self,
         base: &IndexedBase,
         query: &str,
@@ -155,13 +155,13 @@ impl Neighborhood {
             Filter::None => {
                 return Ok(self.nodes.iter().take(k).map(|&node| (node, 1.0)).collect());
             }
-            Filter::Documents => fit_of_documents(base, query),
-            Filter::Names => fit_of_names(base, query),
+            Filter::Documents => document_fit(base, query),
+            Filter::Names => name_fit(base, query),
         };
         let mut scored = Vec::new();
-        for some in self.nodes.chunks(NODES_AT_ONCE) {
-            spend(some.len())?;
-            let fits = some.iter().map(|&node| (node, score(node)));
+        for chunk in self.nodes.chunks(CHUNK_NODES) {
+            spend(chunk.len())?;
+            let fits = chunk.iter().map(|&node| (node, score(node)));
             scored.extend(fits.filter(|pair| pair.1 > 0.0));
         }
         Ok(best(scored, k))
@@ -170,30 +170,31 @@ impl Neighborhood {
 
 type Fit<'a> = Box<dyn Fn(NodeId) -> f32 + 'a>;
 
-/// BM25 of documents by the stems of the query.
-fn fit_of_documents<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
+/// BM25 of a node's document.
+fn document_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
     let terms = base.terms.query(&base.stems, query);
     Box::new(move |node| base.terms.bm25(&terms, node))
 }
 
-/// The sum of the idf of the stems of the query that a name has.
-fn fit_of_names<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
-    let asked = name_words(query).filter(|(_, word)| !is_question_word(word));
-    let stems: HashSet<u32> = asked
+/// Sum of the idf of the query stems in a node's name.
+fn name_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
+    let words = name_words(query).filter(|(_, word)| !is_question_word(word));
+    let stems: HashSet<u32> = words
         .flat_map(|(_, word)| base.stems.of(&word).collect::<Vec<_>>())
         .filter_map(|stem| base.terms.stem_id(&stem))
         .collect();
     Box::new(move |node| {
-        let own = base.stems.of(base.kb.name(node)).filter_map(|stem| base.terms.stem_id(&stem));
-        let mut own: Vec<u32> = own.filter(|stem| stems.contains(stem)).collect();
-        own.sort_unstable();
-        own.dedup();
-        own.into_iter().map(|stem| base.terms.idf(stem)).sum()
+        let in_name =
+            base.stems.of(base.kb.name(node)).filter_map(|stem| base.terms.stem_id(&stem));
+        let mut shared: Vec<u32> = in_name.filter(|stem| stems.contains(stem)).collect();
+        shared.sort_unstable();
+        shared.dedup();
+        shared.into_iter().map(|stem| base.terms.idf(stem)).sum()
     })
 }
 
-/// The edges of a path as one relation: `-has_brand->`, or `<-has_brand-, then -has_color->, over
-/// NAME` with the name of the node between them.
+/// The edges of a path as text: `-has_brand->`, or `<-has_brand-, then -has_color->, over NAME`
+/// with the name of the node between them.
 pub fn relation_in_words(kb: &Kb, path: &Path) -> String {
     let arrows = path.hops.iter().map(|hop| hop.direction.arrow(kb.relation_name(hop.relation)));
     let between = path.hops.iter().rev().skip(1).rev().map(|hop| kb.name(hop.node));

@@ -1,14 +1,13 @@
-//! Bytes as text and back: the alphabet of RFC 4648, section 4, with padding.
+//! Base64 by RFC 4648, section 4, with padding.
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Bytes as text.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let mut group = 0u32;
-        for at in 0..3 {
-            group = group << 8 | u32::from(chunk.get(at).copied().unwrap_or(0));
+        for index in 0..3 {
+            group = group << 8 | u32::from(chunk.get(index).copied().unwrap_or(0));
         }
         for digit in 0..4 {
             let value = (group >> (18 - 6 * digit)) & 63;
@@ -21,7 +20,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a text; `None` if [`encode`] gives no such text.
+/// Decodes canonical output of [`encode`]; `None` for any other text.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     for group in text.as_bytes().chunks(4) {
@@ -35,7 +34,7 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
         let [_, whole @ ..] = value.to_be_bytes();
         bytes.extend(whole.get(..3usize.checked_sub(padding)?)?);
     }
-    // Text of another length, or with padding elsewhere, does not come back.
+    // Text of another length, or with padding elsewhere, does not round-trip.
     (encode(&bytes) == text).then_some(bytes)
 }
 

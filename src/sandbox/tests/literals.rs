@@ -1,4 +1,5 @@
-//! Text that is written into a source is what a program reads, in both engines, and none of it runs.
+//! Text that is written into a source is what a program reads, in both engines, and none of it
+//! runs.
 
 use std::collections::BTreeMap;
 

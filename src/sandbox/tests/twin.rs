@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    Compiled, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers,
+    CompiledProgram, Failure, FailureKind, Input, Limits, Outcome, Sandbox, WasmSandbox, Workers,
     tests::{LATE, N_NODES, OVER, SPECS, TestHost},
 };
 
@@ -71,7 +71,7 @@ fn may_differ(here: Result<(), FailureKind>, inside: Result<(), FailureKind>) ->
 }
 
 pub(super) fn run_inside(
-    program: &Compiled,
+    program: &CompiledProgram,
     params: &BTreeMap<String, f64>,
     limits: &Limits,
 ) -> Result<Outcome, Failure> {

@@ -1,8 +1,8 @@
 //! Compiled code on disk, so that a start need not compile.
 //!
-//! A file holds a keyed digest and the code. Code that was changed, cut short, or put there by
-//! somebody who does not know the key is not loaded; it is compiled again. Whoever can read the key
-//! can have code run: the directory must belong to the user, as the program itself does.
+//! A file holds a keyed digest and the code. Code that was changed, truncated, or written without
+//! the key is not loaded but compiled again. Whoever can read the key can have code run: the
+//! directory must belong to the user, as the program itself does.
 
 use std::{
     fs,
@@ -18,20 +18,19 @@ use crate::private::{KEY_BYTES, PrivateDir};
 /// Longest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Whose code it is. That of the engine, which every program in Rhai needs and which takes seconds and
-/// hundreds of megabytes to compile, makes no room for that of modules.
+/// Owner of code. Code of modules never displaces that of the engine, which every program in Rhai
+/// needs and which takes seconds and hundreds of megabytes to compile.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum CodeOf {
+pub(super) enum CodeOwner {
     /// The engine for Rhai.
     Engine,
     /// A module that is a program.
     Program,
 }
 
-impl CodeOf {
-    /// What ends the names of its files, and how many are kept; those that were not used for longest
-    /// go first.
-    fn kept(self) -> (&'static str, usize) {
+impl CodeOwner {
+    /// File extension, and the number of files kept; the least recently used are removed first.
+    fn retention(self) -> (&'static str, usize) {
         match self {
             Self::Engine => ("engine", 4),
             Self::Program => ("code", 32),
@@ -44,35 +43,35 @@ impl CodeOf {
 pub(super) struct CodeCache(PrivateDir);
 
 impl CodeCache {
-    /// The cache in a directory, which is made if it is not there; `None` when it cannot be used or
-    /// others may write to it.
+    /// Opens the cache in a directory, or creates it; `None` if it cannot be used or others may
+    /// write to it.
     pub(super) fn open(dir: &Path) -> Option<Self> {
         PrivateDir::open(dir).map(Self)
     }
 
-    fn name(of: CodeOf, digest: &blake3::Hash) -> String {
-        format!("{}.{}", digest.to_hex(), of.kept().0)
+    fn name(owner: CodeOwner, digest: &blake3::Hash) -> String {
+        format!("{}.{}", digest.to_hex(), owner.retention().0)
     }
 
-    fn path(&self, of: CodeOf, digest: &blake3::Hash) -> PathBuf {
-        self.0.path().join(Self::name(of, digest))
+    fn path(&self, owner: CodeOwner, digest: &blake3::Hash) -> PathBuf {
+        self.0.path().join(Self::name(owner, digest))
     }
 
-    /// The keyed digest of code that belongs to a module.
+    /// The keyed digest of the code of a module.
     fn seal(&self, digest: &blake3::Hash, code: &[u8]) -> blake3::Hash {
         self.0.seal(&[digest.as_bytes(), code])
     }
 
-    /// The code of a module if it is there, unchanged, and for this engine.
+    /// The code of a module, if present, unchanged and for this engine.
     #[allow(clippy::disallowed_methods, reason = "says which files to keep, nothing of results")]
     pub(super) fn load(
         &self,
         engine: &Engine,
-        of: CodeOf,
+        owner: CodeOwner,
         digest: &blake3::Hash,
     ) -> Option<Module> {
-        let file = fs::File::open(self.path(of, digest)).ok()?;
-        // What is used stays: those that were not used for longest make room for others.
+        let file = fs::File::open(self.path(owner, digest)).ok()?;
+        // Marks the file as used.
         let _ = file.set_modified(SystemTime::now());
         let mut bytes = Vec::new();
         file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
@@ -86,13 +85,13 @@ impl CodeCache {
         unsafe { Module::deserialize(engine, code) }.ok()
     }
 
-    /// Keeps the code of a module. What fails is left out: the next start compiles.
-    pub(super) fn store(&self, module: &Module, of: CodeOf, digest: &blake3::Hash) {
+    /// Stores the code of a module; on failure the next start compiles.
+    pub(super) fn store(&self, module: &Module, owner: CodeOwner, digest: &blake3::Hash) {
         let Ok(code) = module.serialize() else { return };
         let seal = self.seal(digest, &code);
-        if self.0.publish(&Self::name(of, digest), &[seal.as_bytes(), &code]).is_ok() {
-            let (suffix, most) = of.kept();
-            self.0.keep_newest(suffix, most);
+        if self.0.publish(&Self::name(owner, digest), &[seal.as_bytes(), &code]).is_ok() {
+            let (suffix, max_files) = owner.retention();
+            self.0.keep_newest(suffix, max_files);
         }
     }
 }
@@ -101,7 +100,7 @@ impl CodeCache {
 mod tests {
     use std::fs;
 
-    use super::{CodeCache, CodeOf};
+    use super::{CodeCache, CodeOwner};
     use crate::wasm::engine::engine;
 
     #[test]
@@ -111,38 +110,39 @@ mod tests {
         let engine = engine().expect("an engine");
         let bytes = wat::parse_str("(module (func (export \"f\")))").expect("a module");
         let digest = blake3::hash(&bytes);
-        assert!(cache.load(engine, CodeOf::Program, &digest).is_none());
+        assert!(cache.load(engine, CodeOwner::Program, &digest).is_none());
         let module = wasmtime::Module::new(engine, &bytes).expect("a module");
-        cache.store(&module, CodeOf::Program, &digest);
-        assert!(cache.load(engine, CodeOf::Program, &digest).is_some());
+        cache.store(&module, CodeOwner::Program, &digest);
+        assert!(cache.load(engine, CodeOwner::Program, &digest).is_some());
         // The key is kept, so another process finds the code as well.
         assert!(
             CodeCache::open(dir.path())
                 .expect("usable")
-                .load(engine, CodeOf::Program, &digest)
+                .load(engine, CodeOwner::Program, &digest)
                 .is_some()
         );
 
-        let path = cache.path(CodeOf::Program, &digest);
+        let path = cache.path(CodeOwner::Program, &digest);
         let whole = fs::read(&path).expect("written");
         for at in [0, 31, 32, whole.len() / 2, whole.len() - 1] {
             let mut changed = whole.clone();
             changed[at] ^= 1;
             fs::write(&path, &changed).expect("written");
-            assert!(cache.load(engine, CodeOf::Program, &digest).is_none(), "byte {at}");
+            assert!(cache.load(engine, CodeOwner::Program, &digest).is_none(), "byte {at}");
         }
         fs::write(&path, &whole[..whole.len() - 1]).expect("written");
-        assert!(cache.load(engine, CodeOf::Program, &digest).is_none());
+        assert!(cache.load(engine, CodeOwner::Program, &digest).is_none());
         // Code of another module under this name.
-        fs::write(cache.path(CodeOf::Program, &blake3::hash(b"other")), &whole).expect("written");
-        assert!(cache.load(engine, CodeOf::Program, &blake3::hash(b"other")).is_none());
+        fs::write(cache.path(CodeOwner::Program, &blake3::hash(b"other")), &whole)
+            .expect("written");
+        assert!(cache.load(engine, CodeOwner::Program, &blake3::hash(b"other")).is_none());
         // Another key.
         fs::remove_file(dir.path().join("key")).expect("removed");
         fs::write(&path, &whole).expect("written");
         assert!(
             CodeCache::open(dir.path())
                 .expect("usable")
-                .load(engine, CodeOf::Program, &digest)
+                .load(engine, CodeOwner::Program, &digest)
                 .is_none()
         );
     }
@@ -155,14 +155,14 @@ mod tests {
         let bytes = wat::parse_str("(module)").expect("a module");
         let module = wasmtime::Module::new(engine, &bytes).expect("a module");
         let own = blake3::hash(b"engine");
-        cache.store(&module, CodeOf::Engine, &own);
-        let most = CodeOf::Program.kept().1;
-        for n in 0..most + 3 {
-            cache.store(&module, CodeOf::Program, &blake3::hash(&n.to_le_bytes()));
+        cache.store(&module, CodeOwner::Engine, &own);
+        let max_files = CodeOwner::Program.retention().1;
+        for n in 0..max_files + 3 {
+            cache.store(&module, CodeOwner::Program, &blake3::hash(&n.to_le_bytes()));
         }
-        assert!(cache.load(engine, CodeOf::Engine, &own).is_some());
+        assert!(cache.load(engine, CodeOwner::Engine, &own).is_some());
         let files = fs::read_dir(dir.path()).expect("readable");
         let suffix = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "code");
-        assert_eq!(files.filter_map(Result::ok).filter(suffix).count(), most);
+        assert_eq!(files.filter_map(Result::ok).filter(suffix).count(), max_files);
     }
 }

@@ -1,8 +1,6 @@
-//! The one engine for WebAssembly: how it is set up, how its deadlines pass, and how modules are
-//! checked, compiled and kept.
-//!
-//! Must not know what a module does. Compiled code is trusted by the engine: it comes from the
-//! compiler here, or from [`CodeCache`], which verifies it.
+//! The one WebAssembly engine of the process: its settings, deadlines, and compiled modules. The
+//! engine trusts compiled code: it comes from the compiler here, or from [`CodeCache`], which
+//! verifies it.
 
 use std::{
     collections::HashMap,
@@ -18,32 +16,32 @@ use std::{
 use wasmtime::{Config, Engine, Module, OptLevel, Strategy};
 
 use crate::{
-    wasm::cache::{CodeCache, CodeOf},
-    workers::pool_apart,
+    wasm::cache::{CodeCache, CodeOwner},
+    workers::separate_pool,
 };
 
 /// Stack of a module's own calls, bytes; a quarter of [`STACK_BYTES`](crate::STACK_BYTES).
 const WASM_STACK_BYTES: usize = 64 << 20;
-/// How often deadlines are looked at.
+/// Interval at which deadlines are checked.
 const TICK: Duration = Duration::from_millis(5);
-/// Modules whose code is kept in memory; at this number all are dropped.
-const MAX_KEPT: usize = 64;
-/// Modules that may be compiled at once, those included that nobody waits for any more.
+/// Most modules kept in memory; at this number all are dropped.
+const MAX_MODULES: usize = 64;
+/// Most modules compiled at once, abandoned ones included.
 const MAX_COMPILING: usize = 4;
 
-/// Why there is no compiled module.
+/// Why a module was not compiled.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum CompileError {
     /// The engine cannot be set up on this machine.
     #[error("WebAssembly cannot be run on this machine: {0}")]
     Engine(String),
-    /// The bytes are no module.
+    /// The bytes are not a valid module.
     #[error("the module is not valid: {0}")]
     Invalid(String),
     /// It took too long.
     #[error("the module takes more than {0} ms to compile; make it smaller")]
     Late(u128),
-    /// Others are being compiled.
+    /// Too many modules are being compiled.
     #[error("{MAX_COMPILING} modules are being compiled; try again")]
     Busy,
 }
@@ -54,12 +52,12 @@ pub(super) enum CompileError {
 /// [`CompileError::Engine`].
 pub(super) fn engine() -> Result<&'static Engine, CompileError> {
     static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
-    let made = ENGINE.get_or_init(|| {
+    let engine = ENGINE.get_or_init(|| {
         let mut config = Config::new();
         config
             .strategy(Strategy::Cranelift)
             .cranelift_opt_level(OptLevel::Speed)
-            // Equal bits of every result on every machine.
+            // Bit-equal results on every machine.
             .cranelift_nan_canonicalization(true)
             .consume_fuel(true)
             .epoch_interruption(true)
@@ -76,41 +74,41 @@ pub(super) fn engine() -> Result<&'static Engine, CompileError> {
         start_ticker(engine.clone()).map_err(|error| error.to_string())?;
         Ok(engine)
     });
-    made.as_ref().map_err(|error| CompileError::Engine(error.clone()))
+    engine.as_ref().map_err(|error| CompileError::Engine(error.clone()))
 }
 
-/// How many calls run, and who waits for the first.
+/// Number of running calls, and the signal of the first.
 struct Running {
     calls: Mutex<usize>,
-    begun: Condvar,
+    started: Condvar,
 }
 
-static RUNNING: Running = Running { calls: Mutex::new(0), begun: Condvar::new() };
+static RUNNING: Running = Running { calls: Mutex::new(0), started: Condvar::new() };
 
-/// While one of these lives, deadlines are looked at.
-pub(super) struct Ticking;
+/// Keeps the deadline clock running while it lives.
+pub(super) struct Ticker;
 
-impl Ticking {
+impl Ticker {
     /// Starts the clock for one call.
     pub(super) fn start() -> Self {
         *RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        RUNNING.begun.notify_all();
+        RUNNING.started.notify_all();
         Self
     }
 }
 
-impl Drop for Ticking {
+impl Drop for Ticker {
     fn drop(&mut self) {
         *RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
     }
 }
 
-/// A thread that lets the engine's time pass while calls run.
+/// Starts the thread that advances the engine's epoch while calls run.
 fn start_ticker(engine: Engine) -> std::io::Result<()> {
     let tick = move || {
         loop {
             let calls = RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = RUNNING.begun.wait_while(calls, |calls| *calls == 0);
+            let waited = RUNNING.started.wait_while(calls, |calls| *calls == 0);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
             thread::sleep(TICK);
             engine.increment_epoch();
@@ -119,44 +117,44 @@ fn start_ticker(engine: Engine) -> std::io::Result<()> {
     thread::Builder::new().name("deadlines".to_owned()).spawn(tick).map(drop)
 }
 
-type Kept = Mutex<HashMap<blake3::Hash, Module>>;
+type ModuleCache = Mutex<HashMap<blake3::Hash, Module>>;
 
-/// The compiled module: kept from before, from the cache, or compiled now, by at most `deadline`.
+/// The compiled module: from memory, from the cache, or compiled within `deadline`.
 ///
 /// # Errors
 /// [`CompileError`].
 pub(super) fn compiled(
     bytes: &[u8],
-    of: CodeOf,
+    owner: CodeOwner,
     deadline: Duration,
     cache: Option<&CodeCache>,
 ) -> Result<Module, CompileError> {
-    static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
+    static MODULES: LazyLock<ModuleCache> = LazyLock::new(ModuleCache::default);
     let engine = engine()?;
     let digest = blake3::hash(bytes);
-    let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(module) = kept().get(&digest) {
+    let modules = || MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(module) = modules().get(&digest) {
         return Ok(module.clone());
     }
-    let module = match cache.and_then(|cache| cache.load(engine, of, &digest)) {
+    let module = match cache.and_then(|cache| cache.load(engine, owner, &digest)) {
         Some(module) => module,
         None => {
             let module = compile(engine, bytes, deadline)?;
             if let Some(cache) = cache {
-                cache.store(&module, of, &digest);
+                cache.store(&module, owner, &digest);
             }
             module
         }
     };
-    let mut kept = kept();
-    if kept.len() >= MAX_KEPT {
-        kept.clear();
+    let mut modules = modules();
+    if modules.len() >= MAX_MODULES {
+        modules.clear();
     }
-    kept.insert(digest, module.clone());
+    modules.insert(digest, module.clone());
     Ok(module)
 }
 
-/// Compiles on threads of its own, which wait for no program, and waits for them.
+/// Compiles on a separate pool, whose threads wait for no program.
 fn compile(engine: &Engine, bytes: &[u8], deadline: Duration) -> Result<Module, CompileError> {
     static COMPILING: AtomicUsize = AtomicUsize::new(0);
     if COMPILING.fetch_add(1, Ordering::SeqCst) >= MAX_COMPILING {
@@ -168,10 +166,10 @@ fn compile(engine: &Engine, bytes: &[u8], deadline: Duration) -> Result<Module, 
     let work = move || {
         let module = Module::new(&engine, &bytes);
         COMPILING.fetch_sub(1, Ordering::SeqCst);
-        // Nobody may be waiting any more.
+        // The caller may have given up.
         let _ = answer.send(module);
     };
-    match pool_apart("compile") {
+    match separate_pool("compile") {
         Ok(pool) => pool.spawn(work),
         Err(error) => {
             COMPILING.fetch_sub(1, Ordering::SeqCst);

@@ -1,8 +1,6 @@
-//! The engine for Rhai inside WebAssembly: set up once, then copied into each call.
-//!
-//! Setting up the engine takes longer than most programs run, and so does parsing one. So both are
-//! done once, and the pages of memory that they changed are kept: a call begins with a new
-//! instance, into which the pages of the engine and of the program are copied.
+//! The engine for Rhai inside WebAssembly. Setting up the engine, and parsing a program, take
+//! longer than most programs run: both are done once, and the memory pages that they changed are
+//! copied into the new instance of each call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,93 +10,93 @@ use wasmtime::InstancePre;
 use crate::{
     Failure, FailureKind, Limits, Usage,
     wasm::{
-        cache::{CodeCache, CodeOf},
-        call::{Call, NotStarted, Started, rhai_linker},
+        cache::{CodeCache, CodeOwner},
+        call::{Call, LiveInstance, StartFailure, rhai_linker},
         engine::compiled,
         wire::{write_list, write_text},
     },
 };
 use agent_tools::{ToolHost, ToolSpec};
 
-/// The engine for Rhai as a module; `sandboxes/wasm/build.sh` makes it.
+/// The engine for Rhai as a module, built by `sandboxes/wasm/build.sh`.
 const MODULE: &[u8] = include_bytes!("../../../sandboxes/wasm/rhai.wasm");
-/// Where the data of the module begins: below is its stack, which is empty between calls. The
-/// build sets it.
+/// Start of the module's data, bytes, set by the build: below is its stack, which is empty between
+/// calls.
 const STACK_BYTES: usize = 16 << 20;
-/// Time to compile the engine itself, which is known to end.
-pub(super) const PATIENCE: Duration = Duration::from_secs(300);
-/// Memory is compared and copied in pieces of this size, bytes.
+/// Deadline of compiling the engine itself.
+pub(super) const ENGINE_DEADLINE: Duration = Duration::from_secs(300);
+/// Unit of comparing and copying memory, bytes.
 const PAGE_BYTES: usize = 4096;
-/// Memory grows in steps of this size, bytes.
+/// Unit of growing memory, bytes.
 const WASM_PAGE_BYTES: usize = 64 << 10;
 
-/// What the engine is told of a tool.
+/// Description of a tool for the engine.
 #[derive(Serialize)]
-struct Described {
+struct ToolSummary {
     name: &'static str,
     min_args: usize,
     kinds: Vec<String>,
 }
 
-/// What the engine tells of a program.
+/// The engine's findings about a program.
 #[derive(Clone, Copy, Deserialize)]
-pub(super) struct Told {
+pub(super) struct ProgramFacts {
     pub(super) has_params: bool,
     pub(super) reads_candidates: bool,
 }
 
-/// What the engine tells of a call.
+/// The engine's report of a call.
 #[derive(Default, Deserialize)]
-pub(super) struct Spent {
+pub(super) struct CallReport {
     pub(super) usage: Usage,
     pub(super) output: String,
 }
 
-/// Memory as it was after some work: its size, and what the work changed.
+/// Memory after some work: its size, and the changed pages.
 struct Image {
     bytes: usize,
     changed: Vec<(usize, Vec<u8>)>,
 }
 
 impl Image {
-    /// What changed from `before` to now, above the stack.
-    fn of(started: &mut Started, before: &[u8]) -> Option<Self> {
-        let memory = started.memory()?;
-        let now = memory.data(&started.store);
+    /// The changes since `before`, above the stack.
+    fn since(instance: &mut LiveInstance, before: &[u8]) -> Option<Self> {
+        let memory = instance.memory()?;
+        let now = memory.data(&instance.store);
         let mut changed: Vec<(usize, Vec<u8>)> = Vec::new();
         let above = now.get(STACK_BYTES..)?;
-        for (at, page) in above.chunks(PAGE_BYTES).enumerate() {
-            let from = at * PAGE_BYTES;
+        for (index, page) in above.chunks(PAGE_BYTES).enumerate() {
+            let from = index * PAGE_BYTES;
             let old = before.get(from..from + page.len());
             if old.map_or(page.iter().all(|byte| *byte == 0), |old| old == page) {
                 continue;
             }
-            let place = STACK_BYTES + from;
+            let address = STACK_BYTES + from;
             match changed.last_mut() {
-                Some((start, run)) if *start + run.len() == place => run.extend_from_slice(page),
-                _ => changed.push((place, page.to_vec())),
+                Some((start, run)) if *start + run.len() == address => run.extend_from_slice(page),
+                _ => changed.push((address, page.to_vec())),
             }
         }
         Some(Self { bytes: now.len(), changed })
     }
 
-    /// Puts the memory of an instance into this state.
-    fn restore(&self, started: &mut Started) -> Option<()> {
-        let memory = started.memory()?;
-        let more = self.bytes.saturating_sub(memory.data_size(&started.store)) / WASM_PAGE_BYTES;
-        memory.grow(&mut started.store, more as u64).ok()?;
-        let data = memory.data_mut(&mut started.store);
-        for (place, run) in &self.changed {
-            data.get_mut(*place..)?.get_mut(..run.len())?.copy_from_slice(run);
+    /// Restores the memory of an instance to this state.
+    fn restore(&self, instance: &mut LiveInstance) -> Option<()> {
+        let memory = instance.memory()?;
+        let more = self.bytes.saturating_sub(memory.data_size(&instance.store)) / WASM_PAGE_BYTES;
+        memory.grow(&mut instance.store, more as u64).ok()?;
+        let data = memory.data_mut(&mut instance.store);
+        for (address, run) in &self.changed {
+            data.get_mut(*address..)?.get_mut(..run.len())?.copy_from_slice(run);
         }
         Some(())
     }
 }
 
 /// The memory of an instance above its stack.
-fn above_stack(started: &mut Started) -> Option<Vec<u8>> {
-    let memory = started.memory()?;
-    memory.data(&started.store).get(STACK_BYTES..).map(<[u8]>::to_vec)
+fn above_stack(instance: &mut LiveInstance) -> Option<Vec<u8>> {
+    let memory = instance.memory()?;
+    memory.data(&instance.store).get(STACK_BYTES..).map(<[u8]>::to_vec)
 }
 
 /// The engine, set up with its tools.
@@ -112,52 +110,53 @@ pub(super) struct RhaiGuest {
 pub(super) struct RhaiProgram {
     guest: Arc<RhaiGuest>,
     image: Image,
-    pub(super) told: Told,
+    pub(super) facts: ProgramFacts,
 }
 
-fn broken(why: &str) -> Failure {
-    Failure::new(FailureKind::Panic, why, &Limits::default())
+fn broken(message: &str) -> Failure {
+    Failure::new(FailureKind::Panic, message, &Limits::default())
 }
 
-/// Limits as the engine reads them: the host keeps the deadlines.
+/// Limits as text for the engine; the host keeps the deadlines.
 fn limits_text(limits: &Limits) -> String {
     serde_json::to_string(limits).unwrap_or_default()
 }
 
 impl RhaiGuest {
-    /// Compiles the engine, or finds it compiled, and sets it up.
+    /// Compiles the engine, or loads it from the cache, and sets it up.
     ///
     /// # Errors
-    /// That WebAssembly cannot be run here.
+    /// If WebAssembly cannot be run here.
     pub(super) fn new(
         specs: &'static [ToolSpec],
         cache: Option<&CodeCache>,
     ) -> Result<Self, Failure> {
-        let module = compiled(MODULE, CodeOf::Engine, PATIENCE, cache)
+        let module = compiled(MODULE, CodeOwner::Engine, ENGINE_DEADLINE, cache)
             .map_err(|error| broken(&error.to_string()))?;
         let pre = rhai_linker()
             .and_then(|linker| linker.instantiate_pre(&module))
             .map_err(|error| broken(&format!("{error:#}")))?;
-        let limits = Limits { deadline: PATIENCE, ..Limits::default() };
+        let limits = Limits { deadline: ENGINE_DEADLINE, ..Limits::default() };
         let call = Call::new(specs, None, &limits, true);
-        let mut started = Started::new(&pre, call).map_err(NotStarted::into_failure)?;
-        let before = above_stack(&mut started).ok_or_else(|| broken("the engine has no memory"))?;
-        let described: Vec<Described> = specs
+        let mut instance = LiveInstance::new(&pre, call).map_err(StartFailure::into_failure)?;
+        let before =
+            above_stack(&mut instance).ok_or_else(|| broken("the engine has no memory"))?;
+        let tools: Vec<ToolSummary> = specs
             .iter()
-            .map(|spec| Described {
+            .map(|spec| ToolSummary {
                 name: spec.name,
                 min_args: spec.min_args(),
                 kinds: spec.args.iter().map(|arg| format!("{:?}", arg.kind)).collect(),
             })
             .collect();
-        let message = serde_json::to_vec(&described).unwrap_or_default();
-        match started.invoke("init", Some(message)) {
-            // It has nothing to give.
+        let message = serde_json::to_vec(&tools).unwrap_or_default();
+        match instance.invoke("init", Some(message)) {
+            // It returns no result.
             Err(failure) if failure.kind != FailureKind::Result => return Err(failure),
             _ => {}
         }
-        let image =
-            Image::of(&mut started, &before).ok_or_else(|| broken("the engine has no memory"))?;
+        let image = Image::since(&mut instance, &before)
+            .ok_or_else(|| broken("the engine has no memory"))?;
         Ok(Self { pre, specs, image })
     }
 
@@ -165,13 +164,13 @@ impl RhaiGuest {
         &self,
         host: Option<Box<dyn ToolHost>>,
         limits: &Limits,
-    ) -> Result<Started, NotStarted> {
-        let mut started = Started::new(&self.pre, Call::new(self.specs, host, limits, true))?;
-        match self.image.restore(&mut started) {
-            Some(()) => Ok(started),
-            None => Err(NotStarted::new(
+    ) -> Result<LiveInstance, StartFailure> {
+        let mut instance = LiveInstance::new(&self.pre, Call::new(self.specs, host, limits, true))?;
+        match self.image.restore(&mut instance) {
+            Some(()) => Ok(instance),
+            None => Err(StartFailure::new(
                 broken("the engine does not fit the memory limit"),
-                started.into_host(),
+                instance.into_host(),
             )),
         }
     }
@@ -185,16 +184,17 @@ impl RhaiGuest {
         source: &str,
         limits: &Limits,
     ) -> Result<RhaiProgram, Failure> {
-        let within = Limits { deadline: limits.parse_deadline, ..limits.clone() };
-        let mut started = self.start(None, &within).map_err(NotStarted::into_failure)?;
-        let before = above_stack(&mut started).ok_or_else(|| broken("the engine has no memory"))?;
+        let parse_limits = Limits { deadline: limits.parse_deadline, ..limits.clone() };
+        let mut instance = self.start(None, &parse_limits).map_err(StartFailure::into_failure)?;
+        let before =
+            above_stack(&mut instance).ok_or_else(|| broken("the engine has no memory"))?;
         let mut message = Vec::new();
         write_list(&mut message, 2)
             .and_then(|()| write_text(&mut message, &limits_text(limits)))
             .and_then(|()| write_text(&mut message, source))
             .map_err(|why| broken(&why))?;
-        let told = started.invoke("compile", Some(message)).map_err(|failure| {
-            // Whatever stopped it, the source could not be parsed within its limits.
+        let facts = instance.invoke("compile", Some(message)).map_err(|failure| {
+            // Any other failure means that parsing exceeded a limit.
             let parse = [FailureKind::MissingFunction, FailureKind::Parse, FailureKind::Panic];
             match parse.contains(&failure.kind) {
                 true => failure,
@@ -204,49 +204,49 @@ impl RhaiGuest {
                 }
             }
         })?;
-        let told = serde_json::from_slice(&told).map_err(|error| broken(&error.to_string()))?;
-        let image =
-            Image::of(&mut started, &before).ok_or_else(|| broken("the engine has no memory"))?;
-        Ok(RhaiProgram { guest: self.clone(), image, told })
+        let facts = serde_json::from_slice(&facts).map_err(|error| broken(&error.to_string()))?;
+        let image = Image::since(&mut instance, &before)
+            .ok_or_else(|| broken("the engine has no memory"))?;
+        Ok(RhaiProgram { guest: self.clone(), image, facts })
     }
 }
 
 impl RhaiProgram {
-    /// An instance in which the program is ready to be called.
+    /// An instance that is ready to call the program.
     ///
     /// # Errors
-    /// [`NotStarted`].
+    /// [`StartFailure`].
     pub(super) fn start(
         &self,
         host: Option<Box<dyn ToolHost>>,
         limits: &Limits,
-    ) -> Result<Started, NotStarted> {
-        let mut started = self.guest.start(host, limits)?;
-        match self.image.restore(&mut started) {
-            Some(()) => Ok(started),
-            None => Err(NotStarted::new(
+    ) -> Result<LiveInstance, StartFailure> {
+        let mut instance = self.guest.start(host, limits)?;
+        match self.image.restore(&mut instance) {
+            Some(()) => Ok(instance),
+            None => Err(StartFailure::new(
                 broken("the program does not fit the memory limit"),
-                started.into_host(),
+                instance.into_host(),
             )),
         }
     }
 
-    /// The first part of a message.
+    /// Limits as the first part of a message.
     pub(super) fn limits_text(limits: &Limits) -> String {
         limits_text(limits)
     }
 
-    /// Splits what a call gave: what it used, and the bytes of its result.
-    pub(super) fn split(given: &[u8]) -> Option<(Spent, &[u8])> {
-        let (length, rest) = given.split_first_chunk::<4>()?;
-        let (spent, result) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        Some((serde_json::from_slice(spent).ok()?, result))
+    /// Splits the output of a call into its report and the bytes of its result.
+    pub(super) fn split(output: &[u8]) -> Option<(CallReport, &[u8])> {
+        let (length, rest) = output.split_first_chunk::<4>()?;
+        let (report, result) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        Some((serde_json::from_slice(report).ok()?, result))
     }
 
-    /// What a stopped call says it used; nothing if it cannot.
-    pub(super) fn spent(started: &mut Started) -> Spent {
-        started.refresh();
-        let told = started.invoke("spent", None).unwrap_or_default();
-        serde_json::from_slice(&told).unwrap_or_default()
+    /// The report of a stopped call; empty if it cannot report.
+    pub(super) fn report(instance: &mut LiveInstance) -> CallReport {
+        instance.refresh();
+        let report = instance.invoke("spent", None).unwrap_or_default();
+        serde_json::from_slice(&report).unwrap_or_default()
     }
 }

@@ -1,54 +1,52 @@
-//! What a module holds without having it: sets, scores and vectors stay here, the module has
-//! numbers for them.
-//!
-//! A handle names a slot and how often the slot was given away, so that a handle that was released
-//! never names what came later.
+//! Handles of a module: sets, scores and vectors stay in the host, and the module has numbers for
+//! them. A handle combines a slot with its number of uses, so that a released handle never names a
+//! later value.
 
 use crate::wasm::wire::{Handles, NODES, NUMBERS, Reader, SCORES, VECTOR};
 use agent_kb::{NodeId, NodeSet, Scores};
 use agent_tools::Value;
 
-/// Values that a module may hold at once.
+/// Most values held at once.
 const MAX_HANDLES: usize = 1 << 16;
 /// Bits of a handle that name its slot.
 const SLOT_BITS: u32 = 16;
-/// What one held value takes besides its content, bytes.
+/// Memory of a held value besides its content, bytes.
 const HANDLE_BYTES: u64 = 64;
 
 /// A place for one value.
 struct Slot {
-    /// How often the place was given away; a place that reaches the end is not used again.
+    /// Number of uses; a slot that reaches the maximum is retired.
     turn: u16,
     value: Option<Value>,
 }
 
-/// The values that one call holds.
+/// Values held by one call.
 pub(super) struct HandleTable {
     slots: Vec<Slot>,
     free: Vec<u16>,
     bytes: u64,
-    /// What may be held, bytes.
-    pub(super) most_bytes: u64,
-    /// Whether numbers of a vector may be sent instead of a handle.
+    /// Most memory of held values, bytes.
+    pub(super) max_bytes: u64,
+    /// Whether vectors may be sent as numbers instead of a handle.
     pub(super) takes_numbers: bool,
     /// Whether a value was refused because too much is held.
     pub(super) refused: bool,
 }
 
 impl HandleTable {
-    /// An empty table for at most this many bytes.
-    pub(super) fn new(most_bytes: u64) -> Self {
+    /// An empty table of at most `max_bytes`.
+    pub(super) fn new(max_bytes: u64) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
             bytes: 0,
-            most_bytes,
+            max_bytes,
             takes_numbers: false,
             refused: false,
         }
     }
 
-    /// What is held, bytes.
+    /// Memory of held values, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -56,13 +54,13 @@ impl HandleTable {
     /// Holds a value.
     ///
     /// # Errors
-    /// When too many or too large values are held.
+    /// If too many or too large values are held.
     pub(super) fn hold(&mut self, value: Value) -> Result<u32, String> {
         let bytes = size(&value);
-        if self.bytes.saturating_add(bytes) > self.most_bytes {
+        if self.bytes.saturating_add(bytes) > self.max_bytes {
             self.refused = true;
-            let most = self.most_bytes >> 20;
-            return Err(format!("the tool results it holds are more than {most} MiB"));
+            let mib = self.max_bytes >> 20;
+            return Err(format!("the tool results it holds are more than {mib} MiB"));
         }
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -75,13 +73,13 @@ impl HandleTable {
                 return Err(format!("more than {MAX_HANDLES} tool results are held"));
             }
         };
-        let Some(place) = self.slots.get_mut(usize::from(slot)) else {
+        let Some(entry) = self.slots.get_mut(usize::from(slot)) else {
             return Err("a slot is missing".to_owned());
         };
-        place.turn += 1;
-        place.value = Some(value);
+        entry.turn += 1;
+        entry.value = Some(value);
         self.bytes += bytes;
-        Ok(u32::from(place.turn) << SLOT_BITS | u32::from(slot))
+        Ok(u32::from(entry.turn) << SLOT_BITS | u32::from(slot))
     }
 
     /// The value behind a handle.
@@ -90,29 +88,29 @@ impl HandleTable {
         (u32::from(slot.turn) == handle >> SLOT_BITS).then_some(slot.value.as_ref()).flatten()
     }
 
-    /// Lets a value go; whether there was one.
+    /// Releases a value; false for an unknown handle.
     pub(super) fn release(&mut self, handle: u32) -> bool {
         if self.get(handle).is_none() {
             return false;
         }
-        let at = (handle & 0xffff) as u16;
-        let Some(slot) = self.slots.get_mut(usize::from(at)) else { return false };
+        let index = (handle & 0xffff) as u16;
+        let Some(slot) = self.slots.get_mut(usize::from(index)) else { return false };
         if let Some(value) = slot.value.take() {
             self.bytes -= size(&value);
         }
         if slot.turn < u16::MAX {
-            self.free.push(at);
+            self.free.push(index);
         }
         true
     }
 
-    /// How many nodes or numbers are behind a handle.
+    /// Number of nodes or numbers behind a handle.
     pub(super) fn len(&self, handle: u32) -> Option<usize> {
         self.get(handle).map(length)
     }
 
-    /// The content behind a handle, at most this many bytes: ids as u32, scores as pairs of u32
-    /// and f32 by ascending id, numbers as f32.
+    /// Copies the content behind a handle, as much as fits: ids as u32, scores as pairs of u32 and
+    /// f32 by ascending id, numbers as f32; returns the bytes copied.
     pub(super) fn read(&self, handle: u32, into: &mut [u8]) -> Option<usize> {
         fn fill<const N: usize>(into: &mut [u8], items: impl Iterator<Item = [u8; N]>) -> usize {
             let (chunks, _) = into.as_chunks_mut::<N>();
@@ -145,7 +143,7 @@ fn length(value: &Value) -> usize {
     }
 }
 
-/// What a value is charged, bytes.
+/// Charged size of a value, bytes.
 fn size(value: &Value) -> u64 {
     let each = match value {
         Value::Scores(_) => size_of::<(NodeId, f32)>(),

@@ -1,7 +1,6 @@
-//! Tells what modules may import and must export, from the descriptions of the tools.
-//!
-//! The page is written in the language of WIT, so that people can read it; modules are core
-//! modules, and cross the border as the comments say.
+//! The interface page of modules: their imports and exports, from the descriptions of the tools. It
+//! is written in WIT for readability; modules are core modules and use the calling convention in
+//! its comments.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -45,7 +44,7 @@ const HEAD: &str = "\
 // Lists and maps nest up to 16 deep; arguments have at most 100,000 values and 16 MiB.
 ";
 
-/// The page for these tools.
+/// The interface page for these tools.
 pub fn interface_page(specs: &[ToolSpec]) -> String {
     let mut page = format!("{HEAD}\npackage retrieval:program;\n");
     let _ = write!(
@@ -69,7 +68,7 @@ pub fn interface_page(specs: &[ToolSpec]) -> String {
             .map(|arg| format!("{}: {}", kebab(arg.name), kind(arg.kind)))
             .collect();
         let name = import_name(spec);
-        // An operator of several types has one import; the types of its arguments decide.
+        // Operators of one name share an import; argument types decide.
         let comment = if seen.insert(name) { "" } else { "// also: " };
         let _ = writeln!(
             page,
@@ -84,7 +83,7 @@ pub fn interface_page(specs: &[ToolSpec]) -> String {
     page
 }
 
-/// Names are written with `-` here, and with `_` when imported.
+/// A name with `-` in place of `_`.
 fn kebab(name: &str) -> String {
     name.replace('_', "-")
 }
@@ -109,7 +108,7 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Words in lines of at most 95 characters.
+/// Text wrapped to lines of at most 90 characters.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

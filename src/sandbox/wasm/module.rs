@@ -1,40 +1,40 @@
-//! Looks at the bytes of a module before it is compiled: how long a compiler works on a function,
-//! and how much memory it takes, is not bounded by the engine, so functions are.
+//! Checks the functions of a module before it is compiled, as the engine bounds neither the
+//! compiler's time nor its memory.
 //!
-//! A compiler follows every variable through every block. A function has at most one block for three
-//! of its bytes, so variables times bytes bound that work. Measured: a function of 26 kB with 2,000
-//! variables took 1.4 GB and 12.6 s.
+//! A compiler follows every variable through every block. A function has at most one block for
+//! three of its bytes, so variables times bytes bound that work. Measured: a function of 26 kB with
+//! 2,000 variables took 1.4 GB and 12.6 s.
 //!
-//! Whether a module is valid is for the compiler to say; what cannot be read here is left to it.
+//! The compiler checks validity; unreadable parts are left to it.
 
-/// Functions of one module.
+/// Most functions of one module.
 pub(super) const MAX_FUNCTIONS: u32 = 10_000;
-/// Bytes of one function.
+/// Most bytes of one function.
 pub(super) const MAX_BODY_BYTES: usize = 128 << 10;
-/// Local variables of one function.
+/// Most local variables of one function.
 pub(super) const MAX_LOCALS: u64 = 2_000;
-/// Variables times bytes of one function. Variables are its own and as many as the type with the
-/// most parameters and results has: blocks have types as well.
+/// Most variables times bytes of one function. Variables are its own plus the parameters and
+/// results of the widest type, as blocks have types as well.
 pub(super) const MAX_FUNCTION_WORK: u64 = 4 << 20;
-/// The same of all functions together. The interpreter for Rhai, of 2 MB, has 50 million; its largest
-/// function 3.9 million.
+/// Most variables times bytes of all functions together. The interpreter for Rhai, of 2 MB, has 50
+/// million; its largest function 3.9 million.
 pub(super) const MAX_WORK: u64 = 24 << 20;
 
-/// Every module begins with these bytes.
+/// First bytes of every module.
 pub(super) const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
-/// The section that holds the types of functions and blocks.
+/// Section of the types of functions and blocks.
 const TYPES: u8 = 1;
-/// How the type of a function begins.
+/// First byte of a function type.
 const FUNCTION_TYPE: u8 = 0x60;
-/// The section that holds the functions.
+/// Section of the functions.
 const CODE: u8 = 10;
-/// A section that holds no code.
+/// Custom section.
 const CUSTOM: u8 = 0;
 
-/// Why a module is not compiled.
+/// Why a module is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ModuleError {
-    /// It does not begin as a module.
+    /// It does not start as a module.
     #[error("the bytes are no module of WebAssembly; components are not taken")]
     Magic,
     /// It ends within a section.
@@ -74,7 +74,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), ModuleError> {
         rest = after;
         let section = section(&mut rest)?;
         match kind {
-            // What is of another form is no type that the engine takes.
+            // The engine refuses types of another form.
             TYPES => widest = widest_type(section).unwrap_or(widest),
             CODE => check_code(section, widest)?,
             _ => {}
@@ -83,7 +83,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), ModuleError> {
     Ok(())
 }
 
-/// The most parameters and results of a type.
+/// Largest number of parameters and results of a type.
 fn widest_type(mut rest: &[u8]) -> Result<u64, ModuleError> {
     let mut widest = 0;
     for _ in 0..number(&mut rest)? {
@@ -145,7 +145,7 @@ fn check_code(mut rest: &[u8], widest_type: u64) -> Result<(), ModuleError> {
     Ok(())
 }
 
-/// Bytes that follow their length.
+/// Bytes preceded by their length.
 fn section<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ModuleError> {
     let length = number(rest)? as usize;
     let (section, after) = rest.split_at_checked(length).ok_or(ModuleError::Short)?;
@@ -153,13 +153,13 @@ fn section<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ModuleError> {
     Ok(section)
 }
 
-/// A number of one to five bytes, seven bits each, the lowest first.
+/// A LEB128 number of one to five bytes.
 fn number(rest: &mut &[u8]) -> Result<u32, ModuleError> {
     let mut value = 0u64;
-    for at in 0..5 {
+    for index in 0..5 {
         let (&byte, after) = rest.split_first().ok_or(ModuleError::Short)?;
         *rest = after;
-        value |= u64::from(byte & 0x7f) << (7 * at);
+        value |= u64::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
             return u32::try_from(value).map_err(|_| ModuleError::Short);
         }

@@ -1,5 +1,5 @@
-//! How large a value is that crosses the border, by the same measures as the engine for Rhai in this
-//! process: elements of lists, entries of maps, and text, nested ones included.
+//! Sizes of values passed to and from a module, by the measures of the Rhai engine of this process:
+//! elements of lists, entries of maps, and text, nested ones included.
 
 use crate::Limits;
 use agent_tools::Value;
@@ -13,8 +13,8 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// The size of a value; sets, scores and vectors are handles and have none.
-    pub(super) fn of(value: &Value) -> Self {
+    /// The size of a value; sets, scores and vectors count 0, as they are handles.
+    pub(super) fn new(value: &Value) -> Self {
         let mut size = Self::default();
         size.add(value);
         size
@@ -38,24 +38,24 @@ impl Size {
         }
     }
 
-    /// What is over its limit, in words.
+    /// Checks the size.
     ///
     /// # Errors
-    /// The first that is.
+    /// The first exceeded limit, in words.
     pub(super) fn check(&self, limits: &Limits) -> Result<(), String> {
-        let within = |what: &str, found: usize, most: usize| match found <= most {
+        let within = |items: &str, found: usize, max: usize| match found <= max {
             true => Ok(()),
-            false => Err(format!("{found} {what}, more than {most}; ask for less at once")),
+            false => Err(format!("{found} {items}, more than {max}; ask for less at once")),
         };
         within("elements of a list", self.items, limits.list_items)?;
         within("entries of a map", self.entries, limits.map_entries)?;
         within("bytes of text", self.text_bytes, limits.text_bytes)
     }
 
-    /// Memory that it takes about, bytes.
+    /// Approximate memory, bytes.
     pub(super) fn bytes(&self) -> u64 {
-        let places = (self.items + 2 * self.entries) * size_of::<Value>();
-        (places + self.text_bytes) as u64
+        let slots = (self.items + 2 * self.entries) * size_of::<Value>();
+        (slots + self.text_bytes) as u64
     }
 }
 
@@ -69,11 +69,11 @@ mod tests {
     fn nested_values_are_counted_and_bounded() {
         let texts = |n: usize, bytes: usize| Value::List(vec![Value::text(&"x".repeat(bytes)); n]);
         let map = Value::Map([("ab".to_owned(), texts(3, 5))].into());
-        let size = Size::of(&Value::List(vec![map, Value::Int(1)]));
+        let size = Size::new(&Value::List(vec![map, Value::Int(1)]));
         assert_eq!(size, Size { items: 5, entries: 1, text_bytes: 17 });
         assert!(size.bytes() > 17);
         let limits = Limits { list_items: 10, text_bytes: 20, ..Limits::default() };
-        let checked = |value: &Value| Size::of(value).check(&limits);
+        let checked = |value: &Value| Size::new(value).check(&limits);
         assert_eq!([texts(10, 2), texts(4, 5)].map(|value| checked(&value)), [Ok(()), Ok(())]);
         assert!(checked(&texts(11, 0)).is_err_and(|why| why.starts_with("11 elements")));
         assert!(checked(&texts(3, 7)).is_err_and(|why| why.starts_with("21 bytes of text")));

@@ -277,7 +277,7 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError>
     let active = opened.active().ok_or_else(|| routes::no_bundle(opened.name()))?;
     let depth = asked.depth()?;
     let (base, query) = (opened.base.clone(), asked.query.clone());
-    let detail = Detail { explained: 0, paths: asked.explain };
+    let detail = Detail { explained_count: 0, paths: asked.explain };
     let ask = move |bundle: &dyn Retriever| infer::answer(&base, bundle, &query, depth, detail);
     let bundle = active.about.id.clone();
     let tell = move |answer: Answer| {
@@ -296,7 +296,7 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError>
             told["stand_in"] = format!("{}: {}", stand_in.system, short(&stand_in.reason)).into();
         }
         if let Some(miss) = answer.unassisted {
-            told["unassisted"] = miss.told().into();
+            told["unassisted"] = miss.message().into();
         }
         Ok(told)
     };

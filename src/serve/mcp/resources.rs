@@ -85,7 +85,7 @@ fn found(server: &Server, uri: &str) -> Result<(String, &'static str), ApiError>
         Some(("program", id)) => {
             let active = opened.active().ok_or_else(unknown)?;
             let program = active.program(id).ok_or_else(unknown)?;
-            Ok((program.shown().into_owned(), "text/plain"))
+            Ok((program.listing().into_owned(), "text/plain"))
         }
         _ => Err(unknown()),
     }

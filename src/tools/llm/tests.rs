@@ -138,7 +138,7 @@ fn what_a_reply_leaves_out_is_asked_again_and_then_given_up() {
     let open = || {
         Session::new(example_base(), Some(cache.clone()))
             .with_assistant(assistant(model.clone()))
-            .traced(&trace)
+            .with_trace(&trace)
     };
     let scores = call(&mut open(), "get_scores_by_llm", vec![nodes(&[0, 1, 2]), Value::text("q")]);
     let expected = [0.5, 0.5, 0.0].map(Value::Float);
@@ -166,7 +166,7 @@ fn what_a_reply_leaves_out_is_asked_again_and_then_given_up() {
 fn hopeless_replies_end_after_three_requests() {
     let (mut session, heard) = session(|request| said(format!("no {}", request.messages.len())));
     let trace = Trace::default();
-    session = session.traced(&trace);
+    session = session.with_trace(&trace);
     let args = vec![nodes(&[0]), Value::text("q")];
     let met = call(&mut session, "check_req_by_llm", args).unwrap();
     assert_eq!((met, heard.count()), (Value::List(vec![Value::Bool(false)]), 3));

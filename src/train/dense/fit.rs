@@ -1,5 +1,5 @@
-//! Learns a table of word vectors from pairs, epoch by epoch, until validation queries are ranked no
-//! better. What is needed to go on is written when the caller stops it, and only then.
+//! Trains a table of word vectors on pairs, epoch by epoch, until validation stops improving. A
+//! checkpoint is written when the caller stops training.
 
 use std::{ops::ControlFlow, sync::atomic::AtomicBool};
 
@@ -8,18 +8,18 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use crate::{
-    Look, Record, TrainError, Watch,
+    Record, TrainError, ValidationPoint, Watch,
     adam::RowAdam,
     dense::{
-        Described, Settings,
-        checkpoint::{self, Kept},
-        fused,
-        model::{Learnt, SYSTEM, embed_candidates},
-        pairs::{Pairs, Taught, is_refreshed, lexical_negatives, without_answers},
+        ModelInfo, Settings,
+        checkpoint::{self, CheckpointState},
+        fuse,
+        model::{SYSTEM, TrainedTable, embed_candidates},
+        pairs::{Pairs, TrainingQuery, is_refreshed, lexical_negatives, without_answers},
         table::{Gradient, Table},
         words::{Bag, Words},
     },
-    epochs::{Learner, Limits, Position, Progress, Task, learn, look, or_left},
+    epochs::{Learner, Limits, Position, Progress, Task, checkpoint_if_stopped, learn, validate},
 };
 use agent_dataset::LabelledQuery;
 use agent_embed::{
@@ -29,65 +29,63 @@ use agent_embed::{
 use agent_index::{EmbedderChoice, IndexError, IndexedBase, TextPart};
 use agent_kb::{NodeId, Scores, best};
 
-/// The first nodes of the encoder itself that negatives are drawn from, answers left out.
+/// Best nodes of the encoder, without answers, that negatives are drawn from.
 const HARD: usize = 200;
-/// Length of the vector with which a stem begins that the built-in embedder does not know.
+/// Norm of the initial vector of a stem unknown to the built-in embedder.
 const UNKNOWN: f32 = 0.1;
-/// Nodes of each list that are fused.
+/// Nodes of each fused list.
 const FUSED: usize = 1_000;
-/// Weights of this ranking that are tried in a fusion with `bm25+names`, in hundredths: from 0 to
-/// three quarters.
+/// Weights tried in a fusion with `bm25+names`, in steps of [`WEIGHT_STEP`]: 0 to 0.75.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 0..=15;
 const WEIGHT_STEP: f32 = 0.05;
 
-/// All that changes while it learns.
+/// Mutable state of training.
 struct State {
     position: Position,
-    curve: Vec<Look>,
+    curve: Vec<ValidationPoint>,
     weights: Weights,
 }
 
-/// What is learnt.
+/// Weights in training.
 struct Weights {
     table: Table,
     adam: RowAdam,
-    /// The table at the best look.
+    /// The table of the best validation.
     best: Vec<f32>,
-    /// For each labelled query nodes that do not answer it, of which negatives are drawn.
+    /// Per labelled query, non-answers that negatives are drawn from.
     negatives: Vec<Vec<NodeId>>,
 }
 
-/// Weights that learn in one run.
-struct Learning<'a> {
+/// The weights of a run, as a learner.
+struct RunLearner<'a> {
     run: &'a Run<'a>,
     weights: &'a mut Weights,
 }
 
-/// All that does not change.
+/// Constant inputs of training.
 struct Run<'a> {
     task: &'a Task<'a, Settings>,
     words: Words,
     pairs: Pairs<Bag>,
-    /// Validation queries with an answer that may be one.
-    held: Vec<(Bag, &'a LabelledQuery)>,
+    /// Validation queries with an answer that is a candidate.
+    validation: Vec<(Bag, &'a LabelledQuery)>,
     watch: Watch<'a, Progress>,
 }
 
-/// Learns an encoder and writes it: training queries teach, validation queries say after which epoch
-/// to stop and with which weight the ranking joins `bm25+names`.
+/// Trains an encoder on training queries, and writes it. Validation queries decide when to stop,
+/// and choose the weight of a fusion with `bm25+names`.
 ///
-/// O(epochs x pairs x stems of a node x dim). Memory: four numbers of 4 bytes for each stem and
-/// dimension, at most 65,536 stems and those of training queries, and one for each candidate and
-/// dimension.
+/// O(epochs x pairs x stems of a node x dim). Memory: four `f32` per stem and dimension, for at
+/// most 65,536 stems and those of training queries, and one per candidate and dimension.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is
-/// written; [`TrainError::NoCheckpoint`] where it cannot go on from one.
+/// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint
+/// is written; [`TrainError::NoCheckpoint`] if it cannot resume.
 pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
-) -> Result<Record<Described>, TrainError> {
+) -> Result<Record<ModelInfo>, TrainError> {
     let run = Run::new(task, Watch { report, stop })?;
     let mut state = match task.resume {
         true => run.read()?,
@@ -99,18 +97,19 @@ pub fn train(
         batches: run.n_batches(),
     };
     let State { position, curve, weights } = &mut state;
-    let learner = &mut Learning { run: &run, weights };
-    let go_on = || run.watch.go_on();
-    let learnt = learn(learner, position, curve, limits, &go_on, run.watch.report);
-    or_left(learnt, || run.write(&state))?;
+    let learner = &mut RunLearner { run: &run, weights };
+    let check_stop = || run.watch.check_stop();
+    let result = learn(learner, position, curve, limits, &check_stop, run.watch.report);
+    checkpoint_if_stopped(result, || run.write(&state))?;
     (run.watch.report)(Progress::Completing);
     let State { curve, weights: Weights { table, best, .. }, .. } = state;
     let table = Table { dim: table.dim, numbers: best };
     let (weight, fused) = run.fuse(&table)?;
     let (settings, n_made) = (task.settings, run.pairs.queries.len() - run.pairs.n_labelled);
-    let learnt = Learnt { settings, words: &run.words, table: &table, n_made, weight, fused };
-    let record = learnt.save(task.base, task.dir, task.source, curve)?;
-    task.finished()?;
+    let trained =
+        TrainedTable { settings, words: &run.words, table: &table, n_made, weight, fused };
+    let record = trained.save(task.base, task.dir, task.source, curve)?;
+    task.remove_checkpoint()?;
     Ok(record)
 }
 
@@ -120,33 +119,33 @@ impl<'a> Run<'a> {
         (watch.report)(preparing("words"));
         let words = Words::of_base(base, train.iter().map(|query| query.text.as_str()));
         let pairs = Pairs::of_bags(base, &words, train, settings.made, settings.seed);
-        let may =
+        let has_candidate =
             |query: &&LabelledQuery| query.answers.iter().any(|&node| base.kb.is_candidate(node));
-        let held: Vec<(Bag, &LabelledQuery)> = val
+        let validation: Vec<(Bag, &LabelledQuery)> = val
             .iter()
-            .filter(may)
+            .filter(has_candidate)
             .map(|query| (words.of_query(base, &query.text), query))
             .collect();
-        if !train.iter().any(|query| may(&query)) {
+        if !train.iter().any(|query| has_candidate(&query)) {
             return Err(TrainError::NoQueries { split: "train" });
         }
-        if held.is_empty() {
+        if validation.is_empty() {
             return Err(TrainError::NoQueries { split: "val" });
         }
-        watch.go_on()?;
-        Ok(Self { task, words, pairs, held, watch })
+        watch.check_stop()?;
+        Ok(Self { task, words, pairs, validation, watch })
     }
 
-    /// The table before any pair has taught.
+    /// The initial state.
     fn begin(&self) -> Result<State, TrainError> {
         let Task { base, train, settings, .. } = *self.task;
         (self.watch.report)(preparing("word vectors"));
-        let own;
+        let builtin;
         let embedder = match base.embedder_choice() {
             EmbedderChoice::Builtin => base.embedder(),
             _ => {
-                own = self.builtin()?;
-                &own
+                builtin = self.builtin()?;
+                &builtin
             }
         };
         let dim = settings.dim.min(embedder.dim());
@@ -165,34 +164,37 @@ impl<'a> Run<'a> {
         let rows: Result<Vec<Vec<f32>>, TrainError> =
             self.words.stems.par_iter().map(vector).collect();
         let numbers = rows?.concat();
-        self.watch.go_on()?;
+        self.watch.check_stop()?;
         (self.watch.report)(preparing("negatives"));
         let negatives = lexical_negatives(base, train);
-        self.watch.go_on()?;
+        self.watch.check_stop()?;
         let adam = RowAdam::new(numbers.len(), settings.rate);
         let table = Table { dim, numbers };
         let best = table.numbers.clone();
         let mut weights = Weights { table, adam, best, negatives };
-        // Before all epochs the loss is that of one batch.
+        // The loss before training is that of one batch.
         let loss = self.gradient(&weights, 0, 0).loss;
-        let (mut curve, learner) = (Vec::new(), &mut Learning { run: self, weights: &mut weights });
-        let first = look(learner, &mut curve, 0, loss)?;
-        (self.watch.report)(Progress::Looked(first, settings.epochs));
+        let (mut curve, learner) =
+            (Vec::new(), &mut RunLearner { run: self, weights: &mut weights });
+        let first = validate(learner, &mut curve, 0, loss)?;
+        (self.watch.report)(Progress::Validated(first, settings.epochs));
         Ok(State { position: Position::default(), curve, weights })
     }
 
-    /// The built-in embedder, where the index has another.
+    /// The built-in embedder, if the index has another.
     fn builtin(&self) -> Result<LsaEmbedder, TrainError> {
         let kb = &self.task.base.kb;
         let text = |node: usize| kb.text(node as NodeId);
         let corpus = Corpus { n_documents: kb.n_nodes() as usize, text: &text };
-        let mut go_on = |_| match self.watch.go_on() {
+        let mut check_stop = |_| match self.watch.check_stop() {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         };
-        LsaEmbedder::train(corpus, &LsaParams::default(), &mut go_on).map_err(|error| match error {
-            EmbedError::Interrupted => TrainError::Stopped,
-            error => IndexError::Embed(error).into(),
+        LsaEmbedder::train(corpus, &LsaParams::default(), &mut check_stop).map_err(|error| {
+            match error {
+                EmbedError::Interrupted => TrainError::Stopped,
+                error => IndexError::Embed(error).into(),
+            }
         })
     }
 
@@ -200,36 +202,38 @@ impl<'a> Run<'a> {
         self.pairs.all.len().div_ceil(self.task.settings.batch)
     }
 
-    /// What a batch of an epoch says of the weights.
+    /// Gradient of a batch.
     fn gradient(&self, weights: &Weights, epoch: usize, batch: usize) -> Gradient {
         let Settings { batch: size, temperature, seed, .. } = *self.task.settings;
         let (queries, nodes) = self.pairs.batch(&weights.negatives, seed, size, (epoch, batch));
         let base = self.task.base;
         let documents: Vec<Bag> =
             nodes.par_iter().map(|&node| self.words.of_node(base, node)).collect();
-        let asked: Vec<&Taught<Bag>> = queries.iter().map(|&at| &self.pairs.queries[at]).collect();
-        let is_hidden =
-            |query: usize, at: usize| asked[query].answers.binary_search(&nodes[at]).is_ok();
-        let queries: Vec<&Bag> = asked.iter().map(|taught| &taught.query).collect();
+        let batch: Vec<&TrainingQuery<Bag>> =
+            queries.iter().map(|&index| &self.pairs.queries[index]).collect();
+        let is_hidden = |query: usize, document: usize| {
+            batch[query].answers.binary_search(&nodes[document]).is_ok()
+        };
+        let queries: Vec<&Bag> = batch.iter().map(|entry| &entry.query).collect();
         let documents: Vec<&Bag> = documents.iter().collect();
         weights.table.gradient(&queries, &documents, &is_hidden, temperature)
     }
 
-    /// What the encoder itself finds for labelled queries that does not answer them.
+    /// Best non-answers of the encoder for labelled queries.
     fn own_negatives(&self, table: &Table) -> Vec<Vec<NodeId>> {
         let base = self.task.base;
         let rows = embed_candidates(base, &self.words, table);
-        let of = |query: &LabelledQuery| {
+        let negatives = |query: &LabelledQuery| {
             let k = HARD + query.answers.len();
             let bag = self.words.of_query(base, &query.text);
             let found = best(scores(base, &rows, &table.embed(&bag)), k);
             without_answers(found.into_iter().map(|pair| pair.0), &query.answers, HARD)
         };
-        self.task.train.par_iter().map(of).collect()
+        self.task.train.par_iter().map(negatives).collect()
     }
 
-    /// The weight in a ranking with `bm25+names` that validation queries are best with, the smallest
-    /// of equals; with their mean reciprocal rank then, and with weight 0.
+    /// The best weight of a fusion with `bm25+names` on validation queries, the smallest of equals,
+    /// with the mean reciprocal rank by it and by weight 0.
     fn fuse(&self, table: &Table) -> Result<(f32, [f64; 2]), TrainError> {
         let base = self.task.base;
         let kb = &base.kb;
@@ -240,35 +244,41 @@ impl<'a> Run<'a> {
             let part = TextPart::DocumentWithNames;
             let lexical = Scores::new(base.text.search(&query.text, part, types, FUSED));
             let dense = Scores::new(best(scores(base, &rows, &table.embed(bag)), FUSED));
-            let with = |at: u32| {
-                let fused = fused(&lexical, &dense, at as f32 * WEIGHT_STEP);
+            let rank = |step: u32| {
+                let fused = fuse(&lexical, &dense, step as f32 * WEIGHT_STEP);
                 reciprocal_rank(fused.as_slice(), &query.answers)
             };
-            WEIGHTS.map(with).collect()
+            WEIGHTS.map(rank).collect()
         };
-        let ranks: Vec<Vec<f64>> = self.held.par_iter().map(ranks).collect();
-        let mean = |at: usize| ranks.iter().map(|of| of[at]).sum::<f64>() / ranks.len() as f64;
+        let ranks: Vec<Vec<f64>> = self.validation.par_iter().map(ranks).collect();
+        let mean =
+            |step: usize| ranks.iter().map(|row| row[step]).sum::<f64>() / ranks.len() as f64;
         let means: Vec<f64> = (0..WEIGHTS.count()).map(mean).collect();
         let first = (0, means.first().copied().unwrap_or(0.0));
-        let better = |best: (usize, f64), (at, &mean): (usize, &f64)| {
-            if mean > best.1 { (at, mean) } else { best }
+        let better = |best: (usize, f64), (step, &mean): (usize, &f64)| {
+            if mean > best.1 { (step, mean) } else { best }
         };
         let best = means.iter().enumerate().fold(first, better);
         Ok((best.0 as f32 * WEIGHT_STEP, [best.1, first.1]))
     }
 
-    /// Writes what is needed to go on.
+    /// Writes the checkpoint.
     fn write(&self, state: &State) -> Result<(), TrainError> {
         let State { position, curve, weights: Weights { table, adam, best, negatives } } = state;
         let numbers = [&table.numbers[..], best, &adam.mean, &adam.square];
-        let at = (position, adam.steps);
-        checkpoint::write(self.task, SYSTEM, at, curve, numbers, negatives)
+        let progress = (position, adam.steps);
+        checkpoint::write(self.task, SYSTEM, progress, curve, numbers, negatives)
     }
 
-    /// Reads what an earlier run left to go on with.
+    /// Reads the checkpoint.
     fn read(&self) -> Result<State, TrainError> {
-        let Kept { position, steps, curve, numbers: [numbers, best, mean, square], negatives } =
-            checkpoint::read(self.task, SYSTEM)?;
+        let CheckpointState {
+            position,
+            steps,
+            curve,
+            numbers: [numbers, best, mean, square],
+            negatives,
+        } = checkpoint::read(self.task, SYSTEM)?;
         let n = self.words.stems.len().max(1);
         let dim = numbers.len() / n;
         if n * dim != numbers.len() || dim == 0 {
@@ -281,7 +291,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Learner for Learning<'_> {
+impl Learner for RunLearner<'_> {
     fn begin(&mut self, epoch: usize) -> Result<(), TrainError> {
         let Settings { negatives, refresh, epochs, .. } = *self.run.task.settings;
         if is_refreshed(epoch, negatives, refresh, epochs) {
@@ -296,14 +306,14 @@ impl Learner for Learning<'_> {
         Ok(loss)
     }
 
-    /// Among all candidates.
+    /// Ranks all candidates.
     fn validate(&mut self) -> Result<f64, TrainError> {
         let (base, table) = (self.run.task.base, &self.weights.table);
         let rows = embed_candidates(base, &self.run.words, table);
         let rank = |(bag, query): &(Bag, &LabelledQuery)| {
             reciprocal_rank(&scores(base, &rows, &table.embed(bag)), &query.answers)
         };
-        let ranks: Vec<f64> = self.run.held.par_iter().map(rank).collect();
+        let ranks: Vec<f64> = self.run.validation.par_iter().map(rank).collect();
         Ok(ranks.iter().sum::<f64>() / ranks.len().max(1) as f64)
     }
 
@@ -312,12 +322,12 @@ impl Learner for Learning<'_> {
     }
 }
 
-/// What has to be there first.
-pub(super) fn preparing(what: &'static str) -> Progress {
-    Progress::Preparing { what, done: 0, of: 1 }
+/// Progress of a preparation.
+pub(super) fn preparing(stage: &'static str) -> Progress {
+    Progress::Preparing { stage, done: 0, total: 1 }
 }
 
-/// The candidates with the products of their rows with a vector; none of a text without known words.
+/// Products of the candidates' rows with a vector; empty for a zero vector.
 fn scores(base: &IndexedBase, rows: &[f32], vector: &[f32]) -> Vec<(NodeId, f32)> {
     if vector.iter().all(|&number| number == 0.0) {
         return Vec::new();
@@ -326,11 +336,11 @@ fn scores(base: &IndexedBase, rows: &[f32], vector: &[f32]) -> Vec<(NodeId, f32)
     base.kb.candidates().iter().zip(rows).map(|(&node, row)| (node, dot(row, vector))).collect()
 }
 
-/// One by the rank of the first answer; 0 without one. Pairs ascend by node; equals keep that order.
+/// Reciprocal rank of the first answer; 0 without one. `scores` ascend by node, as do ties.
 pub(super) fn reciprocal_rank(scores: &[(NodeId, f32)], answers: &[NodeId]) -> f64 {
-    let place = |node: &NodeId| scores.binary_search_by_key(node, |pair| pair.0).ok();
-    let of_answers = answers.iter().filter_map(|node| scores.get(place(node)?));
-    let first = of_answers.reduce(|best, one| if one.1 > best.1 { one } else { best });
+    let index_of = |node: &NodeId| scores.binary_search_by_key(node, |pair| pair.0).ok();
+    let of_answers = answers.iter().filter_map(|node| scores.get(index_of(node)?));
+    let first = of_answers.reduce(|best, next| if next.1 > best.1 { next } else { best });
     first.map_or(0.0, |&(node, score)| {
         let before = |pair: &&(NodeId, f32)| pair.1 > score || (pair.1 == score && pair.0 < node);
         1.0 / (scores.iter().filter(before).count() + 1) as f64

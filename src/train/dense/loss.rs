@@ -1,34 +1,32 @@
-//! The contrastive loss of a batch, and its derivative by the vectors, in closed form.
+//! The contrastive loss of a batch, and its gradient by the vectors, in closed form.
 //!
-//! With `s_ij = q_i . d_j / t` of the queries and documents of a batch, of which document `i` answers
-//! query `i`, the loss is the mean over `i` of
+//! With `s_ij = q_i . d_j / t` of the queries and documents of a batch, of which document `i`
+//! answers query `i`, the loss is the mean over `i` of
 //!
 //! ```text
 //! -1/2 ln softmax_j(s_ij)_i  -  1/2 ln softmax_k(s_ki)_i
 //! ```
 //!
-//! where a document that answers query `i` too, and is not document `i`, is left out. With `G_ij` the
+//! where documents other than `i` that answer query `i` are left out. With `G_ij` the
 //! derivative by `q_i . d_j`:
 //!
 //! ```text
 //! d q_i = sum_j G_ij d_j        d d_j = sum_i G_ij q_i
 //! ```
-//!
-//! Must not know what gives the vectors.
 
 use rayon::prelude::*;
 
-/// What a batch says.
+/// Loss and gradient of a batch.
 pub(super) struct Contrast {
-    /// Mean over its queries, nats.
+    /// Mean loss of its queries, nats.
     pub(super) loss: f64,
-    /// The derivative by each vector, in their order.
+    /// Gradient by each vector, in their order.
     pub(super) by_vector: Vec<Vec<f64>>,
 }
 
-/// The loss of a batch: the first `n` vectors are those of queries, the others of documents, of which
-/// the first answer the queries in their order; `is_hidden(i, j)` leaves document `j` out for query
-/// `i`. In one order of summation on any number of threads.
+/// The loss of a batch: the first `n` vectors are those of queries, the others of documents, of
+/// which the first answer the queries in their order; `is_hidden(i, j)` leaves document `j` out for
+/// query `i`. The order of summation does not depend on the number of threads.
 pub(super) fn contrast(
     vectors: &[&[f64]],
     n: usize,
@@ -36,7 +34,7 @@ pub(super) fn contrast(
     temperature: f64,
 ) -> Contrast {
     let (queries, documents) = vectors.split_at(n);
-    // Where a document is left out there is no score.
+    // Documents that are left out score minus infinity.
     let scores: Vec<Vec<f64>> = (0..n)
         .into_par_iter()
         .map(|i| {
@@ -63,10 +61,10 @@ pub(super) fn contrast(
         }
         by_score[i][i] -= 2.0 * part / temperature;
     }
-    let by_vector = |at: usize| {
-        let mut sum = vec![0.0; vectors[at].len()];
-        match at.checked_sub(n) {
-            None => by_score[at].iter().zip(documents).for_each(|(g, d)| add(&mut sum, *g, d)),
+    let by_vector = |index: usize| {
+        let mut sum = vec![0.0; vectors[index].len()];
+        match index.checked_sub(n) {
+            None => by_score[index].iter().zip(documents).for_each(|(g, d)| add(&mut sum, *g, d)),
             Some(j) => by_score.iter().zip(queries).for_each(|(row, q)| add(&mut sum, row[j], q)),
         }
         sum
@@ -82,7 +80,7 @@ pub(super) fn add(target: &mut [f64], factor: f64, row: &[f64]) {
     target.iter_mut().zip(row).for_each(|(sum, number)| *sum += factor * number);
 }
 
-/// The shares of a softmax, with their logarithms.
+/// Shares of a softmax, with their logarithms.
 fn shares(scores: impl Iterator<Item = f64> + Clone) -> Vec<(f64, f64)> {
     let largest = scores.clone().fold(f64::NEG_INFINITY, f64::max);
     let sum = scores.clone().map(|score| (score - largest).exp()).sum::<f64>().ln();

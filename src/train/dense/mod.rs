@@ -1,22 +1,22 @@
-//! Dual encoders: queries and nodes as vectors that are learnt from labelled queries, so that a query
-//! is near to what answers it.
+//! Dual encoders: vectors of queries and nodes, trained on labelled queries, so that a query is
+//! near to its answers.
 //!
-//! DPR (Karpukhin et al. 2020, "Dense Passage Retrieval") learns from the other documents of a batch
-//! and from one that `bm25+names` finds and that does not answer; ANCE (Xiong et al. 2021,
-//! "Approximate Nearest Neighbor Negative Contrastive Learning") draws the latter from what the
-//! encoder itself finds, asked anew a few times. Both have two transformers; the encoder here is one
-//! for queries and nodes: a table of word vectors, which takes seconds to train, or a sentence encoder
-//! of the BERT family that is fine-tuned ([`tune()`]). The former is
+//! DPR (Karpukhin et al. 2020, "Dense Passage Retrieval") uses the other documents of a batch as
+//! negatives, and one non-answer from `bm25+names`; ANCE (Xiong et al. 2021, "Approximate Nearest
+//! Neighbor Negative Contrastive Learning") draws the latter from the encoder's own results,
+//! refreshed a few times. Both have two transformers; here one encoder serves queries and nodes: a
+//! table of word vectors, which takes seconds to train, or a fine-tuned sentence encoder of the
+//! BERT family ([`tune()`]). The former is
 //!
 //! ```text
 //! v(text) = u / |u|     u = sum over stems w of (1 + ln tf) idf_w E_w
 //! ```
 //!
-//! `E` begins as the vectors that the built-in embedder gives the stems, and small random ones for
-//! stems it does not know. A node's text is its document with the names of its neighbours.
+//! `E` starts with the built-in embedder's vectors of the stems, and small random ones for unknown
+//! stems. A node's text is its document with the names of its neighbours.
 //!
-//! As labels are few, queries are made as well: some words of a node's document and the name of a
-//! neighbour, which that node answers.
+//! As labels are few, synthetic queries are added: some words of a node's document and the name of
+//! a neighbour, answered by that node.
 
 mod checkpoint;
 mod fit;
@@ -34,11 +34,11 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     fit::train,
-    model::{Described, Encoder, fused},
+    model::{Encoder, ModelInfo, fuse},
     tune::tune,
 };
 
-/// What turns a text into a vector.
+/// Kind of encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EncoderKind {
@@ -46,42 +46,42 @@ pub enum EncoderKind {
     Bag,
 }
 
-/// Where nodes come from that do not answer, beside the other documents of a batch.
+/// Source of negatives, beside the other documents of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Negatives {
-    /// The first of `bm25+names`: DPR.
+    /// The best nodes of `bm25+names`: DPR.
     Bm25,
-    /// At first these, then the first of the encoder itself: ANCE.
+    /// At first these, then the best nodes of the encoder itself: ANCE.
     #[serde(rename = "self")]
     Own,
 }
 
-/// How an encoder is learnt.
+/// Settings of training an encoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What turns a text into a vector.
+    /// Kind of encoder.
     pub encoder: EncoderKind,
-    /// Where negatives come from.
+    /// Source of negatives.
     pub negatives: Negatives,
-    /// How often the encoder itself is asked for negatives, evenly over the epochs.
+    /// Number of refreshes of the encoder's own negatives, evenly over the epochs.
     pub refresh: usize,
-    /// Draws made queries, batches and negatives.
+    /// Seed of synthetic queries, batches and negatives.
     pub seed: u64,
-    /// Numbers of a vector, unless the built-in embedder has fewer.
+    /// Width of a vector, at most that of the built-in embedder.
     pub dim: usize,
-    /// Queries that are made.
+    /// Number of synthetic queries.
     pub made: usize,
-    /// Looks at all pairs, at most.
+    /// Most epochs.
     pub epochs: usize,
-    /// Epochs without a better look at validation queries after which it ends.
+    /// Epochs without improvement on validation queries after which training ends.
     pub patience: usize,
-    /// Pairs of a batch.
+    /// Pairs per batch.
     pub batch: usize,
     /// Step size of Adam.
     pub rate: f64,
-    /// Divides cosines in the softmax.
+    /// Temperature of the softmax over cosines.
     pub temperature: f64,
 }
 
@@ -104,7 +104,7 @@ impl Default for Settings {
 }
 
 impl EncoderKind {
-    /// Its name on the command line and in records.
+    /// Name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bag => "bag",
@@ -113,7 +113,7 @@ impl EncoderKind {
 }
 
 impl Negatives {
-    /// Its name on the command line and in records.
+    /// Name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bm25 => "bm25",

@@ -1,5 +1,5 @@
-//! A trained dual encoder in files: `words` has the stems with their vectors, `vectors` the vectors of
-//! all candidates. Must not know how they were learnt.
+//! A trained dual encoder in files: `words` with the stems and their vectors, `vectors` with the
+//! vectors of all candidates.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Look, Record, Source, TrainError,
+    Record, Source, TrainError, ValidationPoint,
     dense::{
         Settings,
         table::Table,
@@ -27,34 +27,34 @@ use agent_index::{
 };
 use agent_kb::{Combine, NodeId, Scores};
 
-/// The system that answers with such models.
+/// System of these models.
 pub(super) const SYSTEM: &str = "dense:trained";
 const WORDS: &str = "words";
 const VECTORS: &str = "vectors";
-/// Candidates embedded at a time.
+/// Candidates per block of vectors.
 const BLOCK: usize = 4_096;
 
-/// How an encoder was learnt, and what it is.
+/// Settings and size of a trained encoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Described {
-    /// How it was learnt.
+pub struct ModelInfo {
+    /// Settings of training.
     pub settings: Settings,
-    /// Stems that have a vector.
+    /// Number of stems with a vector.
     pub stems: usize,
-    /// Made queries that taught.
+    /// Number of synthetic training queries.
     pub made: usize,
-    /// The share of this ranking in one with `bm25+names`, in `0..=1`, that validation queries are
-    /// best with.
+    /// Weight of this ranking in a fusion with `bm25+names`, in `0..=1`, chosen on validation
+    /// queries.
     pub weight: f32,
-    /// Mean reciprocal rank of that, and of `bm25+names` alone, over validation queries.
+    /// Mean reciprocal rank of the fusion, and of `bm25+names` alone, on validation queries.
     pub fused: [f64; 2],
     /// blake3 of the vectors, hex.
     pub(super) vectors: String,
 }
 
-/// What training found, to be written.
-pub(super) struct Learnt<'a> {
+/// A trained table, to be written.
+pub(super) struct TrainedTable<'a> {
     pub(super) settings: &'a Settings,
     pub(super) words: &'a Words,
     pub(super) table: &'a Table,
@@ -63,7 +63,7 @@ pub(super) struct Learnt<'a> {
     pub(super) fused: [f64; 2],
 }
 
-/// The vectors of all candidates, `[candidates, dim]`.
+/// Vectors of all candidates, `[candidates, dim]`.
 pub(super) fn embed_candidates(base: &IndexedBase, words: &Words, table: &Table) -> Vec<f32> {
     let candidates = base.kb.candidates();
     let mut rows = vec![0.0; candidates.len() * table.dim];
@@ -73,20 +73,20 @@ pub(super) fn embed_candidates(base: &IndexedBase, words: &Words, table: &Table)
     rows
 }
 
-impl Learnt<'_> {
-    /// Writes the model into its directory, replacing one that is there in one step.
+impl TrainedTable<'_> {
+    /// Writes the model into its directory; replaces an existing one atomically.
     pub(super) fn save(
         self,
         base: &IndexedBase,
         dir: &Path,
         source: &Source,
-        curve: Vec<Look>,
-    ) -> Result<Record<Described>, TrainError> {
+        curve: Vec<ValidationPoint>,
+    ) -> Result<Record<ModelInfo>, TrainError> {
         let Self { settings, words, table, n_made, weight, fused } = self;
         let rows = embed_candidates(base, words, table);
         let mut hasher = blake3::Hasher::new();
         hasher.update(bytemuck::cast_slice(&rows));
-        let described = Described {
+        let info = ModelInfo {
             settings: settings.clone(),
             stems: words.stems.len(),
             made: n_made,
@@ -94,7 +94,7 @@ impl Learnt<'_> {
             fused,
             vectors: hasher.finalize().to_hex().to_string(),
         };
-        let record = Record::new(SYSTEM, source, described, curve);
+        let record = Record::new(SYSTEM, source, info, curve);
         record.save(dir, &[WORDS], |staging| {
             let (bounds, stems) = Strings::layout(words.stems.iter().map(String::as_str));
             let arrays = [
@@ -132,9 +132,10 @@ impl Encoder {
     /// Opens the model in a directory over the base that it was trained on. O(bytes of the words).
     ///
     /// # Errors
-    /// That it cannot be read, is of another system, or was trained over another base.
-    pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<Described>), TrainError> {
-        let record = Record::<Described>::read(dir, SYSTEM).map_err(|error| match error {
+    /// [`TrainError`] if the model cannot be read, is of another system or was trained over another
+    /// base.
+    pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
+        let record = Record::<ModelInfo>::read(dir, SYSTEM).map_err(|error| match error {
             TrainError::OtherSystem { path, found, .. } if found == tune::SYSTEM => {
                 TrainError::SentenceEncoder { path }
             }
@@ -156,12 +157,12 @@ impl Encoder {
         Ok((Self { stems, idf, table, vectors, dim, weight }, record))
     }
 
-    /// The share of this ranking in one with `bm25+names` that validation queries were best with.
+    /// Weight of this ranking in a fusion with `bm25+names`, in `0..=1`.
     pub fn weight(&self) -> f32 {
         self.weight
     }
 
-    /// The vector of a query, norm 1; zeros if it knows no word.
+    /// The vector of a query, norm 1; zeros without known words.
     fn embed(&self, base: &IndexedBase, query: &str) -> Vec<f32> {
         let mut vector = vec![0.0; self.dim];
         let (idf, table) = (self.idf.as_slice(), self.table.as_slice());
@@ -174,7 +175,7 @@ impl Encoder {
         vector
     }
 
-    /// The `k` candidates nearest to a query, best first, exact; none if it knows no word.
+    /// The `k` candidates nearest to a query, best first, exact; none without known words.
     ///
     /// # Errors
     /// Those of the vectors.
@@ -194,9 +195,9 @@ impl Encoder {
     }
 }
 
-/// Two lists in one: each divided by its best score, the second with the weight, the first with the
-/// rest. A node that one list lacks has 0 there.
-pub fn fused(lexical: &Scores, dense: &Scores, weight: f32) -> Scores {
+/// Weighted sum of two lists, each divided by its best score; `weight` is that of the second. A
+/// node missing from a list scores 0 there.
+pub fn fuse(lexical: &Scores, dense: &Scores, weight: f32) -> Scores {
     let (lexical, dense) = (lexical.normalized(), dense.normalized());
     lexical.scale(1.0 - weight).combine(&dense.scale(weight), Combine::Sum)
 }

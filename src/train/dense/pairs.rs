@@ -1,5 +1,4 @@
-//! What a dual encoder is taught: queries with a node each that answers, and nodes that do not. Must
-//! not know vectors.
+//! Training data of a dual encoder: queries, each with an answer, and negatives.
 
 use std::collections::BTreeSet;
 
@@ -19,34 +18,33 @@ use agent_ground::words::{is_stop_word, name_words};
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Direction, NodeId, RelationId};
 
-/// Answers of one query that are taught.
+/// Most answers of one query in training.
 const MAX_ANSWERS: usize = 10;
-/// The first nodes of `bm25+names` that negatives are drawn from, answers left out.
+/// Best nodes of `bm25+names`, without answers, that negatives are drawn from.
 const HARD: usize = 60;
-/// Words of a document that may be in a made query, in their order.
+/// First words of a document that a synthetic query may have.
 const MAX_TEXT_WORDS: usize = 4_096;
-/// Words of a node's document in a made query.
-const MADE_WORDS: std::ops::RangeInclusive<usize> = 3..=6;
+/// Words of a node's document in a synthetic query.
+const SYNTHETIC_WORDS: std::ops::RangeInclusive<usize> = 3..=6;
 
-/// A query in the form in which it is embedded, with what answers it.
-pub(super) struct Taught<Q> {
+/// A query in the form in which it is embedded, with its answers.
+pub(super) struct TrainingQuery<Q> {
     pub(super) query: Q,
     /// Sorted ascending.
     pub(super) answers: Vec<NodeId>,
 }
 
-/// Queries and pairs of them with answers.
+/// Queries, and their pairs with answers.
 pub(super) struct Pairs<Q> {
-    pub(super) queries: Vec<Taught<Q>>,
-    /// So many of the queries, the first, are labelled ones.
+    pub(super) queries: Vec<TrainingQuery<Q>>,
+    /// Number of labelled queries, which come first.
     pub(super) n_labelled: usize,
-    /// A query by its place, and one of its answers.
+    /// Pairs of a query's index and one of its answers.
     pub(super) all: Vec<(usize, NodeId)>,
 }
 
 impl Pairs<Bag> {
-    /// Labelled queries with at most ten answers each, and `n_made` queries that are made of words, as
-    /// bags.
+    /// Labelled queries with at most ten answers each, and `n_made` synthetic queries, as bags.
     pub(super) fn of_bags(
         base: &IndexedBase,
         words: &Words,
@@ -58,20 +56,20 @@ impl Pairs<Bag> {
         let made = |random: &mut ChaCha8Rng| {
             let node = *base.kb.candidates().choose(random)?;
             let of_text = words.rows_of_text(base, node);
-            let n = random.random_range(MADE_WORDS);
+            let n = random.random_range(SYNTHETIC_WORDS);
             let mut rows: Vec<u32> = of_text.sample(random, n).copied().collect();
             if let Some(name) = name_of_neighbor(base, node, random) {
                 rows.extend(bag(name).into_iter().map(|pair| pair.0));
             }
             let query = words.bag(rows.into_iter().map(|row| (row, 1)));
-            (!query.is_empty()).then(|| Taught { query, answers: vec![node] })
+            (!query.is_empty()).then(|| TrainingQuery { query, answers: vec![node] })
         };
         Self::new(base, labelled, bag, made, n_made, seed)
     }
 }
 
 impl Pairs<String> {
-    /// The same as texts.
+    /// As [`Pairs::of_bags`], as texts.
     pub(super) fn of_texts(
         base: &IndexedBase,
         labelled: &[LabelledQuery],
@@ -85,10 +83,11 @@ impl Pairs<String> {
             words.sort_unstable();
             words.dedup();
             words.retain(|word| !is_stop_word(word));
-            let n = random.random_range(MADE_WORDS);
+            let n = random.random_range(SYNTHETIC_WORDS);
             let mut query: Vec<String> = words.sample(random, n).cloned().collect();
             query.extend(name_of_neighbor(base, node, random).map(str::to_owned));
-            (!query.is_empty()).then(|| Taught { query: query.join(" "), answers: vec![node] })
+            (!query.is_empty())
+                .then(|| TrainingQuery { query: query.join(" "), answers: vec![node] })
         };
         Self::new(base, labelled, str::to_owned, made, n_made, seed)
     }
@@ -99,30 +98,29 @@ impl<Q: Send> Pairs<Q> {
         base: &IndexedBase,
         labelled: &[LabelledQuery],
         query: impl Fn(&str) -> Q + Sync,
-        made: impl Fn(&mut ChaCha8Rng) -> Option<Taught<Q>>,
+        made: impl Fn(&mut ChaCha8Rng) -> Option<TrainingQuery<Q>>,
         n_made: usize,
         seed: u64,
     ) -> Self {
-        let taught = |labelled: &LabelledQuery| {
-            let may = |node: &NodeId| base.kb.is_candidate(*node);
-            let answers = labelled.answers.iter().copied().filter(may).collect();
-            Taught { query: query(&labelled.text), answers }
+        let labelled_query = |labelled: &LabelledQuery| {
+            let is_candidate = |node: &NodeId| base.kb.is_candidate(*node);
+            let answers = labelled.answers.iter().copied().filter(is_candidate).collect();
+            TrainingQuery { query: query(&labelled.text), answers }
         };
-        let mut queries: Vec<Taught<Q>> = labelled.par_iter().map(taught).collect();
+        let mut queries: Vec<TrainingQuery<Q>> = labelled.par_iter().map(labelled_query).collect();
         let n_labelled = queries.len();
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         queries.extend((0..n_made).filter_map(|_| made(&mut random)));
-        let of = |(at, query): (usize, &Taught<Q>)| {
+        let pairs = |(index, query): (usize, &TrainingQuery<Q>)| {
             let answers = query.answers.iter().take(MAX_ANSWERS);
-            answers.map(|&node| (at, node)).collect::<Vec<_>>()
+            answers.map(|&node| (index, node)).collect::<Vec<_>>()
         };
-        let all = queries.iter().enumerate().flat_map(of).collect();
+        let all = queries.iter().enumerate().flat_map(pairs).collect();
         Self { queries, n_labelled, all }
     }
 
-    /// A batch of an epoch, `size` pairs in an order drawn for the epoch, the last batch may have
-    /// fewer: the places of its queries, and nodes, first those that answer them, then a negative
-    /// for each query that has any. O(pairs).
+    /// A batch of at most `size` pairs in the random order of an epoch: the indexes of its queries,
+    /// and nodes, first their answers, then a negative of each query that has any. O(pairs).
     pub(super) fn batch(
         &self,
         negatives: &[Vec<NodeId>],
@@ -131,25 +129,25 @@ impl<Q: Send> Pairs<Q> {
         (epoch, batch): (usize, usize),
     ) -> (Vec<usize>, Vec<NodeId>) {
         let mut order: Vec<usize> = (0..self.all.len()).collect();
-        order.shuffle(&mut drawn(seed, epoch, 0));
+        order.shuffle(&mut random_stream(seed, epoch, 0));
         let end = order.len().min((batch + 1) * size);
-        let pairs = order[batch * size..end].iter().map(|&at| self.all[at]);
+        let pairs = order[batch * size..end].iter().map(|&index| self.all[index]);
         let (queries, mut nodes): (Vec<usize>, Vec<NodeId>) = pairs.unzip();
-        let mut random = drawn(seed, epoch, batch as u64 + 1);
-        let of = |query: &usize| negatives.get(*query)?.choose(&mut random).copied();
-        nodes.extend(queries.iter().filter_map(of).collect::<Vec<_>>());
+        let mut random = random_stream(seed, epoch, batch as u64 + 1);
+        let negative = |query: &usize| negatives.get(*query)?.choose(&mut random).copied();
+        nodes.extend(queries.iter().filter_map(negative).collect::<Vec<_>>());
         (queries, nodes)
     }
 }
 
-/// Random numbers of their own for each batch, from 1, and for the order of an epoch.
-fn drawn(seed: u64, epoch: usize, at: u64) -> ChaCha8Rng {
+/// The random stream of a batch (from 1), or of the order of an epoch (0).
+fn random_stream(seed: u64, epoch: usize, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream((epoch as u64 + 1) << 32 | at);
+    random.set_stream((epoch as u64 + 1) << 32 | stream);
     random
 }
 
-/// The name of a neighbour, over a relation drawn at random.
+/// The name of a random neighbour by a random relation.
 fn name_of_neighbor<'a>(
     base: &'a IndexedBase,
     node: NodeId,
@@ -163,28 +161,28 @@ fn name_of_neighbor<'a>(
     Some(kb.name(*neighbors.as_slice().choose(random)?))
 }
 
-/// Nodes among which queries are ranked where all candidates would be too many, at most `most`: their
-/// answers, what `bm25+names` finds first for each by turns, then candidates drawn at random.
-/// Ascending.
+/// At most `max_nodes` candidates to rank queries among, ascending: all of them, or the answers,
+/// the best of `bm25+names` for each query by turns, then random ones.
 pub(super) fn pool(
     base: &IndexedBase,
     queries: &[LabelledQuery],
-    most: usize,
+    max_nodes: usize,
     seed: u64,
 ) -> Vec<NodeId> {
     let candidates = base.kb.candidates();
-    if candidates.len() <= most {
+    if candidates.len() <= max_nodes {
         return candidates.to_vec();
     }
     let answers = queries.iter().flat_map(|query| query.answers.iter().take(MAX_ANSWERS).copied());
     let answers = answers.filter(|&node| base.kb.is_candidate(node));
     let found = lexical_negatives(base, queries);
-    let by_turns = (0..HARD).flat_map(|at| found.iter().filter_map(move |of| of.get(at).copied()));
+    let by_turns =
+        (0..HARD).flat_map(|rank| found.iter().filter_map(move |list| list.get(rank).copied()));
     let random = &mut ChaCha8Rng::seed_from_u64(seed);
-    let others = candidates.sample(random, most).copied();
+    let others = candidates.sample(random, max_nodes).copied();
     let mut pool = BTreeSet::new();
     for node in answers.chain(by_turns).chain(others) {
-        if pool.len() >= most {
+        if pool.len() >= max_nodes {
             break;
         }
         pool.insert(node);
@@ -192,18 +190,18 @@ pub(super) fn pool(
     pool.into_iter().collect()
 }
 
-/// The epochs before which the encoder itself is asked for negatives.
+/// Whether the encoder's own negatives are refreshed before an epoch.
 pub(super) fn is_refreshed(
     epoch: usize,
     negatives: Negatives,
     refresh: usize,
     epochs: usize,
 ) -> bool {
-    let due = |at: usize| (at * epochs).div_ceil(refresh + 1) == epoch;
+    let due = |n: usize| (n * epochs).div_ceil(refresh + 1) == epoch;
     negatives == Negatives::Own && (1..=refresh).any(due)
 }
 
-/// For each labelled query the first nodes of `bm25+names` that do not answer it.
+/// Per labelled query, the best non-answers of `bm25+names`.
 pub(super) fn lexical_negatives(
     base: &IndexedBase,
     labelled: &[LabelledQuery],
@@ -211,15 +209,15 @@ pub(super) fn lexical_negatives(
     let kb = &base.kb;
     let all = kb.candidate_types().len() == kb.types().len();
     let types = if all { &[] } else { kb.candidate_types() };
-    let of = |query: &LabelledQuery| {
+    let negatives = |query: &LabelledQuery| {
         let k = HARD + query.answers.len();
         let found = base.text.search(&query.text, TextPart::DocumentWithNames, types, k);
         without_answers(found.into_iter().map(|pair| pair.0), &query.answers, HARD)
     };
-    labelled.par_iter().map(of).collect()
+    labelled.par_iter().map(negatives).collect()
 }
 
-/// The first nodes that do not answer.
+/// The first `n` nodes that are not answers.
 pub(super) fn without_answers(
     nodes: impl Iterator<Item = NodeId>,
     answers: &[NodeId],

@@ -1,14 +1,12 @@
-//! A table of word vectors, the texts it stands for, and the derivative of the contrastive loss by
-//! its rows, in closed form.
+//! A table of word vectors, the vectors of texts, and the gradient of the contrastive loss by its
+//! rows, in closed form.
 //!
-//! A text is a bag of rows with weights `x`; its vector is `v = u / |u|`, `u = sum over w of x_w E_w`.
-//! With the derivative `d v` of the [loss](super::loss):
+//! A text is a bag of rows with weights `x`; its vector is `v = u / |u|`, `u = sum over w of x_w
+//! E_w`. With the derivative `d v` of the [loss](super::loss):
 //!
 //! ```text
 //! d u = (d v - (d v . v) v) / |u|        d E_w = x_w d u
 //! ```
-//!
-//! Must not know nodes or files.
 
 use rayon::prelude::*;
 
@@ -18,8 +16,8 @@ use crate::dense::{
 };
 use agent_embed::matrix::{add_scaled, normalise};
 
-/// Norms below it are of texts without known words, which teach nothing.
-const LEAST_NORM: f64 = 1e-12;
+/// Smaller norms are those of texts without known words, which have no gradient.
+const MIN_NORM: f64 = 1e-12;
 
 /// `[rows, dim]` numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,19 +26,19 @@ pub(super) struct Table {
     pub(super) numbers: Vec<f32>,
 }
 
-/// The vector of a text in the making.
+/// The vector of a text.
 struct Text {
     /// Norm 1, or zeros.
     vector: Vec<f64>,
-    /// The norm before.
+    /// Norm before normalisation.
     norm: f64,
 }
 
-/// What a batch says of the table.
+/// Gradient of a batch.
 pub(super) struct Gradient {
-    /// Mean over its pairs, nats.
+    /// Mean loss of its pairs, nats.
     pub(super) loss: f64,
-    /// The derivative by each row that its texts have, rows ascending.
+    /// Gradient by each row of its texts, rows ascending.
     pub(super) rows: Vec<(u32, Vec<f64>)>,
 }
 
@@ -65,14 +63,14 @@ impl Table {
             }
         }
         let norm = product(&vector, &vector).sqrt();
-        let scale = if norm > LEAST_NORM { 1.0 / norm } else { 0.0 };
+        let scale = if norm > MIN_NORM { 1.0 / norm } else { 0.0 };
         vector.iter_mut().for_each(|number| *number *= scale);
         Text { vector, norm }
     }
 
-    /// The loss of a batch and its derivative by the rows. The first documents answer the queries, in
-    /// their order; `is_hidden(i, j)` leaves document `j` out for query `i`. In one order of
-    /// summation on any number of threads.
+    /// The loss of a batch and its gradient by the rows. The first documents answer the queries, in
+    /// their order; `is_hidden(i, j)` leaves document `j` out for query `i`. The order of summation
+    /// does not depend on the number of threads.
     pub(super) fn gradient(
         &self,
         queries: &[&Bag],
@@ -89,23 +87,23 @@ impl Table {
             let Text { vector, norm } = text;
             let along = product(&sum, vector);
             add(&mut sum, -along, vector);
-            let scale = if *norm > LEAST_NORM { 1.0 / norm } else { 0.0 };
+            let scale = if *norm > MIN_NORM { 1.0 / norm } else { 0.0 };
             sum.iter_mut().for_each(|part| *part *= scale);
             sum
         };
         let by_sum: Vec<Vec<f64>> = by_vector.into_par_iter().zip(&texts).map(by_sum).collect();
         let mut entries: Vec<(u32, u32, f32)> = (0..)
             .zip(&bags)
-            .flat_map(|(at, bag)| bag.iter().map(move |&(row, weight)| (row, at, weight)))
+            .flat_map(|(text, bag)| bag.iter().map(move |&(row, weight)| (row, text, weight)))
             .collect();
-        entries.sort_unstable_by_key(|&(row, at, _)| (row, at));
+        entries.sort_unstable_by_key(|&(row, text, _)| (row, text));
         let of_rows: Vec<&[(u32, u32, f32)]> = entries.chunk_by(|a, b| a.0 == b.0).collect();
-        let row = |same: &&[(u32, u32, f32)]| {
+        let row = |group: &&[(u32, u32, f32)]| {
             let mut sum = vec![0.0; self.dim];
-            for &(_, at, weight) in *same {
-                add(&mut sum, f64::from(weight), &by_sum[at as usize]);
+            for &(_, text, weight) in *group {
+                add(&mut sum, f64::from(weight), &by_sum[text as usize]);
             }
-            (same.first().map_or(0, |entry| entry.0), sum)
+            (group.first().map_or(0, |entry| entry.0), sum)
         };
         Gradient { loss, rows: of_rows.par_iter().map(row).collect() }
     }

@@ -1,38 +1,38 @@
-//! The forward pass of a BERT encoder with weights that can be learnt, and the derivative of a product
-//! of its vectors. The only file here that knows `candle_core`, whose automatic differentiation it uses;
-//! `embed::bert` computes the same vectors faster, without derivatives. Must not know nodes or queries.
+//! The forward pass of a BERT encoder with trainable weights, and the gradient of a product of its
+//! vectors by the automatic differentiation of `candle_core`, which only this file of the module
+//! uses. `embed::bert` computes the same vectors faster, without gradients.
 //!
-//! Texts of a call are padded to the longest of them, and padding is masked out of attention and
-//! pooling. On the CPU.
+//! Texts of a call are padded to the longest, and padding is masked out of attention and pooling.
+//! On the CPU.
 
 use candle_core::{D, Device, Result as CandleResult, Tensor, Var, WithDType};
 
 use crate::TrainError;
 use agent_embed::bert::{Activation, Pooling, Shape, WordPieces};
 
-/// Added to the logits of padding, so that it has no share.
+/// Added to the logits of padding, so that its share is 0.
 const MASKED: f32 = -1e9;
 /// Added to the square of a norm, so that a text without word pieces keeps the zero vector.
-const LEAST_SQUARE: f64 = 1e-12;
+const NORM_EPSILON: f64 = 1e-12;
 
-/// What is not learnt.
+/// Architecture of an encoder.
 pub(super) struct Transformer<'a> {
     pub(super) shape: &'a Shape,
     pub(super) pooling: Pooling,
-    /// The shapes of the tensors of weights, in their order.
+    /// Shapes of the weight tensors, in order.
     pub(super) tensors: &'a [Vec<usize>],
 }
 
-/// The weights as tensors that can have derivatives.
+/// Weights as tensors with gradients.
 pub(super) struct Variables(Vec<Var>);
 
-/// What candle refused: no fault of the user.
+/// The error of a failed computation.
 fn failed(error: candle_core::Error) -> TrainError {
     TrainError::Network(error.to_string())
 }
 
 impl Transformer<'_> {
-    /// Weights, one tensor behind the other; they are copied.
+    /// Copies weights, concatenated in the order of tensors.
     ///
     /// # Errors
     /// [`TrainError::Network`].
@@ -41,14 +41,14 @@ impl Transformer<'_> {
         let mut variables = Vec::with_capacity(self.tensors.len());
         for shape in self.tensors {
             let n = shape.iter().product();
-            let (own, behind) = rest.split_at_checked(n).unwrap_or_default();
-            rest = behind;
-            variables.push(Var::from_slice(own, shape.as_slice(), &Device::Cpu).map_err(failed)?);
+            let (part, remaining) = rest.split_at_checked(n).unwrap_or_default();
+            rest = remaining;
+            variables.push(Var::from_slice(part, shape.as_slice(), &Device::Cpu).map_err(failed)?);
         }
         Ok(Variables(variables))
     }
 
-    /// A vector of norm 1 for each text, or zeros for one without word pieces.
+    /// The vectors of texts, norm 1; zeros for a text without word pieces.
     ///
     /// # Errors
     /// [`TrainError::Network`].
@@ -61,8 +61,8 @@ impl Transformer<'_> {
         self.forward(&weights, texts).and_then(|vectors| vectors.to_vec2()).map_err(failed)
     }
 
-    /// The derivative of `sum over texts of by_vector . vector` by all weights, in their order: what a
-    /// loss says of them whose derivative by the vectors is given.
+    /// The gradient of `sum over texts of by_vector . vector` by all weights, in their order: that
+    /// of a loss with the derivative `by_vector`.
     ///
     /// # Errors
     /// [`TrainError::Network`].
@@ -99,29 +99,29 @@ impl Transformer<'_> {
         let (dtype, cpu) = (words.dtype(), &Device::Cpu);
         let n = texts.len();
         let len = texts.iter().map(|text| text.ids.len()).max().unwrap_or(0).max(1);
-        let padded = |of: fn(&WordPieces) -> &[u32]| {
+        let padded = |numbers: fn(&WordPieces) -> &[u32]| {
             let mut all = vec![0u32; n * len];
             for (row, text) in all.chunks_mut(len).zip(texts) {
-                row[..text.ids.len()].copy_from_slice(of(text));
+                row[..text.ids.len()].copy_from_slice(numbers(text));
             }
             Tensor::from_vec(all, n * len, cpu)
         };
-        // A number for each text and token, of the token's place and the text's tokens.
-        let masked = |of: &dyn Fn(usize, usize) -> f32| {
+        // A number per text and token, by the token's position and the number of tokens.
+        let masked = |number: &dyn Fn(usize, usize) -> f32| {
             let row = |text: &&WordPieces| {
                 let tokens = text.ids.len();
-                (0..len).map(|at| of(at, tokens)).collect::<Vec<f32>>()
+                (0..len).map(|position| number(position, tokens)).collect::<Vec<f32>>()
             };
             let all: Vec<f32> = texts.iter().flat_map(row).collect();
             Tensor::from_vec(all, (n, 1, 1, len), cpu)?.to_dtype(dtype)
         };
         let words = words.index_select(&padded(|text| &text.ids)?, 0)?;
-        let places = next()?.narrow(0, 0, len)?;
+        let positions = next()?.narrow(0, 0, len)?;
         let types = next()?.index_select(&padded(|text| &text.types)?, 0)?;
-        let rows = (words + types)?.reshape((n, len, hidden))?.broadcast_add(&places)?;
+        let rows = (words + types)?.reshape((n, len, hidden))?.broadcast_add(&positions)?;
         let epsilon = f64::from(epsilon);
         let mut rows = norm(&rows.reshape((n * len, hidden))?, next()?, next()?, epsilon)?;
-        let mask = masked(&|at, tokens| if at < tokens { 0.0 } else { MASKED })?;
+        let mask = masked(&|position, tokens| if position < tokens { 0.0 } else { MASKED })?;
         let head = hidden / heads;
         for _ in 0..layers {
             let mut heads_of = || -> CandleResult<Tensor> {
@@ -144,32 +144,36 @@ impl Transformer<'_> {
             let change = linear(&inner, next()?, next()?)?;
             rows = norm(&(rows + change)?, next()?, next()?, epsilon)?;
         }
-        // The mean is a sum here, as the vector is scaled.
+        // A sum for the mean, as the vector is normalised.
         let pooled = match self.pooling {
-            Pooling::Mean => masked(&|at, tokens| f32::from(u8::from(at < tokens)))?,
-            Pooling::First => masked(&|at, tokens| f32::from(u8::from(at == 0 && tokens > 0)))?,
-            Pooling::Last => masked(&|at, tokens| f32::from(u8::from(at + 1 == tokens)))?,
+            Pooling::Mean => masked(&|position, tokens| f32::from(u8::from(position < tokens)))?,
+            Pooling::First => {
+                masked(&|position, tokens| f32::from(u8::from(position == 0 && tokens > 0)))?
+            }
+            Pooling::Last => {
+                masked(&|position, tokens| f32::from(u8::from(position + 1 == tokens)))?
+            }
         };
         let rows = rows.reshape((n, len, hidden))?;
         let vectors = rows.broadcast_mul(&pooled.reshape((n, len, 1))?)?.sum(1)?;
-        let norms = (vectors.sqr()?.sum_keepdim(1)? + LEAST_SQUARE)?.sqrt()?;
+        let norms = (vectors.sqr()?.sum_keepdim(1)? + NORM_EPSILON)?.sqrt()?;
         vectors.broadcast_div(&norms)
     }
 }
 
-/// `input . weight^T + bias`, the weight with a row for each output.
+/// `input . weight^T + bias`, with a row of `weight` per output.
 fn linear(input: &Tensor, weight: &Tensor, bias: &Tensor) -> CandleResult<Tensor> {
     input.matmul(&weight.t()?)?.broadcast_add(bias)
 }
 
-/// Each row with mean 0 and variance 1, then scaled and shifted.
+/// Layer normalisation of each row.
 fn norm(rows: &Tensor, scale: &Tensor, shift: &Tensor, epsilon: f64) -> CandleResult<Tensor> {
     let rows = rows.broadcast_sub(&rows.mean_keepdim(D::Minus1)?)?;
     let deviation = (rows.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?.sqrt()?;
     rows.broadcast_div(&deviation)?.broadcast_mul(scale)?.broadcast_add(shift)
 }
 
-/// Over the last dimension.
+/// Softmax over the last dimension.
 fn softmax(logits: &Tensor) -> CandleResult<Tensor> {
     let largest = logits.detach().max_keepdim(D::Minus1)?;
     let powers = logits.broadcast_sub(&largest)?.exp()?;

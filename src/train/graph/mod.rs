@@ -1,10 +1,10 @@
-//! A graph network over the surroundings of a query: which of the nodes that words put forward are
-//! joined to what the query names, and how.
+//! A graph network over the neighbourhood of a query, which ranks lexical candidates by how they
+//! are connected to the linked entities.
 //!
-//! After QAGNN (Yasunaga et al. 2021, "QA-GNN: Reasoning with Language Models and Knowledge Graphs for
-//! Question Answering"). The working graph of a query has the entities that it names, candidates,
-//! nodes between them, and a context node joined to entities and candidates. Messages run along edges
-//! of both directions:
+//! After QAGNN (Yasunaga et al. 2021, "QA-GNN: Reasoning with Language Models and Knowledge Graphs
+//! for Question Answering"). The working graph of a query has the entities that it names,
+//! candidates, nodes between them, and a context node joined to entities and candidates. Messages
+//! run along edges of both directions:
 //!
 //! ```text
 //! h_v  = W [type_v, rho_v]                       h_z = B phi(q)
@@ -15,11 +15,9 @@
 //! score(v) = o . relu(O [h_v, h_z, rho_v]) + c * lexical_v
 //! ```
 //!
-//! Differences to the paper, which has a language model: relevance `rho` of a node is what links,
-//! words and embeddings say of it; `phi(q)` is the hashed stems of the query, and relations are
-//! conditioned on it.
-//!
-//! Must not know: command lines.
+//! Differences to the paper, which has a language model: the relevance `rho` of a node consists of
+//! scores of linking, lexical search and embeddings; `phi(q)` is the hashed stems of the query, and
+//! relations are conditioned on it.
 
 mod fit;
 mod model;
@@ -32,26 +30,26 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     fit::train,
-    model::{Described, GraphNetwork, Ranked},
+    model::{GraphNetwork, GraphRanking, ModelInfo},
 };
 
-/// What an ablation leaves out.
+/// A part that an ablation leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Without {
-    /// Relations and types of nodes: all edges are alike.
+pub enum Ablation {
+    /// Relations and node types: all edges are alike.
     Relations,
-    /// What links, words and embeddings say of nodes.
+    /// Relevance features of nodes.
     Relevance,
     /// All messages.
     Graph,
 }
 
-impl Without {
-    /// All of them.
+impl Ablation {
+    /// All ablations.
     pub const ALL: [Self; 3] = [Self::Relations, Self::Relevance, Self::Graph];
 
-    /// Its name on the command line and in records.
+    /// Name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Relations => "relations",
@@ -61,28 +59,29 @@ impl Without {
     }
 }
 
-/// How a network is learnt.
+/// Settings of training a network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What is left out, if anything.
-    pub without: Option<Without>,
-    /// Draws first weights and batches.
+    /// The part that is left out, if any.
+    #[serde(rename = "without")]
+    pub ablation: Option<Ablation>,
+    /// Seed of initial weights and batches.
     pub seed: u64,
-    /// Looks at all queries, at most.
+    /// Most epochs.
     pub epochs: usize,
-    /// Epochs without a better look at validation queries after which it ends.
+    /// Epochs without improvement on validation queries after which training ends.
     pub patience: usize,
-    /// Queries of a batch.
+    /// Queries per batch.
     pub batch: usize,
     /// Step size of Adam.
     pub rate: f64,
-    /// The share of a weight that goes with each step, times the step size.
+    /// Weight decay per step, relative to the step size.
     pub decay: f64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { without: None, seed: 1, epochs: 30, patience: 8, batch: 8, rate: 5e-3, decay: 1e-4 }
+        Self { ablation: None, seed: 1, epochs: 30, patience: 8, batch: 8, rate: 5e-3, decay: 1e-4 }
     }
 }

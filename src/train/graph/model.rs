@@ -1,4 +1,4 @@
-//! A trained network in files, and the rankings it gives. Must not know how it was learnt.
+//! A trained graph network: its files, and its rankings.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Look, Record, Source, TrainError,
+    Record, Source, TrainError, ValidationPoint,
     graph::{
         Settings,
         net::{Kinds, Precision, n_weights, scores},
@@ -16,38 +16,39 @@ use crate::{
 use agent_index::{IndexedBase, TextPart, arrays::Arrays};
 use agent_kb::{NodeId, best};
 
-/// The system that answers with such models.
+/// System of these models.
 pub(super) const SYSTEM: &str = "graph";
 const WEIGHTS: &str = "weights";
 
-/// How a network was learnt, and what it is.
+/// Settings and size of a trained network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Described {
-    /// How it was learnt.
+pub struct ModelInfo {
+    /// Settings of training.
     pub settings: Settings,
-    /// Kinds of nodes and of edges, those of the context node included.
+    /// Numbers of node and edge kinds, with those of the context node.
     pub kinds: [usize; 2],
-    /// Training queries with an answer among their candidates: those that teach.
+    /// Number of training queries with an answer among their candidates; only these are learnt
+    /// from.
     pub taught: usize,
-    /// Validation queries with an answer among their candidates, and all of them.
+    /// Numbers of validation queries with an answer among their candidates, and of all.
     pub reached: [usize; 2],
 }
 
-/// The kinds of nodes and edges over a base.
+/// The numbers of node and edge kinds of a base.
 pub(super) fn kinds_of(base: &IndexedBase) -> Kinds {
     Kinds { nodes: base.kb.types().len() + 1, edges: n_kinds(base) }
 }
 
-/// Writes a network into its directory, replacing one that is there in one step.
+/// Writes a network into its directory; replaces an existing one atomically.
 pub(super) fn save(
     dir: &Path,
     source: &Source,
-    described: Described,
+    info: ModelInfo,
     weights: &[f64],
-    curve: Vec<Look>,
-) -> Result<Record<Described>, TrainError> {
-    Record::new(SYSTEM, source, described, curve).save(dir, &[WEIGHTS], |staging| {
+    curve: Vec<ValidationPoint>,
+) -> Result<Record<ModelInfo>, TrainError> {
+    Record::new(SYSTEM, source, info, curve).save(dir, &[WEIGHTS], |staging| {
         let weights: Vec<f32> = weights.iter().map(|&weight| weight as f32).collect();
         let arrays = [(WEIGHTS, Dtype::F32, bytemuck::cast_slice(&weights))];
         Ok(Arrays::write(&staging.join(WEIGHTS), &arrays)?)
@@ -61,18 +62,19 @@ pub struct GraphNetwork {
     settings: Settings,
 }
 
-/// A ranking by the network.
-pub struct Ranked {
-    /// The nodes, best first: the candidates of the working graph, then what else `bm25+names` finds.
+/// A ranking by a network.
+pub struct GraphRanking {
+    /// The nodes, best first: the candidates of the working graph, then further nodes of
+    /// `bm25+names`.
     pub ranking: Vec<(NodeId, f32)>,
-    /// Of each candidate what is known of it, by [`GraphNetwork::FEATURES`].
+    /// Features of each candidate, named by [`GraphNetwork::FEATURES`].
     pub features: Vec<(NodeId, [f32; FEATURES])>,
-    /// Nodes and edges of the working graph.
+    /// Numbers of nodes and edges of the working graph.
     pub size: [usize; 2],
 }
 
 impl GraphNetwork {
-    /// What the numbers of a candidate are.
+    /// Names of a candidate's features.
     pub const FEATURES: [&str; FEATURES] = [
         "link",
         "bm25",
@@ -88,9 +90,10 @@ impl GraphNetwork {
     /// Opens the model in a directory over the base that it was trained on.
     ///
     /// # Errors
-    /// That it cannot be read, is of another system, or was trained over another base.
-    pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<Described>), TrainError> {
-        let record = Record::<Described>::read(dir, SYSTEM)?;
+    /// [`TrainError`] if the model cannot be read, is of another system or was trained over another
+    /// base.
+    pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
+        let record = Record::<ModelInfo>::read(dir, SYSTEM)?;
         record.check_base(base.kb.fingerprint(), dir)?;
         let kinds = kinds_of(base);
         let arrays = Arrays::open(&dir.join(WEIGHTS))?;
@@ -106,14 +109,19 @@ impl GraphNetwork {
     ///
     /// # Errors
     /// Those of the index; [`TrainError::Network`].
-    pub fn rank(&self, base: &IndexedBase, query: &str, k: usize) -> Result<Ranked, TrainError> {
+    pub fn rank(
+        &self,
+        base: &IndexedBase,
+        query: &str,
+        k: usize,
+    ) -> Result<GraphRanking, TrainError> {
         let graph = WorkingGraph::new(base, query)?;
         let candidates = graph.candidates();
         let scores = match candidates.is_empty() {
             true => Vec::new(),
             false => {
-                let without = self.settings.without;
-                scores(&self.weights, self.kinds, &graph, without, Precision::Single)?
+                let ablation = self.settings.ablation;
+                scores(&self.weights, self.kinds, &graph, ablation, Precision::Single)?
             }
         };
         let scores = scores.into_iter().map(|score| score as f32);
@@ -122,14 +130,14 @@ impl GraphNetwork {
             let types = base.kb.candidate_types();
             let types = if types.len() == base.kb.types().len() { &[] } else { types };
             let more = base.text.search(query, TextPart::DocumentWithNames, types, k);
-            let least = ranking.last().map_or(0.0, |pair| pair.1);
+            let lowest = ranking.last().map_or(0.0, |pair| pair.1);
             let more = more.iter().filter(|pair| !candidates.contains(&pair.0));
             let more = more.take(k - ranking.len()).enumerate();
-            // In the order of words, behind all candidates.
-            let more: Vec<_> = more.map(|(at, pair)| (pair.0, least - (at + 1) as f32)).collect();
+            // In lexical order, behind all candidates.
+            let more: Vec<_> = more.map(|(i, pair)| (pair.0, lowest - (i + 1) as f32)).collect();
             ranking.extend(more);
         }
         let features = candidates.iter().copied().zip(graph.features.iter().copied()).collect();
-        Ok(Ranked { ranking, features, size: [graph.nodes.len(), graph.edges.len()] })
+        Ok(GraphRanking { ranking, features, size: [graph.nodes.len(), graph.edges.len()] })
     }
 }

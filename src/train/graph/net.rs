@@ -1,6 +1,6 @@
-//! The network: scores of the candidates of a working graph, and the derivative of a loss of them.
-//! The only file here that knows `candle_core`, whose automatic differentiation it uses. Must not know
-//! nodes or queries.
+//! The network: scores of the candidates of a working graph, and gradients by the automatic
+//! differentiation of `candle_core`, which only this file of the module uses. Independent of nodes
+//! and queries.
 
 use candle_core::{DType, Device, Tensor, Var};
 use rand::{RngExt, SeedableRng};
@@ -9,30 +9,30 @@ use rand_chacha::ChaCha8Rng;
 use crate::{
     TrainError,
     graph::{
-        Without,
+        Ablation,
         subgraph::{CONTEXT_KINDS, FEATURES, LEXICAL, PHI, RELEVANCE, WorkingGraph},
     },
 };
 
-/// Numbers of a node's state.
+/// Width of a node's state.
 const DIM: usize = 32;
-/// Numbers that stand for a type of nodes.
+/// Width of a node type's embedding.
 const TYPE_DIM: usize = 8;
 /// Rounds of messages.
 const LAYERS: usize = 2;
-/// What the lexical score counts at first.
+/// Initial weight of the lexical score.
 const LEXICAL_WEIGHT: f64 = 5.0;
 
-/// How many kinds of nodes and edges there are.
+/// Numbers of node and edge kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds {
-    /// Types of nodes, that of the context node included.
+    /// Node types, with that of the context node.
     pub(super) nodes: usize,
-    /// Kinds of edges, those of the context node included.
+    /// Edge kinds, with those of the context node.
     pub(super) edges: usize,
 }
 
-/// The tensors of weights: rows and columns of each, in order.
+/// Shapes of the weight tensors, rows and columns, in order.
 fn shapes(kinds: Kinds) -> Vec<[usize; 2]> {
     let input = TYPE_DIM + FEATURES;
     let mut shapes = vec![
@@ -60,14 +60,14 @@ fn shapes(kinds: Kinds) -> Vec<[usize; 2]> {
     shapes
 }
 
-/// How many weights there are.
+/// Number of weights.
 pub(super) fn n_weights(kinds: Kinds) -> usize {
     shapes(kinds).iter().map(|[rows, columns]| rows * columns).sum()
 }
 
-/// The weights before training: uniform, as large as rows allow (Glorot & Bengio 2010); rows of one
-/// are 0, and the lexical score counts alone.
-pub(super) fn first_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
+/// The initial weights: uniform within bounds by their shape (Glorot & Bengio 2010), 0 for single
+/// rows, so that the lexical score dominates.
+pub(super) fn initial_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let shapes = shapes(kinds);
     let mut weights = Vec::with_capacity(n_weights(kinds));
@@ -78,19 +78,19 @@ pub(super) fn first_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
             (0..rows * columns).map(|_| if *rows == 1 { 0.0 } else { number(&mut random) }),
         );
     }
-    // What gives a score begins small, so that words rank at first.
+    // The output starts small, so that the lexical score ranks at first.
     let ends = weights.len() - 1;
     weights[ends - DIM..ends].iter_mut().for_each(|weight| *weight *= 0.1);
     weights[ends] = LEXICAL_WEIGHT;
     weights
 }
 
-/// What candle refused: no fault of the user.
+/// The error of a failed computation.
 fn failed(error: candle_core::Error) -> TrainError {
     TrainError::Network(error.to_string())
 }
 
-/// The scores of candidates, in their order.
+/// Scores of the candidates, in their order.
 ///
 /// # Errors
 /// [`TrainError::Network`].
@@ -98,16 +98,16 @@ pub(super) fn scores(
     weights: &[f64],
     kinds: Kinds,
     graph: &WorkingGraph,
-    without: Option<Without>,
+    ablation: Option<Ablation>,
     precision: Precision,
 ) -> Result<Vec<f64>, TrainError> {
     let tensors = tensors(weights, kinds, precision).map_err(failed)?;
-    let scores = forward(&tensors, graph, without, precision).map_err(failed)?;
+    let scores = forward(&tensors, graph, ablation, precision).map_err(failed)?;
     scores.to_dtype(DType::F64).and_then(|scores| scores.to_vec1()).map_err(failed)
 }
 
-/// The loss of a graph, the negative logarithm of the share of a softmax over candidates that the
-/// answers have, with its derivative by each weight.
+/// The loss of a graph, the negative logarithm of the answers' share in a softmax over the
+/// candidates, and its gradient.
 ///
 /// # Errors
 /// [`TrainError::Network`].
@@ -116,7 +116,7 @@ pub(super) fn gradient(
     kinds: Kinds,
     graph: &WorkingGraph,
     answers: &[u32],
-    without: Option<Without>,
+    ablation: Option<Ablation>,
     precision: Precision,
 ) -> Result<(f64, Vec<f64>), TrainError> {
     let run = || -> candle_core::Result<(f64, Vec<f64>)> {
@@ -124,7 +124,7 @@ pub(super) fn gradient(
         let vars: Vec<Var> =
             tensors.iter().map(Var::from_tensor).collect::<candle_core::Result<_>>()?;
         let tensors: Vec<Tensor> = vars.iter().map(|var| var.as_tensor().clone()).collect();
-        let scores = forward(&tensors, graph, without, precision)?;
+        let scores = forward(&tensors, graph, ablation, precision)?;
         let answers = Tensor::new(answers, &Device::Cpu)?;
         let right = log_sum(&scores.index_select(&answers, 0)?)?;
         let loss = (log_sum(&scores)? - right)?;
@@ -143,7 +143,7 @@ pub(super) fn gradient(
     run().map_err(failed)
 }
 
-/// The numbers that are computed with.
+/// Floating-point precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
     /// 4 bytes.
@@ -171,8 +171,8 @@ fn tensors(
     let mut rest = weights;
     let mut tensors = Vec::new();
     for [rows, columns] in shapes(kinds) {
-        let (part, behind) = rest.split_at_checked(rows * columns).unwrap_or((rest, &[]));
-        rest = behind;
+        let (part, remaining) = rest.split_at_checked(rows * columns).unwrap_or((rest, &[]));
+        rest = remaining;
         let tensor = Tensor::from_slice(part, (rows, columns), &Device::Cpu)?;
         tensors.push(tensor.to_dtype(precision.dtype())?);
     }
@@ -192,12 +192,12 @@ fn linear(input: &Tensor, weight: &Tensor, bias: &Tensor) -> candle_core::Result
 fn forward(
     weights: &[Tensor],
     graph: &WorkingGraph,
-    without: Option<Without>,
+    ablation: Option<Ablation>,
     precision: Precision,
 ) -> candle_core::Result<Tensor> {
     let (cpu, dtype) = (&Device::Cpu, precision.dtype());
     let n = graph.nodes.len();
-    let alike = without == Some(Without::Relations);
+    let ignores_relations = ablation == Some(Ablation::Relations);
     let ids = |numbers: Vec<u32>| {
         let len = numbers.len();
         Tensor::from_vec(numbers, len, cpu)
@@ -205,9 +205,9 @@ fn forward(
     let features: Vec<f32> = graph
         .features
         .iter()
-        .flat_map(|of| of.iter().enumerate())
-        .map(|(at, &number)| match without {
-            Some(Without::Relevance) if RELEVANCE.contains(&at) => 0.0,
+        .flat_map(|row| row.iter().enumerate())
+        .map(|(feature, &number)| match ablation {
+            Some(Ablation::Relevance) if RELEVANCE.contains(&feature) => 0.0,
             _ => number,
         })
         .collect();
@@ -216,24 +216,25 @@ fn forward(
     let mut weights = weights.iter();
     let mut next =
         || weights.next().ok_or_else(|| candle_core::Error::Msg("too few weights".to_owned()));
-    let types = graph.types[..n].iter().map(|&kind| if alike { 0 } else { kind }).collect();
+    let types =
+        graph.types[..n].iter().map(|&kind| if ignores_relations { 0 } else { kind }).collect();
     let typed = next()?.index_select(&ids(types)?, 0)?;
     let input = Tensor::cat(&[&typed, &features], 1)?;
     let nodes = linear(&input, next()?, next()?)?;
     let context = phi.matmul(next()?)?;
     let mut state = Tensor::cat(&[&nodes, &context], 0)?;
     let (relations, gates) = (next()?, next()?);
-    let asked = phi.matmul(next()?)?;
-    let relations = (relations + gates.broadcast_mul(&asked)?)?;
-    let [sources, targets, kinds] = [0, 1, 2].map(|of| {
-        let number = |edge: &crate::graph::subgraph::Edge| match of {
+    let query = phi.matmul(next()?)?;
+    let relations = (relations + gates.broadcast_mul(&query)?)?;
+    let [sources, targets, kinds] = [0, 1, 2].map(|column| {
+        let number = |edge: &crate::graph::subgraph::Edge| match column {
             0 => edge.source,
             1 => edge.target,
             _ => edge.kind,
         };
         graph.edges.iter().map(number).collect::<Vec<u32>>()
     });
-    let kinds = kinds.into_iter().map(|kind| match alike {
+    let kinds = kinds.into_iter().map(|kind| match ignores_relations {
         true => kind_without_relations(kind, relations.dims()[0]),
         false => kind,
     });
@@ -241,19 +242,18 @@ fn forward(
     for _ in 0..LAYERS {
         let (m, m_bias, q, k, w1, b1, w2, b2) =
             (next()?, next()?, next()?, next()?, next()?, next()?, next()?, next()?);
-        if without == Some(Without::Graph) || graph.edges.is_empty() {
+        if ablation == Some(Ablation::Graph) || graph.edges.is_empty() {
             continue;
         }
-        // [node, relation] W for each edge: every node and every relation is multiplied once, not
-        // once for each of its edges.
-        let beside = |ends: &Tensor, weight: &Tensor| {
+        // [node, relation] W for each edge, multiplied once per node and relation.
+        let project = |ends: &Tensor, weight: &Tensor| {
             let of_nodes = state.matmul(&weight.narrow(0, 0, DIM)?)?.index_select(ends, 0)?;
             let of_kinds = relations.matmul(&weight.narrow(0, DIM, DIM)?)?;
             of_nodes + of_kinds.index_select(&kinds, 0)?
         };
-        let message = beside(&from, m)?.broadcast_add(m_bias)?.relu()?;
+        let message = project(&from, m)?.broadcast_add(m_bias)?.relu()?;
         let sent = state.matmul(q)?.index_select(&from, 0)?;
-        let logits = (sent * beside(&to, k)?)?.sum(1)?;
+        let logits = (sent * project(&to, k)?)?.sum(1)?;
         let logits = (logits / (DIM as f64).sqrt())?;
         let powers = (&logits - largest_of_target(&logits, &targets, n + 1)?)?.exp()?;
         let sums = Tensor::zeros(n + 1, dtype, cpu)?.index_add(&to, &powers, 0)?;
@@ -274,19 +274,19 @@ fn forward(
     (scores + lexical)?.squeeze(1)
 }
 
-/// All relations are one; edges of the context node stay what they are.
+/// Merges all relations to one; edges of the context node keep their kinds.
 fn kind_without_relations(kind: u32, n_kinds: usize) -> u32 {
     if (kind as usize) < n_kinds.saturating_sub(CONTEXT_KINDS) { 0 } else { kind }
 }
 
-/// For each edge the largest logit of all edges with its target, so that no power is too large.
+/// For each edge the largest logit of the edges with the same target, against overflow.
 fn largest_of_target(logits: &Tensor, targets: &[u32], n: usize) -> candle_core::Result<Tensor> {
     let numbers: Vec<f64> = logits.detach().to_dtype(DType::F64)?.to_vec1()?;
     let mut largest = vec![f64::NEG_INFINITY; n];
     for (&target, &number) in targets.iter().zip(&numbers) {
-        let most = &mut largest[target as usize];
-        *most = most.max(number);
+        let max = &mut largest[target as usize];
+        *max = max.max(number);
     }
-    let of: Vec<f64> = targets.iter().map(|&target| largest[target as usize]).collect();
-    Tensor::from_vec(of, targets.len(), &Device::Cpu)?.to_dtype(logits.dtype())
+    let per_edge: Vec<f64> = targets.iter().map(|&target| largest[target as usize]).collect();
+    Tensor::from_vec(per_edge, targets.len(), &Device::Cpu)?.to_dtype(logits.dtype())
 }

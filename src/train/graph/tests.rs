@@ -8,7 +8,7 @@ use std::sync::{
 use tempfile::TempDir;
 
 use super::{
-    net::{Kinds, Precision, first_weights, gradient, n_weights, scores},
+    net::{Kinds, Precision, gradient, initial_weights, n_weights, scores},
     subgraph::{Edge, FEATURES, PHI, WorkingGraph},
     *,
 };
@@ -105,17 +105,17 @@ fn queries(wordings: [&str; 2]) -> Vec<LabelledQuery> {
     queries
 }
 
-fn settings(without: Option<Without>) -> Settings {
-    Settings { without, epochs: 60, patience: 60, batch: 6, rate: 1e-2, ..Settings::default() }
+fn settings(ablation: Option<Ablation>) -> Settings {
+    Settings { ablation, epochs: 60, patience: 60, batch: 6, rate: 1e-2, ..Settings::default() }
 }
 
 #[test]
 fn the_relation_that_a_query_asks_for_is_found_and_not_without_relations() {
     let world = World::new();
     let mut hits = Vec::new();
-    for without in [None, Some(Without::Relations)] {
+    for ablation in [None, Some(Ablation::Relations)] {
         let given = world.given("model");
-        let settings = settings(without);
+        let settings = settings(ablation);
         let task = world.task(&given, &settings);
         let record = train(&task, &|_| {}, &AtomicBool::new(false)).unwrap();
         let (network, read) = GraphNetwork::open(&world.base, &given.dir).unwrap();
@@ -207,11 +207,11 @@ fn small() -> (Kinds, WorkingGraph) {
 #[test]
 fn the_gradient_is_that_of_finite_differences() {
     let (kinds, graph) = small();
-    let mut weights = first_weights(kinds, 5);
+    let mut weights = initial_weights(kinds, 5);
     assert_eq!(weights.len(), n_weights(kinds));
-    for without in [None, Some(Without::Relations), Some(Without::Graph)] {
+    for ablation in [None, Some(Ablation::Relations), Some(Ablation::Graph)] {
         let of = |weights: &[f64]| {
-            gradient(weights, kinds, &graph, &[1], without, Precision::Double).unwrap()
+            gradient(weights, kinds, &graph, &[1], ablation, Precision::Double).unwrap()
         };
         let (loss, found) = of(&weights);
         assert!(loss > 0.0 && found.iter().any(|part| *part != 0.0));
@@ -236,7 +236,7 @@ fn the_gradient_is_that_of_finite_differences() {
 #[test]
 fn the_order_of_nodes_and_edges_does_not_matter() {
     let (kinds, graph) = small();
-    let weights = first_weights(kinds, 5);
+    let weights = initial_weights(kinds, 5);
     let of =
         |graph: &WorkingGraph| scores(&weights, kinds, graph, None, Precision::Double).unwrap();
     let places = [1u32, 0, 3, 2, 4];

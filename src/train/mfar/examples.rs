@@ -1,5 +1,4 @@
-//! What the scorers say of the candidates of labelled queries: the table that weights are learnt
-//! from. Must not know weights.
+//! Scores of candidates of labelled queries by all scorers: the data that weights are trained on.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +12,25 @@ use agent_dataset::LabelledQuery;
 use agent_ground::words::{Analysis, Stems, for_each_reference_word};
 use agent_kb::NodeId;
 
-/// Nodes that each field puts forward for a query.
+/// Candidates of each field.
 const PER_FIELD: usize = 30;
-/// Nodes that the scorer of the whole document puts forward.
+/// Candidates of the scorer of the whole document.
 const PER_DOCUMENT: usize = 300;
-/// Training queries that must have a stem for it to condition weights.
+/// Fewest training queries with a stem that conditions weights.
 const MIN_QUERIES: usize = 4;
 /// Most stems that condition weights; the most frequent.
 const MAX_STEMS: usize = 4_096;
-/// Stems of one query that are looked at.
+/// Most stems of one query.
 const MAX_QUERY_STEMS: usize = 256;
 
-/// A score above 0 of one candidate.
+/// A positive score of one candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Response {
     pub(super) scorer: u32,
     pub(super) score: f32,
 }
 
-/// One query, its candidates, and what the scorers say of them.
+/// One query with its candidates and their scores.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Example {
     /// Bounds of each candidate's part of `responses`.
@@ -39,12 +38,12 @@ pub(super) struct Example {
     pub(super) responses: Vec<Response>,
     /// Whether each candidate answers.
     pub(super) answers: Vec<bool>,
-    /// So many candidates were put forward by scorers, nodes ascending; behind them come answers
-    /// that no scorer put forward, which only training may see.
+    /// Number of candidates from scorers, nodes ascending; then come other answers, which only
+    /// training sees.
     pub(super) n_found: usize,
-    /// The stems of the query, sorted, distinct.
+    /// Distinct stems of the query, sorted.
     pub(super) stems: Vec<String>,
-    /// The best score of each scorer.
+    /// Best score of each scorer.
     pub(super) best: Vec<f32>,
 }
 
@@ -62,12 +61,13 @@ pub(super) fn stems_of(query: &str) -> Vec<String> {
 }
 
 impl Example {
-    /// Asks all scorers.
+    /// The example of a query, by all scorers.
     fn new(query: &LabelledQuery, scorers: &Scorers) -> Self {
-        let found: Vec<Vec<(NodeId, f32)>> =
-            (0..scorers.len()).map(|at| scorers.search(at, &query.text, usize::MAX)).collect();
-        let first = |(at, list): (usize, &Vec<(NodeId, f32)>)| {
-            let n = if scorers.is_whole(at) { PER_DOCUMENT } else { PER_FIELD };
+        let found: Vec<Vec<(NodeId, f32)>> = (0..scorers.len())
+            .map(|scorer| scorers.search(scorer, &query.text, usize::MAX))
+            .collect();
+        let first = |(scorer, list): (usize, &Vec<(NodeId, f32)>)| {
+            let n = if scorers.is_document(scorer) { PER_DOCUMENT } else { PER_FIELD };
             list.iter().take(n).map(|pair| pair.0).collect::<Vec<_>>()
         };
         let mut nodes: Vec<NodeId> = found.iter().enumerate().flat_map(first).collect();
@@ -80,15 +80,15 @@ impl Example {
         });
         let missed: Vec<NodeId> = missed.copied().collect();
         nodes.extend(missed);
-        let place = |node: NodeId| {
+        let index_of = |node: NodeId| {
             let missed = || Some(n_found + nodes[n_found..].binary_search(&node).ok()?);
             nodes[..n_found].binary_search(&node).ok().or_else(missed)
         };
         let mut rows: Vec<Vec<Response>> = vec![Vec::new(); nodes.len()];
         for (scorer, list) in (0..).zip(&found) {
             for &(node, score) in list {
-                if let Some(at) = place(node) {
-                    rows[at].push(Response { scorer, score });
+                if let Some(index) = index_of(node) {
+                    rows[index].push(Response { scorer, score });
                 }
             }
         }
@@ -107,21 +107,22 @@ impl Example {
         }
     }
 
-    /// What the scorers say of one candidate.
-    pub(super) fn row(&self, at: usize) -> &[Response] {
-        &self.responses[self.bounds[at]..self.bounds[at + 1]]
+    /// Scores of one candidate.
+    pub(super) fn row(&self, candidate: usize) -> &[Response] {
+        &self.responses[self.bounds[candidate]..self.bounds[candidate + 1]]
     }
 
-    /// Candidates, answers that no scorer put forward among them.
+    /// Number of candidates, with answers that no scorer found.
     pub(super) fn len(&self) -> usize {
         self.answers.len()
     }
 }
 
-/// The examples of queries, in their order; those none of whose answers may be one are left out.
+/// Examples of queries, in their order; queries without an answer among the candidates are left
+/// out.
 ///
 /// # Errors
-/// [`TrainError::Stopped`] soon after the caller wants that.
+/// [`TrainError::Stopped`] soon after the caller stops training.
 pub(super) fn of_queries(
     queries: &[LabelledQuery],
     scorers: &Scorers,
@@ -129,10 +130,10 @@ pub(super) fn of_queries(
 ) -> Result<Vec<Example>, TrainError> {
     let done = std::sync::atomic::AtomicUsize::new(0);
     let example = |query: &LabelledQuery| {
-        watch.go_on()?;
+        watch.check_stop()?;
         let example = Example::new(query, scorers);
         let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-        (watch.report)(Progress::Asking { done, of: queries.len() });
+        (watch.report)(Progress::Asking { done, total: queries.len() });
         Ok(example.answers.contains(&true).then_some(example))
     };
     let examples: Result<Vec<Option<Example>>, TrainError> =
@@ -140,7 +141,7 @@ pub(super) fn of_queries(
     Ok(examples?.into_iter().flatten().collect())
 }
 
-/// The stems that condition weights, sorted: those of enough queries.
+/// Stems that condition weights, sorted: those of at least [`MIN_QUERIES`] queries.
 pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for stem in examples.iter().flat_map(|example| &example.stems) {
@@ -148,7 +149,7 @@ pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     }
     let mut frequent: Vec<(&str, usize)> =
         counts.into_iter().filter(|&(_, n)| n >= MIN_QUERIES).collect();
-    // Stable, of stems in order.
+    // Stable: ties by ascending stem.
     frequent.sort_by_key(|&(_, n)| std::cmp::Reverse(n));
     frequent.truncate(MAX_STEMS);
     let mut stems: Vec<String> = frequent.into_iter().map(|pair| pair.0.to_owned()).collect();
@@ -156,7 +157,7 @@ pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     stems
 }
 
-/// `phi` of a query, as places and values above 0, ascending; the first is always 1.
+/// `phi` of a query, as ascending indexes with positive values; the first value is always 1.
 pub(super) fn conditions(
     conditioning: Conditioning,
     vocabulary: &[String],
@@ -174,13 +175,13 @@ pub(super) fn conditions(
         Conditioning::Responses => {
             let largest = best.iter().copied().fold(0.0, f32::max);
             let above = (1..).zip(best).filter(|(_, score)| **score > 0.0);
-            phi.extend(above.map(|(at, score)| (at, score / largest)));
+            phi.extend(above.map(|(index, score)| (index, score / largest)));
         }
     }
     phi
 }
 
-/// How many conditions there are.
+/// Number of conditions.
 pub(super) fn n_conditions(
     conditioning: Conditioning,
     vocabulary: &[String],
@@ -193,8 +194,8 @@ pub(super) fn n_conditions(
     }
 }
 
-/// The scale of each scorer: the root of the mean square of its scores above 0 over all candidates
-/// that were put forward; 0 for one that gives nothing to any.
+/// Scale of each scorer: the root mean square of its positive scores over candidates of scorers; 0
+/// without such scores.
 pub(super) fn scales(examples: &[&Example], n_scorers: usize) -> Vec<f32> {
     let mut sums = vec![(0.0f64, 0u32); n_scorers];
     for example in examples {

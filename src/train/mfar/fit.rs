@@ -1,9 +1,9 @@
-//! Learns the weights of mFAR from labelled queries, in closed form.
+//! Trains the weights of mFAR on labelled queries, with a gradient in closed form.
 //!
-//! The objective is the mean over queries of the logarithm of the share that all answers together
-//! have of a softmax over the candidates, scores divided by a temperature, less an L2 penalty that
-//! draws weights to 0 and `gamma` to 1. With `r_d` the derivative by the score of candidate `d`,
-//! `x_dj` its scaled score by scorer `j`, and `R_j = sum_d r_d x_dj`:
+//! The objective is the mean over queries of the logarithm of the answers' total share in a softmax
+//! over the candidates, scores divided by a temperature, less an L2 penalty that draws weights to 0
+//! and `gamma` to 1. With `r_d` the derivative by the score of candidate `d`, `x_dj` its scaled
+//! score by scorer `j`, and `R_j = sum_d r_d x_dj`:
 //!
 //! ```text
 //! d gamma_j = w_j R_j
@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Adam, Look, TrainError, Watch,
+    Adam, TrainError, ValidationPoint, Watch,
     mfar::{
         Conditioning, Mfar, Scorers,
         examples::{self, Example, conditions, n_conditions, scales, vocabulary},
@@ -30,21 +30,22 @@ use crate::{
 };
 use agent_dataset::LabelledQuery;
 
-/// Divides scores in the softmax over candidates.
+/// Temperature of the softmax over candidates.
 pub(super) const TEMPERATURE: f64 = 0.05;
-/// Steps between two looks at the queries that do not teach.
-const LOOK_EVERY: usize = 10;
-/// Parts of the training queries, each ranked by what the others teach.
+/// Steps between two validations.
+const VALIDATION_INTERVAL: usize = 10;
+/// Folds of cross-validation.
 const FOLDS: usize = 4;
 
-/// How weights are learnt.
+/// Settings of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What weights depend on; none has it chosen by cross-validation over training queries.
+    /// Features that weights depend on; none chooses them by cross-validation over training
+    /// queries.
     pub conditioning: Option<Conditioning>,
-    /// Deals training queries into the folds of cross-validation.
+    /// Seed of the folds of cross-validation.
     pub seed: u64,
-    /// Steps of ascent.
+    /// Gradient steps.
     pub steps: usize,
     /// Step size of Adam.
     pub rate: f64,
@@ -58,60 +59,61 @@ impl Default for Settings {
     }
 }
 
-/// How far training is.
+/// Progress of training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// Queries that the scorers were asked.
+    /// Scoring of queries.
     Asking {
         /// Queries done.
         done: usize,
-        /// Queries in all.
-        of: usize,
+        /// All queries.
+        total: usize,
     },
-    /// Cross-validation, with so many steps in all.
+    /// Cross-validation.
     Choosing {
-        /// What is tried.
+        /// The conditioning.
         conditioning: Conditioning,
         /// Steps done.
         done: usize,
-        /// Steps in all.
-        of: usize,
+        /// All steps.
+        total: usize,
     },
-    /// The weights that are kept.
-    Learning(Look, usize),
+    /// Training of the final weights, with the number of steps.
+    Learning(ValidationPoint, usize),
 }
 
-/// What cross-validation says of one conditioning.
+/// Cross-validation of one conditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Validated {
+pub struct CrossValidation {
     /// The conditioning.
     pub conditioning: Conditioning,
-    /// The steps after which its mean is best.
+    /// Number of steps with the best mean.
     pub step: usize,
-    /// Mean reciprocal rank there, among candidates, each training query ranked by what others teach.
+    /// Mean reciprocal rank of training queries there, among candidates, each ranked by other
+    /// folds.
     pub mrr: f64,
 }
 
-/// What was learnt.
-pub struct Trained {
+/// Result of training.
+pub struct TrainedModel {
     /// The weights.
     pub model: Mfar,
-    /// What cross-validation says; empty where the conditioning was given.
-    pub cross_validation: Vec<Validated>,
-    /// Looks at validation queries; the weights are those of the best, the first of equals.
-    pub curve: Vec<Look>,
+    /// Cross-validation; empty if the conditioning was given.
+    pub cross_validation: Vec<CrossValidation>,
+    /// Validation curve; the weights are those of the best point, the first of equals.
+    pub curve: Vec<ValidationPoint>,
 }
 
-/// Weights in the making, all in one row, as Adam takes them.
+/// Weights in training, in one row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Weights {
     pub(super) n_scorers: usize,
-    /// For each condition a weight of each scorer; then `gamma` of each scorer.
+    /// Scorer weights of each condition; then `gamma` of each scorer.
     pub(super) all: Vec<f64>,
 }
 
 impl Weights {
-    /// Where ascent begins: all scorers weigh the same, whatever the query.
+    /// Initial weights: equal for all scorers and queries.
     pub(super) fn equal(n_conditions: usize, n_scorers: usize) -> Self {
         let mut all = vec![0.0; n_conditions * n_scorers];
         all.resize(all.len() + n_scorers, 1.0);
@@ -122,11 +124,11 @@ impl Weights {
         &self.all[self.all.len() - self.n_scorers..]
     }
 
-    pub(super) fn of_condition(&self, at: usize) -> &[f64] {
-        &self.all[at * self.n_scorers..(at + 1) * self.n_scorers]
+    pub(super) fn of_condition(&self, condition: usize) -> &[f64] {
+        &self.all[condition * self.n_scorers..(condition + 1) * self.n_scorers]
     }
 
-    /// The weights of all scorers for a query: a softmax.
+    /// Weights of all scorers for a query: a softmax.
     pub(super) fn of_query(&self, phi: &[(u32, f32)]) -> Vec<f64> {
         let mut z = vec![0.0; self.n_scorers];
         for &(condition, value) in phi {
@@ -139,7 +141,7 @@ impl Weights {
     }
 }
 
-/// Makes logarithms to shares of 1.
+/// Turns logarithms into shares of 1.
 fn softmax(logs: &mut [f64]) {
     let largest = logs.iter().copied().fold(f64::MIN, f64::max);
     logs.iter_mut().for_each(|log| *log = (*log - largest).exp());
@@ -154,26 +156,27 @@ pub(super) struct Case<'a> {
     pub(super) phi: &'a [(u32, f32)],
 }
 
-/// What one query says of the weights.
+/// Gradient of one query.
 pub(super) struct Gradient {
     /// Logarithm of the share of the answers.
     pub(super) log_share: f64,
-    /// By the logarithm of the weight of each scorer.
+    /// By the logarithm of each scorer's weight.
     pub(super) z: Vec<f64>,
     /// By `gamma` of each scorer.
     pub(super) gamma: Vec<f64>,
 }
 
 impl Case<'_> {
-    /// The score of each candidate, `inverse` holding `1 / scale` of each scorer.
+    /// The score of each candidate and the weights of the scorers; `inverse` is `1 / scale` per
+    /// scorer.
     fn scores(&self, weights: &Weights, inverse: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let shares = weights.of_query(self.phi);
         let parts = shares.iter().zip(weights.gammas()).zip(inverse);
         let gains: Vec<f64> =
             parts.map(|((share, gamma), inverse)| share * gamma * inverse).collect();
-        let score = |at| {
-            let row = self.example.row(at).iter();
-            row.map(|one| gains[one.scorer as usize] * f64::from(one.score)).sum()
+        let score = |candidate| {
+            let row = self.example.row(candidate).iter();
+            row.map(|response| gains[response.scorer as usize] * f64::from(response.score)).sum()
         };
         ((0..self.example.len()).map(score).collect(), shares)
     }
@@ -185,14 +188,14 @@ impl Case<'_> {
         softmax(&mut powers);
         let answers = &self.example.answers;
         let right: f64 = powers.iter().zip(answers).filter(|pair| *pair.1).map(|pair| pair.0).sum();
-        // A share too small for a number teaches as the smallest one.
+        // Avoids division by zero.
         let right = right.max(f64::MIN_POSITIVE);
         let mut sums = vec![0.0; weights.n_scorers];
-        for (at, (power, is_answer)) in powers.iter().zip(answers).enumerate() {
+        for (candidate, (power, is_answer)) in powers.iter().zip(answers).enumerate() {
             let r = (if *is_answer { power / right } else { 0.0 } - power) / TEMPERATURE;
-            for one in self.example.row(at) {
-                let scorer = one.scorer as usize;
-                sums[scorer] += r * f64::from(one.score) * inverse[scorer];
+            for response in self.example.row(candidate) {
+                let scorer = response.scorer as usize;
+                sums[scorer] += r * f64::from(response.score) * inverse[scorer];
             }
         }
         let gammas = weights.gammas();
@@ -205,7 +208,7 @@ impl Case<'_> {
         }
     }
 
-    /// One by the rank of the first answer among what scorers put forward; 0 if there is none.
+    /// Reciprocal rank of the first answer among candidates of scorers; 0 without one.
     fn reciprocal_rank(&self, weights: &Weights, inverse: &[f64]) -> f64 {
         let (scores, _) = self.scores(weights, inverse);
         let found = &scores[..self.example.n_found];
@@ -213,13 +216,13 @@ impl Case<'_> {
         // The first of equals has the smaller id.
         let best = answers
             .filter(|(_, pair)| *pair.1)
-            .map(|(at, pair)| (at, *pair.0))
-            .reduce(|best, one| if one.1 > best.1 { one } else { best });
-        best.map_or(0.0, |(place, score)| {
+            .map(|(index, pair)| (index, *pair.0))
+            .reduce(|best, next| if next.1 > best.1 { next } else { best });
+        best.map_or(0.0, |(position, score)| {
             let before = found
                 .iter()
                 .enumerate()
-                .filter(|&(at, &other)| other > score || (other == score && at < place));
+                .filter(|&(index, &other)| other > score || (other == score && index < position));
             1.0 / (before.count() + 1) as f64
         })
     }
@@ -239,50 +242,50 @@ pub(super) fn gradient(
     let mut gradient: Vec<f64> = weights.all.iter().map(|weight| -ridge * weight).collect();
     gradient[n_weights..].iter_mut().for_each(|part| *part += ridge);
     let mut loss = 0.0;
-    for (case, one) in cases.iter().zip(parts) {
-        loss -= one.log_share / n;
+    for (case, part) in cases.iter().zip(parts) {
+        loss -= part.log_share / n;
         for &(condition, value) in case.phi {
             let start = condition as usize * weights.n_scorers;
-            let parts = &mut gradient[start..start + weights.n_scorers];
-            for (part, z) in parts.iter_mut().zip(&one.z) {
-                *part += f64::from(value) * z / n;
+            let sums = &mut gradient[start..start + weights.n_scorers];
+            for (sum, z) in sums.iter_mut().zip(&part.z) {
+                *sum += f64::from(value) * z / n;
             }
         }
-        for (part, gamma) in gradient[n_weights..].iter_mut().zip(&one.gamma) {
-            *part += gamma / n;
+        for (sum, gamma) in gradient[n_weights..].iter_mut().zip(&part.gamma) {
+            *sum += gamma / n;
         }
     }
     (loss, gradient)
 }
 
-/// One run of ascent.
+/// One run of training.
 struct Run<'a> {
-    taught: Vec<Case<'a>>,
-    looked_at: Vec<Case<'a>>,
+    training: Vec<Case<'a>>,
+    validation: Vec<Case<'a>>,
     inverse: &'a [f64],
     settings: &'a Settings,
 }
 
 impl Run<'_> {
-    /// Ascends; `look` gets the weights now and then, with the loss of training queries and the
-    /// reciprocal ranks of the others, summed.
+    /// Trains; `validate` gets the weights regularly, with the loss of training queries and the
+    /// summed reciprocal ranks of validation queries.
     fn ascend(
         &self,
         n_conditions: usize,
-        look: &mut dyn FnMut(Look, &Weights) -> Result<(), TrainError>,
+        validate: &mut dyn FnMut(ValidationPoint, &Weights) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
         let mut weights = Weights::equal(n_conditions, self.inverse.len());
         let mut adam = Adam::new(weights.all.len(), self.settings.rate);
         for step in 0..=self.settings.steps {
             let (loss, gradient) =
-                gradient(&self.taught, &weights, self.inverse, self.settings.ridge);
-            if step % LOOK_EVERY == 0 || step == self.settings.steps {
+                gradient(&self.training, &weights, self.inverse, self.settings.ridge);
+            if step % VALIDATION_INTERVAL == 0 || step == self.settings.steps {
                 let ranks: Vec<f64> = self
-                    .looked_at
+                    .validation
                     .par_iter()
                     .map(|case| case.reciprocal_rank(&weights, self.inverse))
                     .collect();
-                look(Look { step, loss, mrr: ranks.iter().sum() }, &weights)?;
+                validate(ValidationPoint { step, loss, mrr: ranks.iter().sum() }, &weights)?;
             }
             adam.ascend(&mut weights.all, &gradient);
         }
@@ -296,16 +299,17 @@ fn all_conditions(
     vocabulary: &[String],
     examples: &[&Example],
 ) -> Vec<Vec<(u32, f32)>> {
-    let of = |one: &&Example| conditions(conditioning, vocabulary, &one.stems, &one.best);
-    examples.iter().map(of).collect()
+    let phi =
+        |example: &&Example| conditions(conditioning, vocabulary, &example.stems, &example.best);
+    examples.iter().map(phi).collect()
 }
 
 fn cases<'a>(examples: &[&'a Example], phis: &'a [Vec<(u32, f32)>]) -> Vec<Case<'a>> {
     examples.iter().zip(phis).map(|(example, phi)| Case { example, phi }).collect()
 }
 
-/// How well a conditioning ranks training queries by what others teach. Each fold is a run of its
-/// own; the means of all are looked at together, so that one number of steps is chosen.
+/// Cross-validates a conditioning: each fold is a run, and the number of steps is chosen by the
+/// mean over all folds.
 fn cross_validate(
     conditioning: Conditioning,
     examples: &[Example],
@@ -313,35 +317,36 @@ fn cross_validate(
     inverse: &[f64],
     settings: &Settings,
     on_step: &mut dyn FnMut(usize) -> Result<(), TrainError>,
-) -> Result<Validated, TrainError> {
-    let mut sums: Vec<Look> = Vec::new();
+) -> Result<CrossValidation, TrainError> {
+    let mut sums: Vec<ValidationPoint> = Vec::new();
     for fold in 0..FOLDS {
         let part = |inside: bool| -> Vec<&Example> {
-            let of = examples.iter().zip(folds).filter(|(_, at)| (**at == fold) == inside);
-            of.map(|pair| pair.0).collect()
+            let part = examples.iter().zip(folds).filter(|(_, of)| (**of == fold) == inside);
+            part.map(|pair| pair.0).collect()
         };
-        let (taught, held) = (part(false), part(true));
-        let vocabulary = vocabulary(&taught);
+        let (training, held_out) = (part(false), part(true));
+        let vocabulary = vocabulary(&training);
         let n = n_conditions(conditioning, &vocabulary, inverse.len());
-        let phis = [&taught, &held].map(|of| all_conditions(conditioning, &vocabulary, of));
-        let (taught, looked_at) = (cases(&taught, &phis[0]), cases(&held, &phis[1]));
-        let run = Run { taught, looked_at, inverse, settings };
-        let mut at = 0;
-        run.ascend(n, &mut |look, _| {
-            match sums.get_mut(at) {
-                Some(sum) => (sum.mrr, sum.loss) = (sum.mrr + look.mrr, sum.loss + look.loss),
-                None => sums.push(look),
+        let phis =
+            [&training, &held_out].map(|part| all_conditions(conditioning, &vocabulary, part));
+        let (training, validation) = (cases(&training, &phis[0]), cases(&held_out, &phis[1]));
+        let run = Run { training, validation, inverse, settings };
+        let mut index = 0;
+        run.ascend(n, &mut |point, _| {
+            match sums.get_mut(index) {
+                Some(sum) => (sum.mrr, sum.loss) = (sum.mrr + point.mrr, sum.loss + point.loss),
+                None => sums.push(point),
             }
-            at += 1;
-            on_step(look.step)
+            index += 1;
+            on_step(point.step)
         })?;
     }
     let best = best_of(&sums).map_or((0, 0.0), |best| (best.step, best.mrr));
-    Ok(Validated { conditioning, step: best.0, mrr: best.1 / examples.len().max(1) as f64 })
+    Ok(CrossValidation { conditioning, step: best.0, mrr: best.1 / examples.len().max(1) as f64 })
 }
 
-/// Learns weights: training queries teach, validation queries say after which step to stop, and
-/// cross-validation over training queries says what weights depend on.
+/// Trains weights on training queries, stops by validation queries, and chooses the conditioning by
+/// cross-validation over training queries.
 ///
 /// O(steps x responses of candidates); the candidates of a query are at most 30 for each field, 300
 /// for the document, and the answers.
@@ -355,11 +360,11 @@ pub fn train(
     settings: &Settings,
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
-) -> Result<Trained, TrainError> {
+) -> Result<TrainedModel, TrainError> {
     let watch = Watch { report, stop };
     let examples = examples::of_queries(train, scorers, &watch)?;
-    let held = examples::of_queries(val, scorers, &watch)?;
-    for (split, examples) in [("train", &examples), ("val", &held)] {
+    let validation = examples::of_queries(val, scorers, &watch)?;
+    for (split, examples) in [("train", &examples), ("val", &validation)] {
         if examples.is_empty() {
             return Err(TrainError::NoQueries { split });
         }
@@ -372,9 +377,9 @@ pub fn train(
         .collect();
     let mut cross_validation = Vec::new();
     if settings.conditioning.is_none() {
-        let mut folds: Vec<usize> = (0..examples.len()).map(|at| at % FOLDS).collect();
+        let mut folds: Vec<usize> = (0..examples.len()).map(|index| index % FOLDS).collect();
         folds.shuffle(&mut ChaCha8Rng::seed_from_u64(settings.seed));
-        let of = Conditioning::ALL.len() * FOLDS * settings.steps;
+        let total = Conditioning::ALL.len() * FOLDS * settings.steps;
         let mut before = 0;
         for conditioning in Conditioning::ALL {
             let mut on_step = |step: usize| {
@@ -382,8 +387,8 @@ pub fn train(
                 if step == settings.steps {
                     before += settings.steps;
                 }
-                (watch.report)(Progress::Choosing { conditioning, done, of });
-                watch.go_on()
+                (watch.report)(Progress::Choosing { conditioning, done, total });
+                watch.check_stop()
             };
             cross_validation.push(cross_validate(
                 conditioning,
@@ -396,7 +401,7 @@ pub fn train(
         }
     }
     let best =
-        cross_validation.iter().reduce(|best, one| if one.mrr > best.mrr { one } else { best });
+        cross_validation.iter().reduce(|best, next| if next.mrr > best.mrr { next } else { best });
     let conditioning =
         settings.conditioning.or(best.map(|best| best.conditioning)).unwrap_or(Conditioning::None);
     let vocabulary = match conditioning {
@@ -404,21 +409,22 @@ pub fn train(
         Conditioning::None | Conditioning::Responses => Vec::new(),
     };
     let n = n_conditions(conditioning, &vocabulary, scorers.len());
-    let held: Vec<&Example> = held.iter().collect();
-    let phis = [&all, &held].map(|of| all_conditions(conditioning, &vocabulary, of));
-    let (taught, looked_at) = (cases(&all, &phis[0]), cases(&held, &phis[1]));
-    let run = Run { taught, looked_at, inverse: &inverse, settings };
-    let (mut curve, mut kept) = (Vec::<Look>::new(), None);
-    run.ascend(n, &mut |look, weights| {
-        let look = Look { mrr: look.mrr / held.len() as f64, ..look };
-        if best_of(&curve).is_none_or(|best| look.mrr > best.mrr) {
+    let validation: Vec<&Example> = validation.iter().collect();
+    let n_validation = validation.len() as f64;
+    let phis = [&all, &validation].map(|part| all_conditions(conditioning, &vocabulary, part));
+    let (training, validation) = (cases(&all, &phis[0]), cases(&validation, &phis[1]));
+    let run = Run { training, validation, inverse: &inverse, settings };
+    let (mut curve, mut kept) = (Vec::<ValidationPoint>::new(), None);
+    run.ascend(n, &mut |point, weights| {
+        let point = ValidationPoint { mrr: point.mrr / n_validation, ..point };
+        if best_of(&curve).is_none_or(|best| point.mrr > best.mrr) {
             kept = Some(weights.clone());
         }
-        curve.push(look);
-        (watch.report)(Progress::Learning(look, settings.steps));
-        watch.go_on()
+        curve.push(point);
+        (watch.report)(Progress::Learning(point, settings.steps));
+        watch.check_stop()
     })?;
     let weights = kept.unwrap_or_else(|| Weights::equal(n, scorers.len()));
     let model = Mfar::new(scorers, conditioning, vocabulary, &scales, &weights);
-    Ok(Trained { model, cross_validation, curve })
+    Ok(TrainedModel { model, cross_validation, curve })
 }

@@ -1,20 +1,20 @@
-//! mFAR: how much each field of a node says, given the query (Li et al. 2024, "Multi-Field Adaptive
-//! Retrieval"), with lexical scorers.
+//! mFAR: field scores weighted by the query (Li et al. 2024, "Multi-Field Adaptive Retrieval"),
+//! with lexical scorers.
 //!
 //! ```text
 //! score(q, d) = sum over scorers j of  w_j(q) * gamma_j * s_j(q, d) / scale_j
 //! w(q)        = softmax over j of (b_j + a_j . phi(q))
 //! ```
 //!
-//! `s_j` is BM25 of one field, or of the whole document with the names of neighbours. A node without
-//! any word of the query in a field has 0 there; nodes that no scorer finds are not ranked. Search is
-//! exact: every node that any scorer finds is scored.
+//! `s_j` is BM25 of one field, or of the whole document with the names of neighbours. A node
+//! without any word of the query in a field has 0 there; nodes that no scorer finds are not ranked.
+//! Search is exact: every node that any scorer finds is scored.
 //!
 //! Differences to the paper, whose batch normalisation is `(s_j - mean_j) / std_j`:
-//! - Means move all nodes alike, so that no ranking knows them; they are left out. `scale_j` is the
-//!   root of the mean square of the scores above 0: most candidates have nothing in most fields, and
-//!   a deviation over those as well makes the rarest field the loudest.
-//! - There is no encoder, hence `phi` is made of words or of the scorers' own answers
+//! - Means shift all nodes alike and change no ranking; they are left out. `scale_j` is the root of
+//!   the mean square of the scores above 0: most candidates have nothing in most fields, and a
+//!   deviation over those as well makes the rarest field the loudest.
+//! - There is no encoder; `phi` consists of words or of the scorers' best scores
 //!   ([`Conditioning`]).
 //! - Scales are the same in training and in search. Candidates of training are the first of every
 //!   scorer, not those of other queries in the batch.
@@ -29,12 +29,12 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    fit::{Progress, Settings, Trained, Validated, train},
-    model::{Described, Found, Mfar, Part},
+    fit::{CrossValidation, Progress, Settings, TrainedModel, train},
+    model::{Contribution, Mfar, ModelInfo, SearchResult},
     scorers::{Mask, Scorers},
 };
 
-/// Which scorers there are.
+/// Set of scorers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Variant {
     /// BM25 of every field.
@@ -45,23 +45,23 @@ pub enum Variant {
     OnePlusN,
 }
 
-/// What the weights of a query depend on: `phi`.
+/// The features `phi` of a query that its weights depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Conditioning {
     /// Nothing: all queries have the same weights.
     None,
-    /// The stems of the query, those that enough training queries have.
+    /// The stems of the query that occur in enough training queries.
     Words,
-    /// The best score that each scorer gives any node, divided by the largest of all.
+    /// The best score of each scorer, divided by the largest of all.
     Responses,
 }
 
 impl Conditioning {
-    /// All of them, simplest first.
+    /// All conditionings, simplest first.
     pub const ALL: [Self; 3] = [Self::None, Self::Words, Self::Responses];
 
-    /// Its name on the command line and in records.
+    /// Name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -72,7 +72,7 @@ impl Conditioning {
 }
 
 impl Variant {
-    /// Its name on the command line and in records.
+    /// Name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lexical => "lexical",

@@ -1,17 +1,15 @@
-//! The weights of mFAR as a model: scores of nodes, and the files it is kept in.
-//!
-//! `weights.json` has what scores need. Must not know how weights are learnt.
+//! A trained mFAR model: scores of nodes, and its files, with the weights in `weights.json`.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Look, Record, Source, TrainError,
+    Record, Source, TrainError, ValidationPoint,
     mfar::{
         Conditioning, Mask, Scorers, Variant,
         examples::{conditions, n_conditions, stems_of},
-        fit::{Settings, Validated, Weights},
+        fit::{CrossValidation, Settings, Weights},
     },
     store::write_file,
 };
@@ -19,53 +17,53 @@ use agent_ground::files;
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, best};
 
-/// The system that answers with such models.
+/// System of these models.
 const SYSTEM: &str = "mfar";
 const WEIGHTS: &str = "weights.json";
 /// Longest file of weights, bytes.
 const MAX_WEIGHTS_BYTES: u64 = 256 << 20;
 
-/// Learnt weights.
+/// Trained weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mfar {
     variant: Variant,
     conditioning: Conditioning,
-    /// The names of the scorers, in order.
+    /// Names of the scorers, in order.
     scorers: Vec<String>,
     /// The stems that condition weights, sorted.
     stems: Vec<String>,
-    /// The scale of each scorer; 0 for one that found nothing in training and counts nothing.
+    /// Scale of each scorer; 0 for one that found nothing in training and is ignored.
     scales: Vec<f32>,
     /// `gamma` of each scorer.
     gammas: Vec<f32>,
-    /// For each condition a row with a weight of each scorer: `b` first, then `a`.
+    /// A row of scorer weights per condition: `b` first, then `a`.
     weights: Vec<f32>,
 }
 
-/// How weights were learnt, and what they weigh.
+/// Settings and validation of a trained model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Described {
-    /// How weights were learnt.
+pub struct ModelInfo {
+    /// Settings of training.
     pub settings: Settings,
-    /// Which scorers there are.
+    /// Set of scorers.
     pub variant: Variant,
-    /// What weights depend on.
+    /// Features that weights depend on.
     pub conditioning: Conditioning,
-    /// What cross-validation over training queries says of each conditioning.
-    pub cross_validation: Vec<Validated>,
+    /// Cross-validation of each conditioning over training queries.
+    pub cross_validation: Vec<CrossValidation>,
 }
 
-/// Why a node has its score: what each scorer adds, in the order of scorers.
+/// Contribution of a scorer to a node's score.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Part {
-    /// Its place among the scorers.
+pub struct Contribution {
+    /// Index of the scorer.
     pub scorer: usize,
-    /// What it says of the node.
+    /// Score of the node by the scorer.
     pub score: f32,
-    /// What that adds to the score of the node.
-    pub adds: f32,
+    /// Contribution to the total score.
+    pub contribution: f32,
 }
 
 impl Mfar {
@@ -90,17 +88,17 @@ impl Mfar {
         }
     }
 
-    /// Which scorers there are.
+    /// Set of scorers.
     pub fn variant(&self) -> Variant {
         self.variant
     }
 
-    /// What weights depend on.
+    /// Features that weights depend on.
     pub fn conditioning(&self) -> Conditioning {
         self.conditioning
     }
 
-    /// The weight of each scorer for a query, given the best score of each: above 0, 1 in sum.
+    /// Weights of the scorers for a query, given their best scores: positive, with sum 1.
     pub fn weights_of(&self, query: &str, best: &[f32]) -> Vec<f32> {
         let stems = match self.conditioning {
             Conditioning::Words => stems_of(query),
@@ -113,90 +111,93 @@ impl Mfar {
         weights.of_query(&phi).into_iter().map(|weight| weight as f32).collect()
     }
 
-    /// Ranks the nodes that any scorer finds, `k` at most, and says of the first `explained` what
-    /// each scorer adds; with the weights of the query, 0 for masked scorers. Exact.
-    ///
-    /// O(nodes that any scorer finds, for each scorer).
+    /// The best `k` nodes, with the contributions to the first `explained_count` nodes, and the
+    /// weights of the query, 0 for masked scorers. Exact. O(nodes found by each scorer).
     pub fn search(
         &self,
         scorers: &Scorers,
         mask: &Mask,
         query: &str,
         k: usize,
-        explained: usize,
-    ) -> Found {
+        explained_count: usize,
+    ) -> SearchResult {
         let found: Vec<Vec<(NodeId, f32)>> =
-            (0..scorers.len()).map(|at| scorers.search(at, query, usize::MAX)).collect();
+            (0..scorers.len()).map(|scorer| scorers.search(scorer, query, usize::MAX)).collect();
         let bests: Vec<f32> =
             found.iter().map(|list| list.first().map_or(0.0, |pair| pair.1)).collect();
         let mut weights = self.weights_of(query, &bests);
-        let hidden = |at: usize| mask.hides(at);
-        weights.iter_mut().enumerate().filter(|(at, _)| hidden(*at)).for_each(|(_, w)| *w = 0.0);
-        let gains: Vec<f32> = (0..found.len()).map(|at| self.gain(at, &weights)).collect();
+        let hidden = |scorer: usize| mask.hides(scorer);
+        for (_, weight) in weights.iter_mut().enumerate().filter(|(scorer, _)| hidden(*scorer)) {
+            *weight = 0.0;
+        }
+        let gains: Vec<f32> = (0..found.len()).map(|scorer| self.gain(scorer, &weights)).collect();
         let mut scores = vec![0.0f32; scorers.base().kb.n_nodes() as usize];
         let mut is_found = vec![false; scores.len()];
         let mut nodes: Vec<NodeId> = Vec::new();
-        for (at, (list, gain)) in found.iter().zip(&gains).enumerate() {
-            // What a mask hides finds nothing.
-            for &(node, score) in list.iter().filter(|_| !hidden(at)) {
-                let place = node as usize;
-                scores[place] += gain * score;
-                if !std::mem::replace(&mut is_found[place], true) {
+        for (scorer, (list, gain)) in found.iter().zip(&gains).enumerate() {
+            // Masked scorers find nothing.
+            for &(node, score) in list.iter().filter(|_| !hidden(scorer)) {
+                let index = node as usize;
+                scores[index] += gain * score;
+                if !std::mem::replace(&mut is_found[index], true) {
                     nodes.push(node);
                 }
             }
         }
         let pairs = nodes.into_iter().map(|node| (node, scores[node as usize])).collect();
         let ranking = best(pairs, k);
-        let first = ranking.iter().take(explained).map(|pair| pair.0);
-        let mut parts: HashMap<NodeId, Vec<Part>> = first.map(|node| (node, Vec::new())).collect();
+        let first = ranking.iter().take(explained_count).map(|pair| pair.0);
+        let mut parts: HashMap<NodeId, Vec<Contribution>> =
+            first.map(|node| (node, Vec::new())).collect();
         for (scorer, (list, gain)) in found.iter().zip(&gains).enumerate() {
             if parts.is_empty() || hidden(scorer) {
                 continue;
             }
             for &(node, score) in list {
                 if let Some(parts) = parts.get_mut(&node) {
-                    parts.push(Part { scorer, score, adds: gain * score });
+                    parts.push(Contribution { scorer, score, contribution: gain * score });
                 }
             }
         }
-        Found { ranking, weights, parts }
+        SearchResult { ranking, weights, parts }
     }
 
-    /// What a score of 1 by a scorer adds.
-    fn gain(&self, at: usize, weights: &[f32]) -> f32 {
-        let numbers = (weights.get(at), self.gammas.get(at), self.scales.get(at));
+    /// The contribution of a score of 1 by a scorer.
+    fn gain(&self, scorer: usize, weights: &[f32]) -> f32 {
+        let numbers = (weights.get(scorer), self.gammas.get(scorer), self.scales.get(scorer));
         let (Some(weight), Some(gamma), Some(&scale)) = numbers else { return 0.0 };
         if scale > 0.0 { weight * gamma / scale } else { 0.0 }
     }
 
-    /// Whether its numbers are as many as its scorers and conditions need, and finite.
-    fn is_whole(&self) -> bool {
+    /// Whether its numbers fit its scorers and conditions, and are finite.
+    fn is_valid(&self) -> bool {
         let n = self.scorers.len();
         let rows = n_conditions(self.conditioning, &self.stems, n);
         let finite = |numbers: &[f32]| numbers.iter().all(|number| number.is_finite());
         [self.scales.len(), self.gammas.len()] == [n, n]
             && Some(self.weights.len()) == rows.checked_mul(n)
-            && [&self.scales, &self.gammas, &self.weights].into_iter().all(|of| finite(of))
+            && [&self.scales, &self.gammas, &self.weights]
+                .into_iter()
+                .all(|numbers| finite(numbers))
             && self.stems.is_sorted()
     }
 
-    /// Writes a model into its directory, replacing one that is there in one step.
+    /// Writes a model into its directory; replaces an existing one atomically.
     ///
     /// # Errors
-    /// [`TrainError::Io`] names the path; then the directory is what it was before.
+    /// [`TrainError::Io`] names the path; the directory is then unchanged.
     pub fn save(
         &self,
         dir: &Path,
         source: &Source,
         settings: &Settings,
-        cross_validation: Vec<Validated>,
-        curve: Vec<Look>,
-    ) -> Result<Record<Described>, TrainError> {
+        cross_validation: Vec<CrossValidation>,
+        curve: Vec<ValidationPoint>,
+    ) -> Result<Record<ModelInfo>, TrainError> {
         let (variant, conditioning) = (self.variant, self.conditioning);
         let settings = settings.clone();
-        let described = Described { settings, variant, conditioning, cross_validation };
-        Record::new(SYSTEM, source, described, curve).save(dir, &[WEIGHTS], |staging| {
+        let info = ModelInfo { settings, variant, conditioning, cross_validation };
+        Record::new(SYSTEM, source, info, curve).save(dir, &[WEIGHTS], |staging| {
             let path = staging.join(WEIGHTS);
             let json =
                 serde_json::to_vec(self).map_err(|error| TrainError::io(&path, error.into()))?;
@@ -208,26 +209,26 @@ impl Mfar {
     ///
     /// # Errors
     /// [`TrainError::Io`], [`TrainError::Damaged`], [`TrainError::OtherSystem`].
-    pub fn read(dir: &Path) -> Result<(Self, Record<Described>), TrainError> {
+    pub fn read(dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
         let record = Record::read(dir, SYSTEM)?;
         let path = dir.join(WEIGHTS);
         let bytes =
             files::read(&path, MAX_WEIGHTS_BYTES).map_err(|error| TrainError::io(&path, error))?;
         let damaged = |error: serde_json::Error| TrainError::damaged(&path, error.to_string());
         let model: Self = serde_json::from_slice(&bytes).map_err(damaged)?;
-        if !model.is_whole() {
+        if !model.is_valid() {
             return Err(TrainError::damaged(&path, "its numbers do not fit together"));
         }
         Ok((model, record))
     }
 
-    /// The scorers that the model weighs, over the base it was trained on.
+    /// The scorers of the model over the base that it was trained on.
     ///
     /// # Errors
     /// [`TrainError::OtherBase`]; those of [`Scorers::open`].
     pub fn scorers(
         &self,
-        record: &Record<Described>,
+        record: &Record<ModelInfo>,
         base: &Arc<IndexedBase>,
         dir: &Path,
     ) -> Result<Scorers, TrainError> {
@@ -240,12 +241,12 @@ impl Mfar {
     }
 }
 
-/// What a search gave.
-pub struct Found {
+/// Result of a search.
+pub struct SearchResult {
     /// The best nodes.
     pub ranking: Vec<(NodeId, f32)>,
     /// The weight of each scorer.
     pub weights: Vec<f32>,
-    /// What each scorer adds to the scores of the first nodes.
-    pub parts: HashMap<NodeId, Vec<Part>>,
+    /// Contributions to the scores of the first nodes, in the order of scorers.
+    pub parts: HashMap<NodeId, Vec<Contribution>>,
 }

@@ -69,8 +69,8 @@ fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..VALUES * VALUES).map(|at| (at / VALUES, at % VALUES)).filter(|(a, b)| a != b)
 }
 
-/// A query for each value and field; what is asked for stands in one field, and as many other things
-/// have it in the other.
+/// A query for each value and field; what is asked for stands in one field, and as many other
+/// things have it in the other.
 fn queries(from: i64, wordings: [&str; 2]) -> Vec<LabelledQuery> {
     let mut queries = Vec::new();
     for at in 0..VALUES {
@@ -88,7 +88,7 @@ fn queries(from: i64, wordings: [&str; 2]) -> Vec<LabelledQuery> {
     queries
 }
 
-fn trained(scorers: &Scorers, conditioning: Option<Conditioning>) -> Trained {
+fn trained(scorers: &Scorers, conditioning: Option<Conditioning>) -> TrainedModel {
     let settings = Settings { conditioning, steps: 60, ..Settings::default() };
     let (train_queries, val) =
         (queries(0, ["above", "below"]), queries(100, ["found above", "found below"]));
@@ -141,7 +141,8 @@ fn the_same_seed_gives_the_same_bytes_on_one_thread_and_two() {
     let bytes = |threads: usize, name: &str| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let dir = world.dir.path().join("models").join(name);
-        let Trained { model, cross_validation, curve } = pool.install(|| trained(&scorers, None));
+        let TrainedModel { model, cross_validation, curve } =
+            pool.install(|| trained(&scorers, None));
         let (train, val) = (queries(0, ["a", "b"]), queries(1, ["a", "b"]));
         let source = Source::new("world", world.base.kb.fingerprint(), &train, &val);
         let record =
@@ -157,7 +158,7 @@ fn the_same_seed_gives_the_same_bytes_on_one_thread_and_two() {
 }
 
 #[test]
-fn a_damaged_model_and_a_wrong_mask_are_told() {
+fn a_damaged_model_and_a_wrong_mask_are_errors() {
     let world = World::new();
     let scorers = world.scorers(Variant::Lexical);
     let model = trained(&scorers, Some(Conditioning::None)).model;
@@ -175,12 +176,15 @@ fn a_damaged_model_and_a_wrong_mask_are_told() {
         std::fs::write(dir.join(file), &good).unwrap();
     }
     assert!(Mfar::read(&dir).is_ok());
-    for (mask, told) in [
-        ("uper", "no field \"uper\"; there are document, details, relations and upper, name"),
-        ("upper:dense", "upper has no scorer \"dense\"; there is lexical"),
+    for (mask, expected) in [
+        (
+            "uper",
+            "\"uper\" in the mask is not a field; use document, details, relations or one of upper, name",
+        ),
+        ("upper:dense", "upper has no scorer \"dense\"; use lexical"),
     ] {
         let error = Mask::read(mask, &scorers).unwrap_err().to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }
 

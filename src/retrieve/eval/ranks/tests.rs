@@ -39,9 +39,9 @@ fn what_is_no_candidate_neither_ranks_nor_counts() {
     let found = AnswerRanks::new(&ranking, &[9, 9, 3, 1000], candidates, ScoreRule::Any);
     assert_eq!(found.ranks(), [1]);
     assert_eq!(found.recall_at(1), 1.0);
-    assert_eq!(Metrics::of(&ranking, &[3], candidates), Metrics::default());
-    assert_eq!(Metrics::of(&ranking, &[], candidates), Metrics::default());
-    assert_eq!(Metrics::of(&[], &[2], candidates), Metrics::default());
+    assert_eq!(Metrics::new(&ranking, &[3], candidates), Metrics::default());
+    assert_eq!(Metrics::new(&ranking, &[], candidates), Metrics::default());
+    assert_eq!(Metrics::new(&[], &[2], candidates), Metrics::default());
     // Unnamed candidates follow by id even if nothing named was a candidate.
     let found = AnswerRanks::new(&[(3, 5.0)], &[7], candidates, ScoreRule::Any);
     assert_eq!(found.ranks(), [3]);
@@ -57,7 +57,7 @@ fn candidates_of_a_base_are_told_by_type() {
     let meta = KbMeta { candidate_types: vec!["answer".to_owned()], ..KbMeta::default() };
     writer.finish(&meta, &mut |_, _| true).unwrap();
     let kb = Kb::open(dir.path()).unwrap();
-    let base = Candidates::of(&kb);
+    let base = Candidates::of_base(&kb);
     assert!(matches!(base, Candidates::Base(_)));
     let ids: Vec<NodeId> = (0..40).step_by(3).collect();
     let ranking: Vec<(NodeId, f32)> = (5..60).map(|node| (node, 1.0 / node as f32)).collect();
@@ -267,12 +267,13 @@ fn is_possible(metric: Metric, ranks: &[u64], expected: f32) -> bool {
 
 /// The official output for real vector search on 274 human queries, 14 metrics each.
 ///
-/// The stored rankings are cut at [`DEPTH`], so a cell that depends on the place of an answer beyond
-/// cannot be recomputed: the reciprocal rank of 51 queries without any answer in the list, and the
-/// average precision of 72 that lack at least one. There the value must be a possible one. (Without
-/// dropping answers that are no candidates it would be 53 and 75: two queries have no candidate
-/// answer at all, one has one of two.) One further cell differs by the reference's own rule: its
-/// average precision leaves the order of ties open, and placed an answer one below the stored place.
+/// The stored rankings are cut at [`DEPTH`], so a cell that depends on the place of an answer
+/// beyond cannot be recomputed: the reciprocal rank of 51 queries without any answer in the list,
+/// and the average precision of 72 that lack at least one. There the value must be a possible one.
+/// (Without dropping answers that are no candidates it would be 53 and 75: two queries have no
+/// candidate answer at all, one has one of two.) One further cell differs by the reference's own
+/// rule: its average precision leaves the order of ties open, and placed an answer one below the
+/// stored place.
 #[test]
 fn reference_output_is_reproduced() {
     let (Some(golden), Some(questions)) =

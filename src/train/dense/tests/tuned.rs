@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{
     super::{
         transformer::Transformer,
-        tune::{Begun, Settings, Tuned},
+        tune::{BaseEncoder, Settings, TunedModelInfo},
     },
     *,
 };
@@ -106,7 +106,7 @@ fn write_encoder(dir: &Path) {
 /// A planted base and an encoder.
 struct Planted {
     world: World,
-    begun: Begun,
+    encoder: BaseEncoder,
 }
 
 impl Planted {
@@ -114,12 +114,12 @@ impl Planted {
         let world = World::new();
         let dir = world.dir.path().join("encoder");
         write_encoder(&dir);
-        Planted { begun: Begun::open(&dir, 16).unwrap(), world }
+        Planted { encoder: BaseEncoder::open(&dir, 16).unwrap(), world }
     }
 
     fn settings(&self, negatives: Negatives) -> Settings {
         Settings {
-            encoder: self.begun.fingerprint().to_owned(),
+            encoder: self.encoder.fingerprint().to_owned(),
             negatives,
             refresh: 2,
             epochs: 4,
@@ -149,8 +149,8 @@ impl Planted {
         task: &Task<'_, Settings>,
         report: &(dyn Fn(Progress) + Sync),
         stop: &AtomicBool,
-    ) -> Result<Record<Tuned>, TrainError> {
-        tune(task, &self.begun, report, stop)
+    ) -> Result<Record<TunedModelInfo>, TrainError> {
+        tune(task, &self.encoder, report, stop)
     }
 
     /// As [`World::hit`], by an encoder in a directory.
@@ -318,7 +318,7 @@ fn the_derivative_of_the_forward_pass_is_that_of_finite_differences() {
 fn what_cannot_be_tuned_is_told() {
     let fixtures =
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/encoder");
-    let error = Begun::open(&fixtures.join("modernbert"), 16).err().unwrap().to_string();
+    let error = BaseEncoder::open(&fixtures.join("modernbert"), 16).err().unwrap().to_string();
     let expected = if cfg!(feature = "encoders") {
         "take an encoder of the architecture BERT"
     } else {
@@ -330,7 +330,7 @@ fn what_cannot_be_tuned_is_told() {
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
         let bytes = fs::read(dir.join(file)).unwrap();
         fs::remove_file(dir.join(file)).unwrap();
-        let error = Begun::open(&dir, 16).err().unwrap();
+        let error = BaseEncoder::open(&dir, 16).err().unwrap();
         let TrainError::Index(index::IndexError::Embed(EmbedError::Model { path, reason })) = error
         else {
             panic!("{error}");
@@ -338,7 +338,7 @@ fn what_cannot_be_tuned_is_told() {
         assert!(path.ends_with(file) && reason.contains("it is missing"), "{reason}");
         fs::write(dir.join(file), bytes).unwrap();
     }
-    let error = Begun::open(&dir, 2).err().unwrap().to_string();
+    let error = BaseEncoder::open(&dir, 2).err().unwrap().to_string();
     assert!(error.contains("leaves no room in 2"), "{error}");
     let settings = planted.settings(Negatives::Bm25);
     let mut given = planted.world.given("model");
