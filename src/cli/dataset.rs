@@ -17,7 +17,7 @@ use crate::{
     printer::{count, counted},
 };
 use agent_dataset::{
-    Base, DatasetError, Form, ImportOptions, ImportReport, Phase, Progress, Resolved,
+    Base, DatasetError, ImportOptions, ImportReport, InputFormat, Phase, Progress, ResolvedDataset,
     import_neutral, import_triples,
     sample::{SampleKind, SampleOptions, SampleReport, generate},
     stark::{self, import_stark},
@@ -55,7 +55,7 @@ impl Dataset {
 /// As [`locate`].
 pub(super) fn find(dataset: &str, ctx: &Context) -> Result<Dataset> {
     let found = locate(dataset, ctx)?;
-    if ctx.home.next(&found.base.name)?.is_some() {
+    if ctx.home.pending_version(&found.base.name)?.is_some() {
         ctx.printer.notice(&waiting(&found.base.name));
     }
     Ok(found)
@@ -74,15 +74,15 @@ pub(super) fn waiting(name: &str) -> String {
 /// That it means nothing, or that the import failed.
 pub(super) fn locate(dataset: &str, ctx: &Context) -> Result<Dataset> {
     match ctx.home.resolve(dataset) {
-        Ok(Resolved::Installed(base)) => {
+        Ok(ResolvedDataset::Installed(base)) => {
             let kind = sample_kind(&base);
             if let Some(kind) = kind {
                 tell_of_sample(dataset, kind, ctx);
             }
             Ok(Dataset { base, automatic: kind.is_some() })
         }
-        Ok(Resolved::ImportedDirectory(base)) => Ok(Dataset { base, automatic: true }),
-        Ok(Resolved::NewDirectory { source, name }) => {
+        Ok(ResolvedDataset::ImportedDirectory(base)) => Ok(Dataset { base, automatic: true }),
+        Ok(ResolvedDataset::NewDirectory { source, name }) => {
             let place = source.display();
             ctx.printer.notice(&format!("importing {place} as \"{name}\"; this is done once"));
             let imported =
@@ -96,7 +96,7 @@ pub(super) fn locate(dataset: &str, ctx: &Context) -> Result<Dataset> {
             let report = sample(kind, dataset, SampleOptions::default(), ctx)?;
             Ok(Dataset { base: report.base, automatic: true })
         }
-        Err(error @ DatasetError::NotFound { .. }) => Err(error)
+        Err(error @ DatasetError::NotADataset { .. }) => Err(error)
             .hint("give an installed name (see `agent data list`) or an existing directory"),
         Err(error) => Err(error.into()),
     }
@@ -286,11 +286,11 @@ pub(super) fn import(
     // A wrong name must not cost a look at the data.
     ctx.home.path_of(name)?;
     let detected = match input {
-        Input::Detected => match Form::of(source)? {
-            Form::Neutral => Input::Neutral,
-            Form::Stark => Input::Stark(stark::Mode::default()),
-            Form::Tables => Input::Tables(TablesInput::default()),
-            Form::Triples => Input::Triples,
+        Input::Detected => match InputFormat::detect(source)? {
+            InputFormat::Neutral => Input::Neutral,
+            InputFormat::Stark => Input::Stark(stark::Mode::default()),
+            InputFormat::Tables => Input::Tables(TablesInput::default()),
+            InputFormat::Triples => Input::Triples,
         },
         said => said.clone(),
     };

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::{Exit, printer::Printer};
-use agent_dataset::{DatasetError, Wrong};
+use agent_dataset::{DatasetError, ProblemReport};
 use agent_systems::SystemError;
 
 /// What commands return.
@@ -45,7 +45,7 @@ impl CommandError {
             printer.error(&format!("interrupted: {}", self.message()));
             return Exit::Interrupted;
         }
-        if let Some(DatasetError::Wrong(wrong)) = self.error.downcast_ref::<DatasetError>() {
+        if let Some(DatasetError::Problems(wrong)) = self.error.downcast_ref::<DatasetError>() {
             report_wrong(wrong, printer);
             self.hints.iter().for_each(|hint| printer.hint(hint));
             return Exit::Failed;
@@ -69,11 +69,11 @@ impl CommandError {
 
 /// Writes all that is wrong with an input, each with its place, the part that is wrong and the
 /// remedy.
-fn report_wrong(wrong: &Wrong, printer: &Printer) {
+fn report_wrong(wrong: &ProblemReport, printer: &Printer) {
     for problem in &wrong.first {
-        printer.error(&format!("{}: {}", problem.place(), problem.message));
-        if !problem.here.is_empty() {
-            printer.aside("here", &problem.here);
+        printer.error(&format!("{}: {}", problem.location(), problem.message));
+        if !problem.excerpt.is_empty() {
+            printer.aside("here", &problem.excerpt);
         }
         printer.aside("hint", &problem.hint);
     }

@@ -37,7 +37,7 @@ const RECALL_AT: usize = 100;
 const REPORT_EVERY: usize = 1_024;
 /// The file inside its directory.
 const FILE: &str = "graph";
-/// The stage in reports of progress.
+/// Name of the stage in progress reports.
 const STAGE: &str = "ann";
 
 /// An opened graph.
@@ -55,10 +55,14 @@ pub struct AnnIndex {
 }
 
 /// Builds the graph into a directory.
-pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
+pub(super) fn build(
+    materials: &Materials<'_>,
+    watch: &Watch<'_>,
+    dir: &Path,
+) -> Result<(), IndexError> {
     let mut nodes: Vec<NodeId> = Vec::new();
-    for &node in of.kb.candidates() {
-        if of.vectors.row(node)?.iter().any(|&number| number != 0.0) {
+    for &node in materials.kb.candidates() {
+        if materials.vectors.row(node)?.iter().any(|&number| number != 0.0) {
             nodes.push(node);
         }
     }
@@ -67,7 +71,7 @@ pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result
         (0..=n_shards).map(|shard| (shard * nodes.len() / n_shards) as u64).collect();
     let linked: Vec<Vec<Vec<u32>>> = shards
         .par_windows(2)
-        .map(|shard| link(&nodes, shard[0] as usize..shard[1] as usize, of.vectors, watch))
+        .map(|shard| link(&nodes, shard[0] as usize..shard[1] as usize, materials.vectors, watch))
         .collect::<Result<_, _>>()?;
     let linked: Vec<Vec<u32>> = linked.into_iter().flatten().collect();
     let mut bounds = vec![0u64];
@@ -86,7 +90,7 @@ pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result
         Arrays::write_sealed(&dir.join(FILE), &arrays)
     };
     write(0.0)?;
-    let recall = AnnIndex::open(dir)?.measure_recall(&nodes, of.vectors)?;
+    let recall = AnnIndex::open(dir)?.measure_recall(&nodes, materials.vectors)?;
     write(recall)
 }
 
@@ -101,11 +105,11 @@ fn link(
     let mut graph = GraphBuilder::new(vectors.dim(), shard.len());
     for (inserted, &node) in nodes[shard.clone()].iter().enumerate() {
         if inserted.is_multiple_of(REPORT_EVERY) {
-            watch.at(STAGE, inserted as u64, total)?;
+            watch.progress(STAGE, inserted as u64, total)?;
         }
         graph.insert(&vectors.row(node)?);
     }
-    watch.at(STAGE, total, total)?;
+    watch.progress(STAGE, total, total)?;
     let first = shard.start as u32;
     Ok(graph.into_links().map(|links| links.iter().map(|link| first + link).collect()).collect())
 }
