@@ -5,7 +5,7 @@
 #
 #   scripts/build-packages.sh [--out DIR] [--binary FILE]
 #
-# --binary takes one that was built before. Needs the Rust toolchain, a C++ compiler, dpkg-dev and jq.
+# --binary takes one that was built before. Needs the Rust toolchain, a C compiler, dpkg-dev and jq.
 # What comes out runs where glibc is at least as new as the one it asks for, which is said at the end.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

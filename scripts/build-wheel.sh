@@ -5,7 +5,7 @@
 #   scripts/build-wheel.sh [--out DIR] [--portable]
 #
 # --portable links against glibc 2.28 by the linker of zig, for manylinux_2_28, and compiles all
-# dependencies anew. Needs the Rust toolchain, a C++ compiler and the package registry.
+# dependencies anew. Needs the Rust toolchain, a C compiler and the package registry.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -10,7 +10,7 @@ use agent::{
     ask::{Analyst, AskRecord},
     bundle::{Bundle, BundleError},
     cli::sandbox_of_user,
-    dataset::{self, Home, Resolved, Split, load_split},
+    dataset::{self, Home, ResolvedDataset, Split, load_split},
     index::IndexedBase,
     infer::{ParamValues, ProgramRetriever},
     kb::NodeId,
@@ -113,8 +113,8 @@ impl Base {
                 }
             };
             let installed = match home.resolve(&name)? {
-                Resolved::Installed(base) | Resolved::ImportedDirectory(base) => base,
-                Resolved::NewDirectory { .. } => {
+                ResolvedDataset::Installed(base) | ResolvedDataset::ImportedDirectory(base) => base,
+                ResolvedDataset::NewDirectory { .. } => {
                     return Err(Failure::hinted(
                         format!("{name} is a directory that was not imported"),
                         format!("run `agent data import --from {name}` and `agent index` first"),

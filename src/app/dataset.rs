@@ -17,7 +17,7 @@ use crate::{
     text::{count, counted},
 };
 use agent_dataset::{
-    Base, DatasetError, Form, ImportOptions, ImportReport, Phase, Progress, Resolved,
+    Base, DatasetError, ImportOptions, ImportReport, InputFormat, Phase, Progress, ResolvedDataset,
     import_neutral, import_triples,
     sample::{SampleKind, SampleOptions, SampleReport, generate},
     stark::{self, import_stark},
@@ -54,7 +54,7 @@ impl Dataset {
 /// As [`locate`].
 pub fn find(dataset: &str, app: &App) -> Result<Dataset> {
     let found = locate(dataset, app)?;
-    if app.home.next(&found.base.name)?.is_some() {
+    if app.home.pending_version(&found.base.name)?.is_some() {
         app.watch.notice(&waiting(&found.base.name));
     }
     Ok(found)
@@ -76,15 +76,15 @@ pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
         return Ok(Dataset { base: app.home.get(dataset)?, automatic: false });
     }
     match app.home.resolve(dataset) {
-        Ok(Resolved::Installed(base)) => {
+        Ok(ResolvedDataset::Installed(base)) => {
             let kind = sample_kind(&base);
             if let Some(kind) = kind {
                 tell_of_sample(dataset, kind, app);
             }
             Ok(Dataset { base, automatic: kind.is_some() })
         }
-        Ok(Resolved::ImportedDirectory(base)) => Ok(Dataset { base, automatic: true }),
-        Ok(Resolved::NewDirectory { source, name }) => {
+        Ok(ResolvedDataset::ImportedDirectory(base)) => Ok(Dataset { base, automatic: true }),
+        Ok(ResolvedDataset::NewDirectory { source, name }) => {
             let place = source.display();
             app.watch.notice(&format!("importing {place} as \"{name}\"; this is done once"));
             let imported =
@@ -98,7 +98,7 @@ pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
             let report = sample(kind, dataset, SampleOptions::default(), app)?;
             Ok(Dataset { base: report.base, automatic: true })
         }
-        Err(error @ DatasetError::NotFound { .. }) => Err(error)
+        Err(error @ DatasetError::NotADataset { .. }) => Err(error)
             .hint("give an installed name (see `agent data list`) or an existing directory"),
         Err(error) => Err(error.into()),
     }
@@ -285,11 +285,11 @@ pub fn import(
     // A wrong name must not cost a look at the data.
     app.home.path_of(name)?;
     let detected = match input {
-        Input::Detected => match Form::of(source)? {
-            Form::Neutral => Input::Neutral,
-            Form::Stark => Input::Stark(stark::Mode::default()),
-            Form::Tables => Input::Tables(TablesInput::default()),
-            Form::Triples => Input::Triples,
+        Input::Detected => match InputFormat::detect(source)? {
+            InputFormat::Neutral => Input::Neutral,
+            InputFormat::Stark => Input::Stark(stark::Mode::default()),
+            InputFormat::Tables => Input::Tables(TablesInput::default()),
+            InputFormat::Triples => Input::Triples,
         },
         said => said.clone(),
     };

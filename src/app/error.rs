@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use agent_dataset::{DatasetError, Wrong};
+use agent_dataset::{DatasetError, ProblemReport};
 use agent_systems::SystemError;
 
 /// What operations return.
@@ -63,9 +63,9 @@ impl AppError {
     }
 
     /// All that is wrong with an imported input, where that is the error.
-    pub fn wrong(&self) -> Option<&Wrong> {
+    pub fn wrong(&self) -> Option<&ProblemReport> {
         match self.error.downcast_ref::<DatasetError>() {
-            Some(DatasetError::Wrong(wrong)) => Some(wrong),
+            Some(DatasetError::Problems(wrong)) => Some(wrong),
             _ => None,
         }
     }

@@ -576,7 +576,7 @@ impl Reader<'_> {
     fn things(&self) -> Vec<(Range<usize>, What)> {
         let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
         let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
-        for name in self.base.entities.spelled(self.text) {
+        for name in self.base.entities.exact_mentions(self.text) {
             let (Some(first), Some(last)) =
                 (words.get(name.words.start), words.get(name.words.end.saturating_sub(1)))
             else {

@@ -110,7 +110,8 @@ pub(crate) fn read(
     }
     let counts = counts(mentions);
     if !unknown.is_empty() {
-        let is_name = |word: &&String| !base.entities.spelled(&format!("\"{word}\"")).is_empty();
+        let is_name =
+            |word: &&String| !base.entities.exact_mentions(&format!("\"{word}\"")).is_empty();
         let names = unknown.iter().filter(is_name).cloned().collect();
         return Err(AskError::Unknown { words: unknown, names, near: Vec::new(), counts });
     }

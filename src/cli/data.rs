@@ -249,7 +249,7 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
         return node::show(&kb, id, args.json, ctx);
     }
     if args.issues {
-        if ctx.home.next(&args.name)?.is_some() {
+        if ctx.home.pending_version(&args.name)?.is_some() {
             ctx.printer.notice(&dataset::waiting(&args.name));
         }
         return summary::issues(&base.name, &Summary::of_base(&base)?, args.json, ctx);

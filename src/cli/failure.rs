@@ -1,7 +1,7 @@
 //! Prints the error that a command ends with and decides its exit status.
 
 use agent_app::AppError;
-use agent_dataset::Wrong;
+use agent_dataset::ProblemReport;
 
 use crate::{Exit, printer::Printer};
 
@@ -32,11 +32,11 @@ pub(crate) fn report(error: &AppError, printer: &Printer, stopped: bool) -> Exit
 
 /// Writes all that is wrong with an input, each with its place, the part that is wrong and the
 /// remedy.
-fn report_wrong(wrong: &Wrong, printer: &Printer) {
+fn report_wrong(wrong: &ProblemReport, printer: &Printer) {
     for problem in &wrong.first {
-        printer.error(&format!("{}: {}", problem.place(), problem.message));
-        if !problem.here.is_empty() {
-            printer.aside("here", &problem.here);
+        printer.error(&format!("{}: {}", problem.location(), problem.message));
+        if !problem.excerpt.is_empty() {
+            printer.aside("here", &problem.excerpt);
         }
         printer.aside("hint", &problem.hint);
     }

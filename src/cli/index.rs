@@ -9,8 +9,8 @@ use agent_app::{dataset, error::Result, text::count, vectors};
 use agent_dataset::Base;
 use agent_embed::{CachedEmbedder, Embedder, Spent};
 use agent_index::{
-    self as index, Access, Embedded, EmbedderChoice, IndexError, Part, Plan, State, VectorSource,
-    Version, WordSource,
+    self as index, Access, EmbedderChoice, IndexError, IndexState, IndexedVersion, Part, Plan,
+    PrecomputedVectors, VectorSource, WordSource,
 };
 use agent_kb::Kb;
 
@@ -50,7 +50,7 @@ pub(super) struct Wanted {
     /// The version that is served, where that is another.
     served: Option<Base>,
     /// What is there.
-    state: State,
+    state: IndexState,
     pub(super) choice: EmbedderChoice,
     pub(super) candidates_only: bool,
 }
@@ -67,10 +67,10 @@ impl Wanted {
         ctx: &Context,
     ) -> Result<Self> {
         let served = dataset::locate(dataset, ctx)?.base;
-        let next = ctx.home.next(&served.name)?;
+        let next = ctx.home.pending_version(&served.name)?;
         let base = next.as_ref().unwrap_or(&served).clone();
         let kb = Kb::open(&base.kb_dir())?;
-        let state = State::of(&kb, &base.index_dir(), &base.name);
+        let state = IndexState::inspect(&kb, &base.index_dir(), &base.name);
         let choice = match (embedder, &state.vectors) {
             (Some(choice), _) => absolute(choice)?,
             (None, Ok(there)) => there.embedder.clone(),
@@ -93,7 +93,7 @@ impl Wanted {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let wanted = Wanted::of(&args.dataset, args.embedder.as_ref(), args.candidates_only, ctx)?;
     let Wanted { base, kb, served, state, choice, candidates_only } = &wanted;
-    let State { words, vectors } = state;
+    let IndexState { words, vectors } = state;
     for error in [words.as_ref().err(), vectors.as_ref().err()].into_iter().flatten() {
         if !args.force && !matches!(error, IndexError::Missing { .. }) {
             ctx.printer.notice(&format!("building again: {error}"));
@@ -136,9 +136,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Some(served) => Some((Kb::open(&served.kb_dir())?, served.index_dir())),
         None => None,
     };
-    let before = served.as_ref().map(|(kb, index)| Version { kb, index });
+    let previous = served.as_ref().map(|(kb, index)| IndexedVersion { kb, index });
     let words = words.then_some(WordSource::Nodes);
-    let plan = Plan { words, vectors, parts: &parts, access: &access, before };
+    let plan = Plan { words, vectors, parts: &parts, access: &access, previous };
     let built = dataset::build_index(base, kb, &plan, ctx);
     if let Some(embedder) = &opened {
         tell_of_cost(&embedder.spent(), built.is_ok(), ctx);
@@ -150,13 +150,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 pub(super) fn with_embedded<'a>(
     base: &Base,
     kb: &Kb,
-    vectors: &'a Embedded<'a>,
+    vectors: &'a PrecomputedVectors<'a>,
     ctx: &Context,
 ) -> Result<Exit> {
-    let words = State::of(kb, &base.index_dir(), &base.name).words.is_err();
+    let words = IndexState::inspect(kb, &base.index_dir(), &base.name).words.is_err();
     let words = words.then_some(WordSource::Nodes);
-    let vectors = Some(VectorSource::Embedded(vectors));
-    let plan = Plan { words, vectors, parts: &[], access: &Access::NONE, before: None };
+    let vectors = Some(VectorSource::Precomputed(vectors));
+    let plan = Plan { words, vectors, parts: &[], access: &Access::NONE, previous: None };
     dataset::build_index(base, kb, &plan, ctx)?;
     serve(base, ctx)
 }
@@ -169,9 +169,9 @@ pub(super) fn with_words(
     ctx: &Context,
 ) -> Result<Exit> {
     let words = Some(words);
-    let plan = Plan { words, vectors: None, parts: &[], access: &Access::NONE, before: None };
+    let plan = Plan { words, vectors: None, parts: &[], access: &Access::NONE, previous: None };
     dataset::build_index(base, kb, &plan, ctx)?;
-    if State::of(kb, &base.index_dir(), &base.name).vectors.is_ok() {
+    if IndexState::inspect(kb, &base.index_dir(), &base.name).vectors.is_ok() {
         return serve(base, ctx);
     }
     let name = &base.name;
@@ -185,7 +185,7 @@ pub(super) fn with_words(
 /// That it cannot be indexed; then the one before goes on answering.
 pub(super) fn like(served: &Base, ctx: &Context) -> Result<Exit> {
     let kb = Kb::open(&served.kb_dir())?;
-    let vectors = State::of(&kb, &served.index_dir(), &served.name).vectors.ok();
+    let vectors = IndexState::inspect(&kb, &served.index_dir(), &served.name).vectors.ok();
     let args = Args {
         dataset: served.name.clone(),
         embedder: None,
@@ -210,7 +210,7 @@ pub(super) fn serve(base: &Base, ctx: &Context) -> Result<Exit> {
 fn embedder_of(base: &Base) -> EmbedderChoice {
     let vectors = Kb::open(&base.kb_dir())
         .ok()
-        .and_then(|kb| State::of(&kb, &base.index_dir(), &base.name).vectors.ok());
+        .and_then(|kb| IndexState::inspect(&kb, &base.index_dir(), &base.name).vectors.ok());
     vectors.map_or_else(EmbedderChoice::default, |vectors| vectors.embedder)
 }
 

@@ -39,7 +39,7 @@ use agent_app::{
     text::count,
 };
 use agent_dataset::{
-    Base, DatasetError, Home, LabelledQuery, Resolved, Split, is_synthetic, load_split,
+    Base, DatasetError, Home, LabelledQuery, ResolvedDataset, Split, is_synthetic, load_split,
     sample::SampleKind,
 };
 use agent_index::IndexedBase;
@@ -531,7 +531,7 @@ struct DryRun<'a> {
 /// A dataset that is not installed is read into a home that vanishes.
 fn dry_run(args: &Args, ctx: &Context) -> Result<Exit> {
     let elsewhere = match ctx.home.resolve(&args.dataset) {
-        Ok(Resolved::NewDirectory { .. }) => true,
+        Ok(ResolvedDataset::NewDirectory { .. }) => true,
         Err(DatasetError::UnknownName { .. }) => SampleKind::from_name(&args.dataset).is_some(),
         _ => false,
     };

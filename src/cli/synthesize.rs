@@ -21,7 +21,7 @@ use agent_app::{
     text::count,
 };
 use agent_ask::synthesize::{Questions, synthesize as synthesize_tables};
-use agent_dataset::{Base, DatasetError, Resolved, has_own_labels, label};
+use agent_dataset::{Base, DatasetError, ResolvedDataset, attach_questions, has_own_labels};
 use agent_ground::files;
 use agent_index::IndexedBase;
 use agent_kb::Kb;
@@ -191,7 +191,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 fn refuse_labelled(base: &Base) -> Result<()> {
     if has_own_labels(base)? {
         let (name, n) = (base.name.clone(), base.record.n_queries);
-        return Err(DatasetError::Labelled { name, n }.into());
+        return Err(DatasetError::HasOwnLabels { name, n }.into());
     }
     Ok(())
 }
@@ -318,7 +318,7 @@ fn print_tables(
 fn keep(base: &Base, ctx: &Context, write: impl FnOnce(&Path) -> Result<()>) -> Result<Base> {
     let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
     write(dir.path())?;
-    Ok(label(&ctx.home, base, dir.path())?)
+    Ok(attach_questions(&ctx.home, base, dir.path())?)
 }
 
 /// Makes the usual number of questions for a base without any, and keeps them.
@@ -370,7 +370,7 @@ fn told(made: &Synthesis, place: &str) -> String {
 
 fn dry_run(args: &Args, estimate: &Estimate, ctx: &Context) -> Result<Exit> {
     match ctx.home.resolve(&args.dataset) {
-        Ok(Resolved::Installed(base)) if args.to.is_none() => refuse_labelled(&base)?,
+        Ok(ResolvedDataset::Installed(base)) if args.to.is_none() => refuse_labelled(&base)?,
         _ => {}
     }
     if args.json {

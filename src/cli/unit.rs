@@ -37,7 +37,7 @@ use agent_ground::{
     files,
     units::{MAX_UNITS, Units, UnitsError},
 };
-use agent_index::{EmbedderChoice, VectorsOf};
+use agent_index::{EmbedderChoice, VectorsSpec};
 use agent_infer::{ParamValues, bundle::Bundle};
 use agent_kb::{Kb, NodeId};
 use agent_systems::{self as systems, Need};
@@ -178,7 +178,7 @@ enum Kind {
     /// Queries are ranked by a system; its name ends with a colon if its file is that of the plan.
     Rank { system: String, tag: String, depth: usize },
     /// Nodes of a range are embedded.
-    Embed { vectors: VectorsOf },
+    Embed { vectors: VectorsSpec },
     /// The words of a range of nodes are read, for words of this version.
     Words { format: u32 },
     /// The program of the plan is run on queries.
@@ -393,7 +393,7 @@ fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
 /// The version of a base that was planned, imported here.
 fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
     let served = dataset::locate(&task.dataset, ctx)?.base;
-    let next = ctx.home.next(&served.name)?;
+    let next = ctx.home.pending_version(&served.name)?;
     for base in next.into_iter().chain([served]) {
         let kb = Kb::open(&base.kb_dir())?;
         if kb.fingerprint() == task.fingerprint {

@@ -1,7 +1,6 @@
-//! Two versions of a base: what is in one and not in the other? Must not know why it changed.
+//! Compares two versions of a base.
 //!
-//! Nodes are the same if the data call them the same: type and key, or the number where there are
-//! no keys.
+//! Nodes are the same if they have the same type and key, or, without keys, the same number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,54 +8,54 @@ use serde::Serialize;
 
 use agent_kb::{Direction, Kb, NodeId, RelationId};
 
-/// What changed from one version of a base to the next.
+/// Changes from one version of a base to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
-    /// Nodes that are new.
+    /// Added nodes.
     pub nodes_added: u64,
-    /// Nodes that are gone.
+    /// Removed nodes.
     pub nodes_removed: u64,
-    /// Nodes whose name, text or fields are others.
+    /// Nodes whose name, text or fields differ.
     pub nodes_changed: u64,
-    /// Nodes that are the same in all.
+    /// Unchanged nodes.
     pub nodes_same: u64,
-    /// Edges that are new and edges that are gone, by relation; only where there are some.
+    /// Numbers of added and removed edges, by relation; only changed relations.
     pub edges: BTreeMap<String, (u64, u64)>,
-    /// Relations that are gone altogether.
+    /// Removed relations.
     pub relations_gone: Vec<String>,
-    /// Relations that are new.
+    /// Added relations.
     pub relations_new: Vec<String>,
 }
 
 impl Changes {
     /// Compares all nodes and edges; O(text + edges * log of edges of a node).
     pub fn between(old: &Kb, new: &Kb) -> Changes {
-        let moved = Changes::moved(old, new);
-        let mut back = vec![None; new.n_nodes() as usize];
-        for (node, now) in (0..old.n_nodes()).zip(&moved) {
-            if let Some(slot) = now.and_then(|now| back.get_mut(now as usize)) {
+        let node_map = Changes::node_map(old, new);
+        let mut inverse = vec![None; new.n_nodes() as usize];
+        for (node, new_node) in (0..old.n_nodes()).zip(&node_map) {
+            if let Some(slot) = new_node.and_then(|new_node| inverse.get_mut(new_node as usize)) {
                 *slot = Some(node);
             }
         }
         let mut changes = Changes::default();
-        for (node, now) in (0..old.n_nodes()).zip(&moved) {
-            match now {
+        for (node, new_node) in (0..old.n_nodes()).zip(&node_map) {
+            match new_node {
                 None => changes.nodes_removed += 1,
-                Some(now) if is_same(old, node, new, *now) => changes.nodes_same += 1,
+                Some(new_node) if is_same(old, node, new, *new_node) => changes.nodes_same += 1,
                 Some(_) => changes.nodes_changed += 1,
             }
         }
-        changes.nodes_added = back.iter().filter(|before| before.is_none()).count() as u64;
+        changes.nodes_added = inverse.iter().filter(|before| before.is_none()).count() as u64;
         for name in new.relations() {
             let added = match (new.relation_id(name), old.relation_id(name)) {
-                (Some(now), Some(then)) => missing((new, now), (old, then), &back),
+                (Some(new_id), Some(old_id)) => missing((new, new_id), (old, old_id), &inverse),
                 _ => edges_of(new, name),
             };
             changes.edges.entry(name.clone()).or_default().0 = added;
         }
         for name in old.relations() {
             let removed = match (old.relation_id(name), new.relation_id(name)) {
-                (Some(then), Some(now)) => missing((old, then), (new, now), &moved),
+                (Some(old_id), Some(new_id)) => missing((old, old_id), (new, new_id), &node_map),
                 _ => edges_of(old, name),
             };
             changes.edges.entry(name.clone()).or_default().1 = removed;
@@ -71,13 +70,15 @@ impl Changes {
         changes
     }
 
-    /// For each node of the old version its number in the new one.
-    pub(super) fn moved(old: &Kb, new: &Kb) -> Vec<Option<NodeId>> {
-        let same_type =
-            |node, now| old.type_name(old.node_type(node)) == new.type_name(new.node_type(now));
+    /// Maps each node of the old version to its number in the new one.
+    pub(super) fn node_map(old: &Kb, new: &Kb) -> Vec<Option<NodeId>> {
+        let same_type = |node, new_node| {
+            old.type_name(old.node_type(node)) == new.type_name(new.node_type(new_node))
+        };
         if !old.has_keys() && !new.has_keys() {
-            let now = |node: NodeId| (new.contains(node) && same_type(node, node)).then_some(node);
-            return (0..old.n_nodes()).map(now).collect();
+            let new_node =
+                |node: NodeId| (new.contains(node) && same_type(node, node)).then_some(node);
+            return (0..old.n_nodes()).map(new_node).collect();
         }
         // Looking keys up one by one costs a search each.
         let digest = |node_type: &str, key: &str| {
@@ -93,20 +94,20 @@ impl Changes {
         (0..old.n_nodes()).map(|node| known.get(&of(old, node)).copied()).collect()
     }
 
-    /// Whether anything is different.
+    /// Whether the versions are equal.
     pub fn is_empty(&self) -> bool {
         self.nodes_added + self.nodes_removed + self.nodes_changed == 0 && self.edges.is_empty()
     }
 }
 
-fn is_same(old: &Kb, node: NodeId, new: &Kb, now: NodeId) -> bool {
+fn is_same(old: &Kb, node: NodeId, new: &Kb, new_node: NodeId) -> bool {
     let named = |kb: &'_ Kb, node| -> Vec<(String, String)> {
         let fields = kb.fields(node).map(|(id, text)| (kb.field_name(id), text));
         fields.map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
     };
-    old.name(node) == new.name(now)
-        && old.text(node) == new.text(now)
-        && named(old, node) == named(new, now)
+    old.name(node) == new.name(new_node)
+        && old.text(node) == new.text(new_node)
+        && named(old, node) == named(new, new_node)
 }
 
 fn edges_of(kb: &Kb, relation: &str) -> u64 {
@@ -118,9 +119,9 @@ fn edges_of(kb: &Kb, relation: &str) -> u64 {
 fn missing(
     (of, relation): (&Kb, RelationId),
     (other, other_relation): (&Kb, RelationId),
-    across: &[Option<NodeId>],
+    to_other: &[Option<NodeId>],
 ) -> u64 {
-    let at = |node: NodeId| across.get(node as usize).copied().flatten();
+    let at = |node: NodeId| to_other.get(node as usize).copied().flatten();
     let mut missing = 0;
     for node in 0..of.n_nodes() {
         let targets = of.neighbors(node, relation, Direction::Out);

@@ -1,6 +1,5 @@
-//! What can go wrong with dataset files and installed bases. What is wrong with the input carries
-//! file, line and remedy, so that the same type serves the strict import, which fails of all of it
-//! at its end, and the lenient one, which leaves such lines out and counts them.
+//! Errors of dataset files and installed bases. A problem with the input has file, line and remedy; a
+//! strict import fails with all problems at its end, a lenient one skips such lines and counts them.
 
 use std::{
     collections::BTreeMap,
@@ -13,20 +12,20 @@ use agent_kb::KbError;
 
 /// Examples kept of each kind of problem.
 const EXAMPLES: usize = 5;
-/// Problems that an error tells one by one; the others are counted.
-pub const MAX_TOLD: usize = 50;
-/// Characters of wrong input that are shown.
-const MAX_HERE: usize = 100;
-/// Installed names that an unknown-name error lists at most.
-pub(super) const MAX_LISTED: usize = 20;
+/// Problems that an error lists one by one; the others are counted.
+pub const MAX_LISTED_PROBLEMS: usize = 50;
+/// Characters of an excerpt.
+const MAX_EXCERPT_CHARS: usize = 100;
+/// Maximum number of installed names in an unknown-name error.
+pub(super) const MAX_LISTED_NAMES: usize = 20;
 
 /// Why a dataset could not be imported, found or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatasetError {
-    /// Lines of the input are wrong.
+    /// The input has invalid lines.
     #[error("{0}")]
-    Wrong(Box<Wrong>),
+    Problems(Box<ProblemReport>),
     /// The store could not be written or opened.
     #[error(transparent)]
     Kb(#[from] KbError),
@@ -42,7 +41,7 @@ pub enum DatasetError {
     },
     /// An input file ends early or cannot be unpacked.
     #[error(
-        "{path}:{line}: cannot read on: {source}; the file is cut off or damaged, fetch it again"
+        "{path}:{line}: cannot read on: {source}; the file is truncated or damaged, fetch it again"
     )]
     Unreadable {
         /// The file.
@@ -54,27 +53,27 @@ pub enum DatasetError {
     },
     /// The base has labels of the user's own.
     #[error(
-        "\"{name}\" has {n} questions that were labelled, which are never replaced; write the new ones \
+        "\"{name}\" has {n} labelled questions, which are never replaced; write the new ones \
          elsewhere with --to DIR"
     )]
-    Labelled {
+    HasOwnLabels {
         /// The base.
         name: String,
         /// Its questions.
         n: u64,
     },
-    /// The base is another one than when the work began.
-    #[error("\"{name}\" was replaced or removed meanwhile; run the command again")]
-    Changed {
+    /// The base was replaced since it was opened.
+    #[error("\"{name}\" was replaced or removed in the meantime; run the command again")]
+    BaseChanged {
         /// The base.
         name: String,
     },
-    /// A new version has so little of the one before that it may be other data.
+    /// A new version lacks so much of the previous one that it may be other data.
     #[error(
-        "\"{name}\" would lose {loss}; look at what changes with --dry-run, and give --force if it \
-         is meant"
+        "\"{name}\" would lose {loss}; review the changes with --dry-run, then accept them with \
+         --force"
     )]
-    Loses {
+    WouldLoseData {
         /// The base.
         name: String,
         /// What would be gone.
@@ -99,7 +98,7 @@ pub enum DatasetError {
         /// The name without packing suffix.
         file: &'static str,
     },
-    /// The same data are there twice.
+    /// A file exists in two packings.
     #[error("{dir} has both {first} and {second}; keep one")]
     AmbiguousFile {
         /// The dataset directory.
@@ -109,7 +108,7 @@ pub enum DatasetError {
         /// Another name.
         second: String,
     },
-    /// The input is in no form that can be read.
+    /// The input is not in a known format.
     #[error("{path}: {message}")]
     BadInput {
         /// The file or directory.
@@ -118,7 +117,7 @@ pub enum DatasetError {
         message: String,
     },
     /// `dataset.toml` or a mapping is wrong.
-    #[error("{}: {message}", placed(.path, *.line))]
+    #[error("{}: {message}", location_text(.path, *.line))]
     BadToml {
         /// The file.
         path: PathBuf,
@@ -127,7 +126,7 @@ pub enum DatasetError {
         /// What is wrong and what to do about it.
         message: String,
     },
-    /// A file of the STaRK benchmark, or its directory, is not as it should be.
+    /// A file of the STaRK benchmark, or its directory, is invalid.
     #[error("{path}: {message}")]
     BadStark {
         /// The file or directory.
@@ -141,22 +140,22 @@ pub enum DatasetError {
         /// The nodes file.
         path: PathBuf,
     },
-    /// So many ids are missing that filling them in makes no sense.
+    /// Too many ids are missing to fill them in.
     #[error("{path}: more than {limit} node ids are missing; number the nodes 0, 1, 2, ...")]
     TooManyMissingIds {
         /// The nodes file.
         path: PathBuf,
-        /// The most that are filled in.
+        /// Maximum number of nodes filled in.
         limit: u32,
     },
-    /// A base name has other characters or is too long.
+    /// A base name has invalid characters or is too long.
     #[error(
-        "\"{name}\" is no base name; use 1 to {limit} of a-z, 0-9, - and _, a letter or digit first"
+        "\"{name}\" is not a valid dataset name; use 1 to {limit} of a-z, 0-9, - and _, a letter or digit first"
     )]
     BadName {
         /// The name.
         name: String,
-        /// The most characters.
+        /// Maximum length in characters.
         limit: usize,
     },
     /// No base of that name is installed.
@@ -169,15 +168,15 @@ pub enum DatasetError {
         /// The installed name that is closest, if any is close.
         nearest: Option<String>,
     },
-    /// A base of that name is there and is not to be replaced.
-    #[error("a dataset \"{name}\" is installed already; remove it, or have it replaced")]
-    Installed {
+    /// A base of that name exists and must not be replaced.
+    #[error("dataset \"{name}\" is already installed; remove or replace it")]
+    AlreadyInstalled {
         /// The name.
         name: String,
     },
     /// A dataset argument is neither a base nor a directory.
     #[error("\"{dataset}\" is neither the name of an installed dataset nor a directory")]
-    NotFound {
+    NotADataset {
         /// The argument.
         dataset: String,
     },
@@ -191,23 +190,23 @@ pub enum DatasetError {
         /// The splits that exist, comma-separated.
         known: String,
     },
-    /// The test split was asked for where it may not be seen.
+    /// The test split was requested outside of an evaluation.
     #[error("the test split is closed here; only an evaluation may open it")]
     TestClosed,
-    /// A stored file of a base is not what was imported.
-    #[error("{path} is damaged: {what}; import the dataset again")]
+    /// A stored file of a base differs from what was imported.
+    #[error("{path} is damaged: {reason}; import the dataset again")]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What does not agree.
-        what: String,
+        reason: String,
     },
     /// The caller asked to stop.
     #[error("stopped; nothing was installed")]
     Stopped,
 }
 
-fn placed(file: &Path, line: u64) -> String {
+fn location_text(file: &Path, line: u64) -> String {
     match line {
         0 => file.display().to_string(),
         line => format!("{}:{line}", file.display()),
@@ -222,8 +221,8 @@ fn listed(installed: &[String]) -> String {
     if installed.is_empty() {
         return "none is installed, import one first".to_string();
     }
-    let shown: Vec<&str> = installed.iter().take(MAX_LISTED).map(String::as_str).collect();
-    let more = installed.len().saturating_sub(MAX_LISTED);
+    let shown: Vec<&str> = installed.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();
+    let more = installed.len().saturating_sub(MAX_LISTED_NAMES);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("installed: {}{rest}", shown.join(", "))
 }
@@ -239,7 +238,7 @@ impl DatasetError {
     }
 }
 
-/// Kinds of line problems, in the order in which reports list them.
+/// Kinds of line problems, in report order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {
@@ -251,13 +250,13 @@ pub enum ProblemKind {
     BadJson,
     /// A quote that is not closed.
     OpenQuote,
-    /// A column that is not there, or is there twice.
+    /// A column that is missing or occurs twice.
     BadColumn,
-    /// No triple.
+    /// Not a triple.
     BadTriple,
     /// A key beside id, type, name and details.
     UnknownKey,
-    /// An id that was there before.
+    /// An id that occurred before.
     DuplicateId,
     /// An id between this one and the one before is missing.
     MissingId,
@@ -268,7 +267,7 @@ pub enum ProblemKind {
     WrongHeader,
     /// A row with another number of columns than the header.
     RaggedRow,
-    /// No id where one is expected.
+    /// A missing or malformed id.
     BadId,
     /// An edge to a node that does not exist.
     UnknownNode,
@@ -278,7 +277,7 @@ pub enum ProblemKind {
     UnknownAnswer,
     /// A question without a word.
     EmptyQuery,
-    /// A query id that was there before.
+    /// A query id that occurred before.
     DuplicateQuery,
     /// A split names a query that does not exist.
     UnknownQuery,
@@ -287,7 +286,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// A few words for reports.
+    /// Label for reports.
     pub fn label(self) -> &'static str {
         match self {
             ProblemKind::NotUtf8 => "not UTF-8",
@@ -295,7 +294,7 @@ impl ProblemKind {
             ProblemKind::BadJson => "bad JSON",
             ProblemKind::OpenQuote => "quote not closed",
             ProblemKind::BadColumn => "bad column",
-            ProblemKind::BadTriple => "no triple",
+            ProblemKind::BadTriple => "bad triple",
             ProblemKind::UnknownKey => "unknown key",
             ProblemKind::DuplicateId => "duplicate node id",
             ProblemKind::MissingId => "missing node id",
@@ -314,7 +313,7 @@ impl ProblemKind {
     }
 }
 
-/// One thing that is wrong in the input.
+/// One problem of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file; of a database, the file and the table.
@@ -326,26 +325,26 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// What is wrong, in a line.
     pub message: String,
-    /// The part of the input that is wrong; empty where the message says it all.
-    pub here: String,
+    /// The invalid part of the input; may be empty.
+    pub excerpt: String,
     /// What to do about it.
     pub hint: String,
 }
 
 impl Problem {
-    /// Where it is: `file:line`.
-    pub fn place(&self) -> String {
-        placed(&self.file, self.line)
+    /// `file:line`.
+    pub fn location(&self) -> String {
+        location_text(&self.file, self.line)
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.place(), self.message, self.hint)
+        write!(f, "{}: {}; {}", self.location(), self.message, self.hint)
     }
 }
 
-/// How often a kind of problem was met.
+/// Number of problems of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProblemCount {
     /// The kind.
@@ -356,20 +355,21 @@ pub struct ProblemCount {
     pub examples: Vec<Problem>,
 }
 
-/// All that is wrong with an input, at least one thing.
+/// All problems of an input; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
-    /// The first [`MAX_TOLD`], in the order in which they were met.
+pub struct ProblemReport {
+    /// The first [`MAX_LISTED_PROBLEMS`], in the order found.
     pub first: Vec<Problem>,
-    /// How often each kind was met.
+    /// Counts by kind.
     pub counts: Vec<ProblemCount>,
 }
 
-impl Wrong {
-    /// Those beyond the first, in a line for people; none if there are no more.
+impl ProblemReport {
+    /// A one-line summary of the problems beyond the first; `None` if there are none.
     pub fn rest(&self) -> Option<String> {
-        let told = |kind| self.first.iter().filter(|one| one.kind == kind).count() as u64;
-        let kinds = self.counts.iter().map(|of| (of.kind.label(), of.count - told(of.kind)));
+        let listed = |kind| self.first.iter().filter(|problem| problem.kind == kind).count() as u64;
+        let kinds = self.counts.iter();
+        let kinds = kinds.map(|count| (count.kind.label(), count.count - listed(count.kind)));
         let kinds: Vec<(&str, u64)> = kinds.filter(|(_, more)| *more > 0).collect();
         let more: u64 = kinds.iter().map(|(_, more)| more).sum();
         let kinds: Vec<String> = kinds.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
@@ -377,18 +377,18 @@ impl Wrong {
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for ProblemReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = self.first.iter().map(Problem::to_string).chain(self.rest());
         f.write_str(&lines.collect::<Vec<_>>().join("\n"))
     }
 }
 
-/// What is wrong with a line and how it is mended; the place is for the caller to add.
+/// A problem without its location, which the caller adds.
 pub(super) struct Fault {
     pub(super) kind: ProblemKind,
     message: String,
-    here: String,
+    excerpt: String,
     hint: String,
 }
 
@@ -398,36 +398,36 @@ impl Fault {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) -> Fault {
-        Fault { kind, message: message.into(), here: String::new(), hint: hint.into() }
+        Fault { kind, message: message.into(), excerpt: String::new(), hint: hint.into() }
     }
 
     /// Message and remedy, for tests.
     #[cfg(test)]
-    pub(super) fn told(&self) -> String {
+    pub(super) fn message_and_hint(&self) -> String {
         format!("{}; {}", self.message, self.hint)
     }
 
-    /// The same with the text that is wrong, of which the beginning is shown on one line.
-    pub(super) fn here(mut self, text: &str) -> Fault {
+    /// Adds the beginning of the invalid text, on one line.
+    pub(super) fn with_excerpt(mut self, text: &str) -> Fault {
         let plain = text.replace('\t', "  ");
         let mut chars = plain.chars().map(|c| if c.is_control() { ' ' } else { c });
-        self.here = chars.by_ref().take(MAX_HERE).collect();
+        self.excerpt = chars.by_ref().take(MAX_EXCERPT_CHARS).collect();
         if chars.next().is_some() {
-            self.here.push('…');
+            self.excerpt.push('…');
         }
         self
     }
 }
 
-/// Takes problems as they come: the first few are kept, all are counted. A strict import fails of
-/// them at its end, a lenient one tells of them.
+/// Collects problems: the first few are kept, all are counted. A strict import fails with them at its
+/// end, a lenient one reports them.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) lenient: bool,
     first: Vec<Problem>,
     counts: BTreeMap<ProblemKind, (u64, Vec<Problem>)>,
-    /// What likely follows from other problems, by file and kind; of a strict import.
-    follow: BTreeMap<(PathBuf, ProblemKind), u64>,
+    /// Likely consequences of other problems in a strict import, by file and kind.
+    consequences: BTreeMap<(PathBuf, ProblemKind), u64>,
 }
 
 impl Problems {
@@ -435,38 +435,43 @@ impl Problems {
         Problems { lenient, ..Problems::default() }
     }
 
-    /// The caller leaves the line out and goes on.
+    /// Adds a problem; the caller skips the line.
     pub(super) fn add(&mut self, file: &Path, line: u64, fault: Fault) {
-        let Fault { kind, message, here, hint } = fault;
-        let problem = Problem { file: file.to_path_buf(), line, kind, message, here, hint };
+        let Fault { kind, message, excerpt, hint } = fault;
+        let problem = Problem { file: file.to_path_buf(), line, kind, message, excerpt, hint };
         let (count, examples) = self.counts.entry(kind).or_default();
         *count += 1;
         if examples.len() < EXAMPLES {
             examples.push(problem.clone());
         }
-        if self.first.len() < MAX_TOLD {
+        if self.first.len() < MAX_LISTED_PROBLEMS {
             self.first.push(problem);
         }
     }
 
-    /// How many there are.
     pub(super) fn count(&self) -> u64 {
         self.counts.values().map(|(count, _)| count).sum()
     }
 
-    /// The same of what likely follows from a problem that was added: a lenient import tells of it
-    /// as of any other, a strict one in a line for each file and kind.
-    pub(super) fn follow(&mut self, file: &Path, line: u64, fault: Fault) {
+    /// Adds a likely consequence of another problem: a lenient import reports it as any other, a strict
+    /// one in a line for each file and kind.
+    pub(super) fn add_consequence(&mut self, file: &Path, line: u64, fault: Fault) {
         match self.lenient {
             true => self.add(file, line, fault),
-            false => *self.follow.entry((file.to_path_buf(), fault.kind)).or_default() += 1,
+            false => *self.consequences.entry((file.to_path_buf(), fault.kind)).or_default() += 1,
         }
     }
 
-    /// Adds it as one that follows, or as one of its own.
-    pub(super) fn add_or_follow(&mut self, follows: bool, file: &Path, line: u64, fault: Fault) {
-        match follows {
-            true => self.follow(file, line, fault),
+    /// Adds a problem, as a consequence if `is_consequence`.
+    pub(super) fn add_maybe_consequence(
+        &mut self,
+        is_consequence: bool,
+        file: &Path,
+        line: u64,
+        fault: Fault,
+    ) {
+        match is_consequence {
+            true => self.add_consequence(file, line, fault),
             false => self.add(file, line, fault),
         }
     }
@@ -474,12 +479,14 @@ impl Problems {
     /// The counts of a lenient import.
     ///
     /// # Errors
-    /// [`DatasetError::Wrong`] if a strict one met anything.
+    /// [`DatasetError::Problems`] if a strict import found any problem.
     pub(super) fn finish(mut self) -> Result<Vec<ProblemCount>, DatasetError> {
-        for ((file, kind), n) in std::mem::take(&mut self.follow) {
-            let lines = if n == 1 { "1 line names".to_owned() } else { format!("{n} lines name") };
-            let message = format!("{lines} what may be in lines that are wrong ({})", kind.label());
-            let hint = "mend the lines that are told, then import again";
+        for ((file, kind), n) in std::mem::take(&mut self.consequences) {
+            let lines =
+                if n == 1 { "1 line refers".to_owned() } else { format!("{n} lines refer") };
+            let message =
+                format!("{lines} to nodes or queries on invalid lines ({})", kind.label());
+            let hint = "fix the lines listed above, then import again";
             self.add(&file, 0, Fault::new(kind, message, hint));
         }
         let counts = self.counts.into_iter();
@@ -488,7 +495,9 @@ impl Problems {
             .collect();
         match self.lenient || counts.is_empty() {
             true => Ok(counts),
-            false => Err(DatasetError::Wrong(Box::new(Wrong { first: self.first, counts }))),
+            false => {
+                Err(DatasetError::Problems(Box::new(ProblemReport { first: self.first, counts })))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! In which form is an input? By names of files alone; must not read more than the first bytes.
+//! Detects the format of an input by file names; reads at most the first bytes of a file.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use crate::{
     tables::{MAPPING_FILE, holds_data},
 };
 
-/// Files of a directory that are looked at.
+/// Files of a directory that are inspected.
 const MAX_FILES: usize = 10_000;
 const PACKED: [&str; 3] = ["", ".gz", ".zst"];
 
-/// How an input is written.
+/// Format of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum InputFormat {
     /// A directory with `nodes.jsonl` and `edges.tsv`.
     Neutral,
     /// A directory with the files of the STaRK benchmark.
@@ -24,29 +24,29 @@ pub enum Form {
     Triples,
 }
 
-impl Form {
-    /// The form of a file or directory.
+impl InputFormat {
+    /// The format of a file or directory.
     ///
     /// # Errors
-    /// [`DatasetError::BadInput`] says what could be there.
-    pub fn of(source: &Path) -> Result<Form, DatasetError> {
+    /// [`DatasetError::BadInput`] if there is nothing to import.
+    pub fn detect(source: &Path) -> Result<InputFormat, DatasetError> {
         let bad = |message: &str| {
             let (path, message) = (source.to_path_buf(), message.to_owned());
             DatasetError::BadInput { path, message }
         };
         if source.is_dir() {
             return of_directory(source).ok_or_else(|| {
-                bad("there is nothing to import; add tables (.csv, .tsv, .jsonl, .sqlite), or \
+                bad("nothing to import; add tables (.csv, .tsv, .jsonl, .sqlite), or \
                     nodes.jsonl and edges.tsv")
             });
         }
         if !source.exists() {
-            return Err(bad("there is no such file or directory; give the path of your data"));
+            return Err(bad("no such file or directory; give the path of your data"));
         }
         match is_triples(source) {
-            true => Ok(Form::Triples),
-            // What is no table is told when it is opened.
-            false => Ok(Form::Tables),
+            true => Ok(InputFormat::Triples),
+            // Opening reports a file that is not a table.
+            false => Ok(InputFormat::Tables),
         }
     }
 }
@@ -56,27 +56,27 @@ fn is_triples(path: &Path) -> bool {
     PACKED.iter().any(|packed| name.ends_with(&format!(".nt{packed}")))
 }
 
-fn of_directory(dir: &Path) -> Option<Form> {
+fn of_directory(dir: &Path) -> Option<InputFormat> {
     let has = |file: &str| PACKED.iter().any(|packed| dir.join(format!("{file}{packed}")).exists());
     if dir.join(MAPPING_FILE).exists() {
-        return Some(Form::Tables);
+        return Some(InputFormat::Tables);
     }
     if has("nodes.jsonl") || has("edges.tsv") {
-        return Some(Form::Neutral);
+        return Some(InputFormat::Neutral);
     }
     if dir.join("processed.zip").exists() || is_stark(&dir.join("processed")) {
-        return Some(Form::Stark);
+        return Some(InputFormat::Stark);
     }
     let entries = std::fs::read_dir(dir).ok()?.take(MAX_FILES).flatten();
-    // Files of data that are no tables are told when the directory is opened.
+    // Opening reports data files that are not tables.
     if entries.into_iter().any(|entry| holds_data(&entry.path())) {
-        return Some(Form::Tables);
+        return Some(InputFormat::Tables);
     }
-    // What an unpacked archive lacks is told when it is opened.
-    dir.join("processed").is_dir().then_some(Form::Stark)
+    // Opening reports what an unpacked archive lacks.
+    dir.join("processed").is_dir().then_some(InputFormat::Stark)
 }
 
-/// Whether a folder has files of the benchmark; others call theirs `processed` too.
+/// Whether a folder has files of the benchmark; other data may use the name `processed` too.
 fn is_stark(folder: &Path) -> bool {
     let is_known = |path: &Path| {
         let extension = path.extension().unwrap_or_default();

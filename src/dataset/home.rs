@@ -1,5 +1,4 @@
-//! The home directory: which bases are installed and where. Must not read the environment (the
-//! caller gives the path) nor look into a base beyond `base.json`.
+//! The home directory: installed bases and their locations. Of a base only `base.json` is read.
 //!
 //! ```text
 //! bases/NAME/             base.json kb/ queries/ index/     the base as it was first installed
@@ -7,11 +6,10 @@
 //! bases/NAME/2/           base.json kb/ queries/ index/     a version that was imported later
 //! ```
 //!
-//! An import either replaces a base or, where that answers questions, is put beside it as its next
-//! version. The next one becomes current in one step, the renaming of `current`, when its index is
-//! there. Whoever looked up the base before goes on with the version found then: a [`Base`] holds a
-//! shared lock of its `kb/`, and versions before the one that was current are removed only
-//! when nobody holds them, now or at a later change.
+//! An import either replaces a base or, where the base is indexed, adds its next version. The next version
+//! becomes current in one step, the renaming of `current`, once it has an index. Readers keep the version
+//! they opened: a [`Base`] holds a shared lock of its `kb/`, and versions before the previous one are
+//! removed only when nobody holds them, now or at a later change.
 
 use std::{
     collections::BTreeMap,
@@ -53,9 +51,9 @@ const STAGING_PREFIX: &str = ".new-";
 const ALIVE_FILE: &str = ".alive";
 /// Names below this similarity (Jaro-Winkler, 0 to 1) are not suggested.
 const MIN_SIMILARITY: f64 = 0.7;
-/// Looks at the current version of a base, each while it was replaced, before the last is taken.
-const MAX_LOOKS: usize = 1_000;
-/// Files of a dataset directory that are looked at to tell whether it has changed.
+/// Attempts to read the current version of a base while it is being replaced.
+const MAX_READ_ATTEMPTS: usize = 1_000;
+/// Files of a dataset directory that are inspected to detect changes.
 const MAX_SOURCE_FILES: usize = 10_000;
 
 /// Where bases are installed.
@@ -64,7 +62,7 @@ pub struct Home {
     path: PathBuf,
 }
 
-/// What `base.json` says of an installed base.
+/// Content of `base.json`: describes an installed base.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseRecord {
@@ -74,7 +72,7 @@ pub struct BaseRecord {
     pub title: String,
     /// Licence for people.
     pub licence: String,
-    /// The directory it was imported from.
+    /// The directory or file it was imported from.
     pub source: String,
     /// Fingerprint of the knowledge base.
     pub fingerprint: String,
@@ -92,7 +90,7 @@ pub struct BaseRecord {
     pub splits: BTreeMap<String, u64>,
     /// Size and digest of the stored query files.
     pub query_files: BTreeMap<String, FileRecord>,
-    /// For a base of the STaRK benchmark, how it came about.
+    /// Origin of a base of the STaRK benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stark: Option<Origin>,
     /// blake3 of this object with an empty `checksum`, hex; empty in records of older versions.
@@ -101,10 +99,10 @@ pub struct BaseRecord {
 }
 
 impl BaseRecord {
-    /// Reads what describes the base in a directory, installed or not.
+    /// Reads the record of the base in a directory, installed or not.
     ///
     /// # Errors
-    /// [`DatasetError::Damaged`], also for a format that this program does not know.
+    /// [`DatasetError::Damaged`], also for an unknown format.
     pub fn read(dir: &Path) -> Result<BaseRecord, DatasetError> {
         read_record(&dir.join(RECORD_FILE))
     }
@@ -115,8 +113,8 @@ impl BaseRecord {
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
     }
 
-    /// Writes it into the directory of an installed base in the place of the one that is there, in
-    /// one step, and gives it with its checksum. The home is locked.
+    /// Replaces the record of an installed base atomically; returns it with its checksum. The home must be
+    /// locked.
     pub(super) fn replace(mut self, dir: &Path) -> Result<BaseRecord, DatasetError> {
         let path = dir.join(RECORD_FILE);
         let written = self
@@ -141,26 +139,26 @@ impl BaseRecord {
 pub struct Base {
     /// Its name in the home.
     pub name: String,
-    /// The directory of this version of it.
+    /// The directory of this version.
     pub path: PathBuf,
-    /// Which version it is, from 1.
+    /// Number of this version (from 1).
     pub version: u32,
     /// Its counts.
     pub record: BaseRecord,
-    /// Keeps the files of this version.
-    pub(super) held: Held,
+    /// Keeps the files of this version from being removed.
+    pub(super) lock: VersionLock,
 }
 
-/// While one lives, no later version of the base removes the files of this one.
+/// Shared lock of a version: while it is held, the version is not removed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct VersionLock {
     _lock: Option<Arc<File>>,
 }
 
-impl Held {
-    /// Holds the version in a directory; none if it is being or was removed. Where the system locks
-    /// no directories, nothing is held, and files stay until the version after the next.
-    fn of(version: &Path) -> Option<Held> {
+impl VersionLock {
+    /// Locks the version in a directory; `None` if it is being or was removed. Where the system cannot lock
+    /// directories, nothing is locked, and files stay until the version after the next.
+    fn acquire(version: &Path) -> Option<VersionLock> {
         let dir = version.join(KB_DIR);
         let locked = File::open(&dir).map(|dir| (dir.try_lock_shared(), dir));
         let lock = match locked {
@@ -169,17 +167,17 @@ impl Held {
             Ok((Err(TryLockError::Error(_)), _)) | Err(_) => None,
         };
         // It may have been removed between the two.
-        dir.exists().then_some(Held { _lock: lock })
+        dir.exists().then_some(VersionLock { _lock: lock })
     }
 }
 
-impl PartialEq for Held {
-    fn eq(&self, _: &Held) -> bool {
+impl PartialEq for VersionLock {
+    fn eq(&self, _: &VersionLock) -> bool {
         true
     }
 }
 
-impl Eq for Held {}
+impl Eq for VersionLock {}
 
 impl Base {
     /// The directory to give to [`agent_kb::Kb::open`].
@@ -192,8 +190,8 @@ impl Base {
         self.path.join(INDEX_DIR)
     }
 
-    /// Reads its stored queries and compares them with their digests; `on_bytes` gets the number of
-    /// bytes read since the last call.
+    /// Compares the stored queries with their digests; `on_bytes` gets the number of bytes read since the
+    /// last call.
     ///
     /// # Errors
     /// [`DatasetError::Damaged`] names the first file that differs; [`DatasetError::Io`].
@@ -201,8 +199,8 @@ impl Base {
         for (name, record) in &self.record.query_files {
             let path = self.queries_dir().join(name);
             if !record.matches(&path, on_bytes).map_err(DatasetError::io("read", &path))? {
-                let what = "its digest is not the one in base.json".to_string();
-                return Err(DatasetError::Damaged { path, what });
+                let reason = "its digest is not the one in base.json".to_string();
+                return Err(DatasetError::Damaged { path, reason });
             }
         }
         Ok(())
@@ -219,14 +217,14 @@ impl Base {
     }
 }
 
-/// What a dataset argument means.
+/// Meaning of a dataset argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resolved {
+pub enum ResolvedDataset {
     /// An installed base.
     Installed(Base),
-    /// A directory that was imported before and has not changed since.
+    /// A directory that was imported and has not changed since.
     ImportedDirectory(Base),
-    /// A directory to be imported under this name first.
+    /// A directory that is not imported yet, with the name to import it under.
     NewDirectory {
         /// The directory.
         source: PathBuf,
@@ -296,7 +294,7 @@ impl Home {
         // A version may be removed between the look at its number and at its files; then a later
         // one is current.
         let mut number = current(&path)?;
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let read = read_version(name, &path, number);
             let now = current(&path)?;
             if now == number {
@@ -307,22 +305,22 @@ impl Home {
         read_version(name, &path, number)
     }
 
-    /// The version of that base that was imported last, if it is not current yet.
+    /// The most recently imported version of that base, if it is not current yet.
     ///
     /// # Errors
     /// As [`Home::get`].
-    pub fn next(&self, name: &str) -> Result<Option<Base>, DatasetError> {
+    pub fn pending_version(&self, name: &str) -> Result<Option<Base>, DatasetError> {
         let path = self.path_of(name)?;
         let (current, last) = (current(&path)?, last_version(&path)?);
         (last > current).then(|| read_version(name, &path, last)).transpose()
     }
 
-    /// Makes a version of a base current in one step, unless a later one is; versions before the
-    /// one that was current are removed.
+    /// Makes a version of a base current in one step, unless a later one is; versions before the previously
+    /// current one are removed.
     ///
     /// # Errors
-    /// [`DatasetError::Damaged`] if the version is not whole, [`DatasetError::Io`]; then the
-    /// current version is what it was.
+    /// [`DatasetError::Damaged`] if the version is incomplete, [`DatasetError::Io`]; then the current version
+    /// is unchanged.
     pub fn make_current(&self, base: &Base) -> Result<(), DatasetError> {
         let path = self.path_of(&base.name)?;
         let _lock = self.lock()?;
@@ -342,12 +340,12 @@ impl Home {
         remove_versions(&path, 0..before)
     }
 
-    /// Puts a base whose files lie in a directory on the same file system in its place; with `replace`
-    /// also where one of that name is, all of whose versions are removed. Its files are not read.
+    /// Installs a base from a directory on the same file system by rename. With `replace`, an installed base
+    /// of that name is removed with all its versions. Files are not read.
     ///
     /// # Errors
-    /// [`DatasetError::BadName`], [`DatasetError::Damaged`] if it cannot be described,
-    /// [`DatasetError::Installed`], [`DatasetError::Io`]; then what was there is there.
+    /// [`DatasetError::BadName`], [`DatasetError::Damaged`] if its record is invalid,
+    /// [`DatasetError::AlreadyInstalled`], [`DatasetError::Io`]; then the home is unchanged.
     pub fn adopt(&self, name: &str, dir: &Path, replace: bool) -> Result<Base, DatasetError> {
         let target = self.path_of(name)?;
         BaseRecord::read(dir)?;
@@ -355,15 +353,14 @@ impl Home {
         fs::create_dir_all(&bases).map_err(DatasetError::io("create", &bases))?;
         let lock = self.lock()?;
         if target.exists() && !replace {
-            return Err(DatasetError::Installed { name: name.to_owned() });
+            return Err(DatasetError::AlreadyInstalled { name: name.to_owned() });
         }
         publish(dir, &target)?;
         drop(lock);
         self.get(name)
     }
 
-    /// Whether a base that was opened is still the current version of its name, as it was. The
-    /// caller holds the lock of the home.
+    /// Whether an opened base is still the current version, unchanged. The home must be locked.
     pub(super) fn is_current(&self, base: &Base) -> Result<bool, DatasetError> {
         let path = self.path_of(&base.name)?;
         if !path.is_dir() || current(&path)? != base.version {
@@ -384,7 +381,7 @@ impl Home {
         }
         let path = self.path_of(name)?;
         let _lock = self.lock()?;
-        // What a killed import had set aside would come back in its place.
+        // Recovery would bring back what a killed import set aside.
         remove_set_aside(&path)?;
         // Set aside first, so that no reader finds half a base.
         let aside = self.bases_dir().join(format!("{STAGING_PREFIX}{name}-removed"));
@@ -393,25 +390,27 @@ impl Home {
         fs::remove_dir_all(&aside).map_err(DatasetError::io("remove", &aside))
     }
 
-    /// What `dataset` means: an installed name first, else a directory with a nodes file.
+    /// Resolves a dataset argument: an installed name first, else a directory.
     ///
     /// # Errors
-    /// [`DatasetError::UnknownName`] or, for what cannot be a name, [`DatasetError::NotFound`].
-    pub fn resolve(&self, dataset: &str) -> Result<Resolved, DatasetError> {
+    /// [`DatasetError::UnknownName`] or, for what cannot be a name, [`DatasetError::NotADataset`].
+    pub fn resolve(&self, dataset: &str) -> Result<ResolvedDataset, DatasetError> {
         match self.get(dataset) {
-            Ok(base) => return Ok(Resolved::Installed(base)),
+            Ok(base) => return Ok(ResolvedDataset::Installed(base)),
             Err(DatasetError::BadName { .. } | DatasetError::UnknownName { .. })
                 if Path::new(dataset).is_dir() => {}
             Err(DatasetError::BadName { .. }) => {
-                return Err(DatasetError::NotFound { dataset: dataset.to_string() });
+                return Err(DatasetError::NotADataset { dataset: dataset.to_string() });
             }
             Err(error) => return Err(error),
         }
         let source = PathBuf::from(dataset);
         let name = directory_name(&source)?;
         match self.get(&name) {
-            Ok(base) => Ok(Resolved::ImportedDirectory(base)),
-            Err(DatasetError::UnknownName { .. }) => Ok(Resolved::NewDirectory { source, name }),
+            Ok(base) => Ok(ResolvedDataset::ImportedDirectory(base)),
+            Err(DatasetError::UnknownName { .. }) => {
+                Ok(ResolvedDataset::NewDirectory { source, name })
+            }
             Err(error) => Err(error),
         }
     }
@@ -439,8 +438,7 @@ impl Home {
         Ok(names)
     }
 
-    /// Held while directories are renamed, so that two processes do not mix their renames.
-    /// Released when dropped.
+    /// Locks the home against other renames until the result is dropped.
     pub(super) fn lock(&self) -> Result<File, DatasetError> {
         let path = self.bases_dir().join(".lock");
         let file = File::options().create(true).truncate(false).write(true).open(&path);
@@ -451,7 +449,7 @@ impl Home {
 }
 
 fn read_record(path: &Path) -> Result<BaseRecord, DatasetError> {
-    let damaged = |what: String| DatasetError::Damaged { path: path.to_path_buf(), what };
+    let damaged = |reason: String| DatasetError::Damaged { path: path.to_path_buf(), reason };
     let bytes = files::read(path, MAX_RECORD_BYTES).map_err(|error| damaged(error.to_string()))?;
     let record: BaseRecord =
         serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
@@ -468,7 +466,7 @@ fn read_record(path: &Path) -> Result<BaseRecord, DatasetError> {
     Ok(record)
 }
 
-/// Where a version of the base in `path` is.
+/// The directory of a version of the base in `path`.
 fn version_path(path: &Path, version: u32) -> PathBuf {
     match version {
         FIRST_VERSION => path.to_path_buf(),
@@ -478,14 +476,14 @@ fn version_path(path: &Path, version: u32) -> PathBuf {
 
 fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetError> {
     let path = version_path(path, version);
-    // Held first, so that what is read stays.
-    let held = Held::of(&path);
+    // Locked first, so that the files stay while they are read.
+    let lock = VersionLock::acquire(&path);
     let record = read_record(&path.join(RECORD_FILE))?;
-    let held = held.ok_or_else(|| {
-        let what = "its kb/ is gone, or is being removed".to_string();
-        DatasetError::Damaged { path: path.clone(), what }
+    let lock = lock.ok_or_else(|| {
+        let reason = "its kb/ is gone, or is being removed".to_string();
+        DatasetError::Damaged { path: path.clone(), reason }
     })?;
-    Ok(Base { name: name.to_string(), path, version, record, held })
+    Ok(Base { name: name.to_string(), path, version, record, lock })
 }
 
 /// The number of the current version of the base in `path`.
@@ -496,12 +494,12 @@ fn current(path: &Path) -> Result<u32, DatasetError> {
         read => read.map_err(DatasetError::io("read", &path))?,
     };
     text.parse().map_err(|_| {
-        let what = "it holds no number of a version".to_string();
-        DatasetError::Damaged { path, what }
+        let reason = "it does not hold a version number".to_string();
+        DatasetError::Damaged { path, reason }
     })
 }
 
-/// The numbers of all versions of the base in `path`, in no order; the first is always among them.
+/// The numbers of all versions of the base in `path`, unordered, always with the first.
 fn versions(path: &Path) -> Result<Vec<u32>, DatasetError> {
     let mut found = vec![FIRST_VERSION];
     let entries = match fs::read_dir(path) {
@@ -521,9 +519,9 @@ fn last_version(path: &Path) -> Result<u32, DatasetError> {
     Ok(versions(path)?.into_iter().max().unwrap_or(FIRST_VERSION))
 }
 
-/// Removes versions that nobody holds; what cannot be removed now goes with a later one.
-fn remove_versions(path: &Path, which: Range<u32>) -> Result<(), DatasetError> {
-    for version in versions(path)?.into_iter().filter(|version| which.contains(version)) {
+/// Removes versions that nobody holds; the others are tried again at a later change.
+fn remove_versions(path: &Path, range: Range<u32>) -> Result<(), DatasetError> {
+    for version in versions(path)?.into_iter().filter(|version| range.contains(version)) {
         let dir = version_path(path, version);
         let kb = File::open(dir.join(KB_DIR));
         let lock = kb.as_ref().map(File::try_lock);
@@ -549,9 +547,8 @@ fn nearest(name: &str, installed: &[String]) -> Option<String> {
     close.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1))).map(|(_, n)| n.clone())
 }
 
-/// A name for a dataset directory that changes when one of its files does, or one below it or that
-/// it links to: the directory's own name and a digest of path, file names, sizes and modification
-/// times.
+/// A base name for a dataset directory that changes with any of its files, including linked ones: the
+/// directory's name and a digest of path, file names, sizes and modification times.
 fn directory_name(source: &Path) -> Result<String, DatasetError> {
     let full = fs::canonicalize(source).map_err(DatasetError::io("open", source))?;
     let mut lines = vec![full.to_string_lossy().into_owned()];
@@ -587,19 +584,19 @@ fn directory_name(source: &Path) -> Result<String, DatasetError> {
     Ok(format!("{stem}-{}", digest.chars().take(12).collect::<String>()))
 }
 
-/// A base in the making: a hidden sibling of its place, removed when dropped unpublished.
+/// A base being built in a hidden directory beside its target; removed when dropped unpublished.
 pub(super) struct Staging {
     home: Home,
     name: String,
     target: PathBuf,
     /// Whether an indexed base of that name stays current.
-    beside: bool,
+    as_next_version: bool,
     dir: TempDir,
     /// Locked while this process lives, so that others can tell work from leftovers.
     _alive: File,
 }
 
-/// Removes what killed imports left behind. The caller holds the lock of the home.
+/// Removes the leftovers of killed imports. The home must be locked.
 fn remove_leftovers(bases: &Path) -> Result<(), DatasetError> {
     for entry in fs::read_dir(bases).map_err(DatasetError::io("list", bases))? {
         let entry = entry.map_err(DatasetError::io("list", bases))?;
@@ -617,7 +614,11 @@ fn remove_leftovers(bases: &Path) -> Result<(), DatasetError> {
 }
 
 impl Staging {
-    pub(super) fn new(home: &Home, name: &str, beside: bool) -> Result<Staging, DatasetError> {
+    pub(super) fn new(
+        home: &Home,
+        name: &str,
+        as_next_version: bool,
+    ) -> Result<Staging, DatasetError> {
         let target = home.path_of(name)?;
         let bases = home.bases_dir();
         fs::create_dir_all(&bases).map_err(DatasetError::io("create", &bases))?;
@@ -629,10 +630,10 @@ impl Staging {
         let alive = File::create_new(&path).map_err(DatasetError::io("create", &path))?;
         alive.lock().map_err(DatasetError::io("lock", &path))?;
         let (home, name) = (home.clone(), name.to_string());
-        Ok(Staging { home, name, target, beside, dir, _alive: alive })
+        Ok(Staging { home, name, target, as_next_version, dir, _alive: alive })
     }
 
-    /// The directory in the making.
+    /// The directory being built.
     pub(super) fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -645,13 +646,13 @@ impl Staging {
         self.dir.path().join(QUERIES_DIR)
     }
 
-    /// The version that this becomes: beside an indexed base the next one, else the only one. The
-    /// home is locked. A base that cannot be read is replaced.
+    /// The number that this version gets: the next one of an indexed base if requested, else the first. A
+    /// base that cannot be read is replaced. The home must be locked.
     fn version(&self) -> Result<u32, DatasetError> {
-        let served = current(&self.target)
+        let is_indexed = current(&self.target)
             .and_then(|version| read_version(&self.name, &self.target, version))
             .is_ok_and(|base| base.index_dir().exists());
-        match self.beside && served {
+        match self.as_next_version && is_indexed {
             true => Ok(last_version(&self.target)?.saturating_add(1)),
             false => Ok(FIRST_VERSION),
         }
@@ -681,7 +682,7 @@ impl Staging {
         }
     }
 
-    /// What would be put in its place; nothing is.
+    /// The base that would be published; publishes nothing.
     pub(super) fn rehearse(
         self,
         manifest: &Manifest,
@@ -691,11 +692,10 @@ impl Staging {
     ) -> Base {
         let record = Staging::record(manifest, queries, source, stark);
         let (name, path) = (self.name.clone(), self.target.clone());
-        Base { name, path, version: FIRST_VERSION, record, held: Held::default() }
+        Base { name, path, version: FIRST_VERSION, record, lock: VersionLock::default() }
     }
 
-    /// Writes `base.json` and puts the base in its place; beside another, it is the only one that
-    /// waits.
+    /// Writes `base.json` and moves the base to its target; an earlier pending version is removed.
     pub(super) fn publish(
         self,
         manifest: &Manifest,
@@ -727,7 +727,7 @@ impl Staging {
         if version > FIRST_VERSION {
             remove_versions(&self.target, current(&self.target)?.saturating_add(1)..version)?;
         }
-        let held = Held::of(&path).unwrap_or_default();
-        Ok(Base { name: self.name, path, version, record, held })
+        let lock = VersionLock::acquire(&path).unwrap_or_default();
+        Ok(Base { name: self.name, path, version, record, lock })
     }
 }

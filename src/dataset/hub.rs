@@ -1,11 +1,10 @@
-//! Fetches files of a dataset repository from a hub that speaks Hugging Face's protocol: lists a
-//! folder with sizes and digests, downloads a file so that an interrupted one goes on later.
-//! Must not know what the files hold.
+//! Downloads files of a dataset repository by Hugging Face's protocol: lists a folder with sizes and digests,
+//! and resumes interrupted downloads.
 //!
 //! The two endpoints, as the hub documents them, are `/api/datasets/REPO/tree/main/FOLDER` and
 //! `/datasets/REPO/resolve/main/FILE`. The token goes to the endpoint's own host and nowhere a
-//! redirect may lead. A file appears under its name when its size and, where the hub tells it,
-//! its SHA-256 are right; until then it is `NAME.DIGEST.part` beside.
+//! redirect may lead. A file appears under its name once its size and, if known, its SHA-256 are
+//! verified; until then it is `NAME.DIGEST.part`.
 
 use std::{
     fs::{self, File},
@@ -34,14 +33,14 @@ const MAX_FILE_BYTES: u64 = 64 << 30;
 const MAX_LIST_BYTES: usize = 8 << 20;
 /// Redirects followed for one request.
 const MAX_REDIRECTS: usize = 5;
-/// Attempts in a row that bring no byte.
+/// Consecutive attempts without progress.
 const MAX_ATTEMPTS: u32 = 5;
-/// Longest wait between two attempts, and the longest that a hub may ask for.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// Maximum wait between two attempts, also if the hub asks for more.
+const MAX_WAIT: Duration = Duration::from_secs(120);
 /// Bound of the first wait between two attempts; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a wait looks whether to stop.
+/// Interval at which waits check the stop flag.
 const POLL: Duration = Duration::from_millis(100);
 /// Hexadecimal digits of a SHA-256.
 const SHA256_DIGITS: usize = 64;
@@ -52,8 +51,8 @@ const HASH_BUFFER: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// The endpoint or a redirect is no address that can be asked.
-    #[error("{address:?} is no address of a hub; give one such as https://huggingface.co")]
+    /// The endpoint or a redirect is not a valid address.
+    #[error("{address:?} is not a hub address; use one such as https://huggingface.co")]
     Address {
         /// The address.
         address: String,
@@ -66,14 +65,14 @@ pub enum HubError {
     },
     /// The hub could not be reached, or the connection broke too often.
     #[error(
-        "{url}: {message}, {attempts} times; check the connection and run the command again, what is there is kept"
+        "{url}: {message}, {attempts} attempts failed; check the connection and run the command again to resume"
     )]
     Network {
         /// What was asked for.
         url: String,
         /// The last cause.
         message: String,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
     /// The hub refused.
@@ -84,30 +83,30 @@ pub enum HubError {
         /// The status of HTTP.
         status: u16,
     },
-    /// The hub's answer is not what its protocol says.
-    #[error("{url}: {what}; check the endpoint")]
+    /// The response violates the protocol.
+    #[error("{url}: {reason}; check the endpoint")]
     Protocol {
         /// What was asked for.
         url: String,
         /// What is wrong.
-        what: String,
+        reason: String,
     },
-    /// What arrived is not the file.
-    #[error("{file} arrived damaged: {what}; it was removed, run the command again")]
+    /// The downloaded data are not the file.
+    #[error("{file} arrived damaged: {reason}; it was removed, run the command again")]
     Damaged {
         /// The file in the repository.
         file: String,
-        /// What does not agree.
-        what: String,
+        /// What differs.
+        reason: String,
     },
     /// The disk is full.
     #[error(
         "{path}: the disk is full, {needed} more bytes are needed; free them and run the command again"
     )]
     DiskFull {
-        /// The file in the making.
+        /// The partial file.
         path: PathBuf,
-        /// Bytes still to come.
+        /// Missing bytes.
         needed: u64,
     },
     /// A file could not be read or written.
@@ -119,7 +118,7 @@ pub enum HubError {
         source: io::Error,
     },
     /// The caller asked to stop.
-    #[error("stopped; what is there is kept for the next time")]
+    #[error("stopped; downloaded parts are kept")]
     Stopped,
 }
 
@@ -127,7 +126,7 @@ fn remedy(status: u16) -> &'static str {
     match status {
         401 | 403 => "; set HF_TOKEN to a token that may read the repository",
         404 => "; the repository has no such file, check the endpoint",
-        429 => "; it is asked too often, run the command again later",
+        429 => "; too many requests, run the command again later",
         _ => "; run the command again later",
     }
 }
@@ -139,7 +138,7 @@ pub struct RemoteFile {
     pub path: String,
     /// Bytes.
     pub size: u64,
-    /// Hexadecimal digest, if the hub tells it; it does for large files.
+    /// Hexadecimal digest, known for large files.
     pub sha256: Option<String>,
 }
 
@@ -153,14 +152,14 @@ pub struct Hub {
     runtime: Runtime,
 }
 
-/// What went wrong in one attempt, and whether another may do better.
+/// Failure of one attempt.
 enum Failure {
     Final(HubError),
-    /// Worth another attempt, after a time that the hub may have named.
-    Passing {
+    /// Worth a retry, after the delay that the hub may have requested.
+    Transient {
         message: String,
         status: Option<StatusCode>,
-        told: Option<Duration>,
+        retry_after: Option<Duration>,
     },
 }
 
@@ -170,18 +169,18 @@ impl From<HubError> for Failure {
     }
 }
 
-fn passing(error: impl std::error::Error) -> Failure {
+fn transient(error: impl std::error::Error) -> Failure {
     // The outermost message only says that a request failed.
     let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    Failure::Passing { message: cause.to_string(), status: None, told: None }
+    Failure::Transient { message: cause.to_string(), status: None, retry_after: None }
 }
 
 impl Hub {
     /// The repository `owner/name` of the hub at `endpoint`. `token` is sent to that host only.
-    /// A connection that brings nothing for `idle_timeout` is given up.
+    /// A connection without data for `idle_timeout` is closed.
     ///
     /// # Errors
     /// [`HubError::Address`] or [`HubError::Start`].
@@ -198,7 +197,7 @@ impl Hub {
         }
         let token = token.map(|token| HeaderValue::try_from(format!("Bearer {token}")));
         let mut token = token.transpose().map_err(|_| HubError::Start {
-            message: "HF_TOKEN has characters that no token has".to_owned(),
+            message: "HF_TOKEN has characters that are not allowed in a token".to_owned(),
         })?;
         token.iter_mut().for_each(|token| token.set_sensitive(true));
         let client = agent_remote::http_client(|client| {
@@ -232,12 +231,12 @@ impl Hub {
                 let mut response = self.get(&url, &HeaderMap::new(), stop).await?;
                 let mut bytes = Vec::new();
                 while let Some(chunk) =
-                    self.patiently(response.chunk(), stop).await?.map_err(passing)?
+                    self.with_timeout(response.chunk(), stop).await?.map_err(transient)?
                 {
                     bytes.extend_from_slice(&chunk);
                     if bytes.len() > MAX_LIST_BYTES {
-                        let what = format!("the list has more than {MAX_LIST_BYTES} bytes");
-                        return Err(HubError::Protocol { url: url.to_string(), what }.into());
+                        let reason = format!("the list has more than {MAX_LIST_BYTES} bytes");
+                        return Err(HubError::Protocol { url: url.to_string(), reason }.into());
                     }
                 }
                 Ok(bytes)
@@ -248,17 +247,17 @@ impl Hub {
             }
         };
         let entries: Vec<Entry> = serde_json::from_slice(&bytes).map_err(|error| {
-            HubError::Protocol { url: url.to_string(), what: format!("the list is {error}") }
+            HubError::Protocol { url: url.to_string(), reason: format!("the list is {error}") }
         })?;
         let files = entries.into_iter().filter(|entry| entry.kind == "file");
         let files: Result<Vec<RemoteFile>, String> = files.map(Entry::into_file).collect();
-        files.map_err(|what| HubError::Protocol { url: url.to_string(), what })
+        files.map_err(|reason| HubError::Protocol { url: url.to_string(), reason })
     }
 
-    /// Bytes of some files together.
+    /// Total size of files, bytes.
     ///
     /// # Errors
-    /// [`HubError::Protocol`] if one has more than may be downloaded.
+    /// [`HubError::Protocol`] if a file exceeds the size limit.
     pub fn total_bytes(&self, files: &[RemoteFile]) -> Result<u64, HubError> {
         files.iter().try_for_each(|file| self.check_size(file))?;
         // A list is too short for as many files of that size as a sum would have to overflow.
@@ -269,19 +268,16 @@ impl Hub {
         if file.size <= MAX_FILE_BYTES {
             return Ok(());
         }
-        let what = format!(
-            "{} is said to have {} bytes, more than the {MAX_FILE_BYTES} of any file",
-            file.path, file.size
-        );
-        Err(HubError::Protocol { url: self.endpoint.to_string(), what })
+        let reason =
+            format!("{} has {} bytes, above the limit of {MAX_FILE_BYTES}", file.path, file.size);
+        Err(HubError::Protocol { url: self.endpoint.to_string(), reason })
     }
 
-    /// Downloads a file to `target`, whose folder is made, unless it is there already. A part that
-    /// an earlier download left is gone on with if its digest is known.
-    /// `on_progress` is told the bytes that are there, of the size.
+    /// Downloads a file to `target`, whose folder is created, unless it exists already. A partial download is
+    /// resumed if the digest is known. `on_progress` receives downloaded and total bytes.
     ///
     /// # Errors
-    /// Any [`HubError`]; then nothing is at `target` that was not.
+    /// Any [`HubError`]; then `target` is unchanged.
     pub fn download(
         &self,
         file: &RemoteFile,
@@ -295,20 +291,20 @@ impl Hub {
             return Ok(());
         }
         let folder = target.parent().unwrap_or(Path::new(""));
-        fs::create_dir_all(folder).map_err(in_file(folder))?;
+        fs::create_dir_all(folder).map_err(io_error(folder))?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let digest: String = file.sha256.iter().flat_map(|hex| hex.chars().take(16)).collect();
         let path = target.with_file_name(format!("{name}.{digest}.part"));
         let options = File::options().read(true).write(true).create(true).truncate(false).clone();
-        let mut part = options.open(&path).map_err(in_file(&path))?;
-        // Without a digest nothing tells whether the part is of this file.
-        if file.sha256.is_none() || in_place(&mut part, &path)? > file.size {
-            part.set_len(0).map_err(in_file(&path))?;
+        let mut part = options.open(&path).map_err(io_error(&path))?;
+        // Without a digest the part may belong to another version.
+        if file.sha256.is_none() || part_len(&mut part, &path)? > file.size {
+            part.set_len(0).map_err(io_error(&path))?;
         }
         let url = self.url(&format!("datasets/{}/resolve/main/{}", self.repository, file.path))?;
         let (mut retry, mut etag) = (retry(), None);
         loop {
-            let before = in_place(&mut part, &path)?;
+            let before = part_len(&mut part, &path)?;
             if before == file.size {
                 break;
             }
@@ -319,28 +315,28 @@ impl Hub {
             match self.runtime.block_on(asked) {
                 Ok(()) => {}
                 Err(failure) => {
-                    if in_place(&mut part, &path)? > before {
+                    if part_len(&mut part, &path)? > before {
                         retry.restart();
                     }
                     wait(failure, &mut retry, &url, stop)?;
                     if etag.is_none() && file.sha256.is_none() {
-                        part.set_len(0).map_err(in_file(&path))?;
+                        part.set_len(0).map_err(io_error(&path))?;
                     }
                 }
             }
         }
-        part.sync_all().map_err(in_file(&path))?;
+        part.sync_all().map_err(io_error(&path))?;
         if !self.is_whole(file, &path, stop)? {
-            fs::remove_file(&path).map_err(in_file(&path))?;
-            let what = "its SHA-256 is another".to_owned();
-            return Err(HubError::Damaged { file: file.path.clone(), what });
+            fs::remove_file(&path).map_err(io_error(&path))?;
+            let reason = "its SHA-256 does not match".to_owned();
+            return Err(HubError::Damaged { file: file.path.clone(), reason });
         }
-        fs::rename(&path, target).map_err(in_file(target))?;
+        fs::rename(&path, target).map_err(io_error(target))?;
         on_progress(file.size, file.size);
         Ok(())
     }
 
-    /// Whether a file has the size and, if it is known, the digest that it should have.
+    /// Whether a file has the expected size and, if known, digest.
     fn is_whole(
         &self,
         file: &RemoteFile,
@@ -348,7 +344,7 @@ impl Hub {
         stop: &AtomicBool,
     ) -> Result<bool, HubError> {
         let Ok(mut local) = File::open(path) else { return Ok(false) };
-        if local.metadata().map_err(in_file(path))?.len() != file.size {
+        if local.metadata().map_err(io_error(path))?.len() != file.size {
             return Ok(false);
         }
         let Some(expected) = &file.sha256 else { return Ok(true) };
@@ -357,7 +353,7 @@ impl Hub {
             if stop.load(Ordering::Relaxed) {
                 return Err(HubError::Stopped);
             }
-            let n = local.read(&mut buffer).map_err(in_file(path))?;
+            let n = local.read(&mut buffer).map_err(io_error(path))?;
             if n == 0 {
                 break;
             }
@@ -372,7 +368,7 @@ impl Hub {
         Url::parse(&address).map_err(|_| HubError::Address { address })
     }
 
-    /// Writes the bytes from `from` on to the sink.
+    /// Downloads the bytes from `from` on into the sink.
     async fn fetch(
         &self,
         url: &Url,
@@ -388,25 +384,27 @@ impl Hub {
             headers.extend(etag.clone().map(|etag| (header::IF_RANGE, etag)));
         }
         let mut response = self.get(url, &headers, stop).await?;
-        // Without a part of the file in the answer it is the whole one.
+        // Any other successful response holds the whole file.
         let partial = response.status() == StatusCode::PARTIAL_CONTENT;
         let range = text_of(&response, header::CONTENT_RANGE).unwrap_or_default();
         if partial && !range.starts_with(&format!("bytes {from}-")) {
-            let what = format!("the answer is {range:?}, not the part from byte {from}");
-            return Err(HubError::Protocol { url: url.to_string(), what }.into());
+            let reason = format!("the answer is {range:?}, not the part from byte {from}");
+            return Err(HubError::Protocol { url: url.to_string(), reason }.into());
         }
         let from = if partial { from } else { 0 };
         // A weak tag does not say that the bytes are the same.
         let strong = |tag: &&HeaderValue| !tag.as_bytes().starts_with(b"W/");
         *etag = response.headers().get(header::ETAG).filter(strong).cloned();
         let (path, size) = (sink.path, sink.size);
-        sink.part.set_len(from).map_err(in_file(path))?;
-        sink.part.seek(SeekFrom::Start(from)).map_err(in_file(path))?;
+        sink.part.set_len(from).map_err(io_error(path))?;
+        sink.part.seek(SeekFrom::Start(from)).map_err(io_error(path))?;
         let mut done = from;
-        while let Some(chunk) = self.patiently(response.chunk(), stop).await?.map_err(passing)? {
+        while let Some(chunk) =
+            self.with_timeout(response.chunk(), stop).await?.map_err(transient)?
+        {
             if done + chunk.len() as u64 > size {
-                let what = format!("the answer has more bytes than the {size} of the list");
-                return Err(HubError::Protocol { url: url.to_string(), what }.into());
+                let reason = format!("the answer has more bytes than the {size} of the list");
+                return Err(HubError::Protocol { url: url.to_string(), reason }.into());
             }
             sink.part.write_all(&chunk).map_err(|source| match source.kind() {
                 io::ErrorKind::StorageFull => {
@@ -419,12 +417,12 @@ impl Hub {
         }
         if done < size {
             let message = format!("the connection ended after {done} of {size} bytes");
-            return Err(Failure::Passing { message, status: None, told: None });
+            return Err(Failure::Transient { message, status: None, retry_after: None });
         }
         Ok(())
     }
 
-    /// Asks and follows redirects to an answer that is a success.
+    /// Sends a request and follows redirects to a successful response.
     async fn get(
         &self,
         url: &Url,
@@ -439,7 +437,7 @@ impl Hub {
             {
                 request = request.header(header::AUTHORIZATION, token.clone());
             }
-            let response = self.patiently(request.send(), stop).await?.map_err(passing)?;
+            let response = self.with_timeout(request.send(), stop).await?.map_err(transient)?;
             let status = response.status();
             if status.is_success() {
                 return Ok(response);
@@ -452,12 +450,12 @@ impl Hub {
             let no_place = || HubError::Address { address: at.to_string() };
             at = place.filter(safe).ok_or_else(no_place)?;
         }
-        let what = format!("more than {MAX_REDIRECTS} redirects");
-        Err(HubError::Protocol { url: url.to_string(), what }.into())
+        let reason = format!("more than {MAX_REDIRECTS} redirects");
+        Err(HubError::Protocol { url: url.to_string(), reason }.into())
     }
 
-    /// Waits for something of the network, unless it takes too long or is to stop.
-    async fn patiently<F: Future>(
+    /// Awaits a future with the idle timeout and the stop flag.
+    async fn with_timeout<F: Future>(
         &self,
         future: F,
         stop: &AtomicBool,
@@ -472,24 +470,24 @@ impl Hub {
             }
             if began.elapsed() >= self.idle_timeout {
                 let seconds = self.idle_timeout.as_secs_f64();
-                let message = format!("nothing came for {seconds} s");
-                return Err(Failure::Passing { message, status: None, told: None });
+                let message = format!("no data for {seconds} s");
+                return Err(Failure::Transient { message, status: None, retry_after: None });
             }
         }
     }
 }
 
 fn retry() -> Retry {
-    Retry::new(MAX_ATTEMPTS, FIRST_WAIT, LONGEST_WAIT)
+    Retry::new(MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT)
 }
 
-/// Sleeps before the next attempt, or says that there is none.
+/// Sleeps before the next attempt; the error if there is none.
 fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Result<(), HubError> {
-    let (message, status, told) = match failure {
+    let (message, status, retry_after) = match failure {
         Failure::Final(error) => return Err(error),
-        Failure::Passing { message, status, told } => (message, status, told),
+        Failure::Transient { message, status, retry_after } => (message, status, retry_after),
     };
-    let wait = match retry.wait(told) {
+    let wait = match retry.wait(retry_after) {
         Ok(wait) => wait,
         Err(Ended::Attempts | Ended::Told(_)) => {
             let (url, attempts) = (url.to_string(), retry.made());
@@ -509,7 +507,7 @@ fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Re
     Ok(())
 }
 
-/// Where the bytes of a file go.
+/// Destination of a download.
 struct Sink<'a> {
     part: &'a mut File,
     path: &'a Path,
@@ -517,28 +515,28 @@ struct Sink<'a> {
     on_progress: &'a mut dyn FnMut(u64, u64),
 }
 
-fn in_file(path: &Path) -> impl FnOnce(io::Error) -> HubError {
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> HubError {
     let path = path.to_path_buf();
     move |source| HubError::Io { path, source }
 }
 
-/// Bytes of a part.
-fn in_place(part: &mut File, path: &Path) -> Result<u64, HubError> {
-    part.metadata().map(|metadata| metadata.len()).map_err(in_file(path))
+/// Length of a partial file, bytes.
+fn part_len(part: &mut File, path: &Path) -> Result<u64, HubError> {
+    part.metadata().map(|metadata| metadata.len()).map_err(io_error(path))
 }
 
 fn text_of(response: &Response, name: HeaderName) -> Option<&str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// An answer that is neither a success nor a redirect.
+/// The failure of a response that is neither a success nor a redirect.
 fn refusal(url: &Url, response: &Response) -> Failure {
     let status = response.status();
     if !may_pass(status.as_u16()) {
         return HubError::Status { url: url.to_string(), status: status.as_u16() }.into();
     }
-    let told = told_wait(response.headers());
-    Failure::Passing { message: status.to_string(), status: Some(status), told }
+    let retry_after = told_wait(response.headers());
+    Failure::Transient { message: status.to_string(), status: Some(status), retry_after }
 }
 
 /// An entry of a listing.
@@ -550,25 +548,24 @@ struct Entry {
     #[serde(default)]
     size: u64,
     /// Set for files that the hub keeps by their digest.
-    lfs: Option<Large>,
+    lfs: Option<LfsPointer>,
 }
 
 #[derive(Deserialize)]
-struct Large {
+struct LfsPointer {
     oid: String,
     size: u64,
 }
 
 impl Entry {
-    /// The file, or what is wrong with what is said of it. Its digest becomes part of the name of a
-    /// file here, so that it must be one.
+    /// The file, or what is wrong with the entry. The digest must be valid, as it becomes part of a file name.
     fn into_file(self) -> Result<RemoteFile, String> {
-        let Some(Large { oid, size }) = self.lfs else {
+        let Some(LfsPointer { oid, size }) = self.lfs else {
             return Ok(RemoteFile { path: self.path, size: self.size, sha256: None });
         };
         if oid.len() != SHA256_DIGITS || !oid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             let shown: String = oid.chars().take(SHA256_DIGITS).collect();
-            return Err(format!("{shown:?}, the digest of {}, is no SHA-256", self.path));
+            return Err(format!("{shown:?}, the digest of {}, is not a SHA-256", self.path));
         }
         Ok(RemoteFile { path: self.path, size, sha256: Some(oid) })
     }

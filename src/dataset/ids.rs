@@ -1,8 +1,8 @@
-//! Which node is meant by what the imported data call it. Must not know files or formats.
+//! Maps ids of the imported data to nodes and back. Independent of files and formats.
 //!
-//! While a base is read, [`Ids`] finds nodes by type and key; it keeps a digest of 16 bytes for
-//! each key, not the key. Once it is written, [`node_of_id`] reads one id wherever somebody gives
-//! one, [`AnswerIds`] the answers of questions; [`id_of`] and [`id_list`] write what these read.
+//! During an import, [`Ids`] finds nodes by type and key; it keeps a digest of 16 bytes for each key,
+//! not the key. In a written base, [`node_of_id`] reads one id and [`AnswerIds`] the answers of
+//! questions; [`id_of`] and [`id_list`] write what these read.
 
 use std::{
     borrow::Cow,
@@ -12,18 +12,18 @@ use std::{
 use crate::{ProblemKind, error::Fault};
 use agent_kb::{Kb, NodeId};
 
-/// Characters of a wrong id that are shown.
+/// Characters of an id in a message.
 const MAX_SHOWN: usize = 60;
 
-/// The nodes of a base that is being read, by what its data call them. A space is a set of keys
-/// without two equal ones: all keys of a type, or, where types share them, of the base.
+/// Nodes of a base during its import, by key. Keys are unique within a space: a type or, where types
+/// share keys, the base.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     nodes: HashMap<[u8; 16], NodeId>,
     spaces: BTreeMap<String, Space>,
 }
 
-/// The least and the greatest key of a space, for messages: numbers by their value, then texts.
+/// Range of the keys of a space, for messages: numbers by value, then texts.
 #[derive(Debug)]
 struct Space {
     least: String,
@@ -31,7 +31,7 @@ struct Space {
 }
 
 impl Ids {
-    /// Enters a node; false if the space has that key already.
+    /// Adds a node; false if the space already has that key.
     pub(super) fn insert(&mut self, space: &str, key: &str, node: NodeId) -> bool {
         let entry = self.nodes.entry(digest(space, key));
         let is_new = matches!(entry, std::collections::hash_map::Entry::Vacant(_));
@@ -53,22 +53,21 @@ impl Ids {
         self.nodes.get(&digest(space, key)).copied()
     }
 
-    /// The keys of a space in a few words: `ids from B-001 to B-016`.
-    pub(super) fn told(&self, space: &str) -> String {
+    /// The keys of a space for messages: `ids from B-001 to B-016`.
+    pub(super) fn describe(&self, space: &str) -> String {
         match self.spaces.get(space) {
-            None => "no ids at all".to_owned(),
-            Some(Space { least, greatest }) if least == greatest => format!("the one id {least}"),
+            None => "no ids".to_owned(),
+            Some(Space { least, greatest }) if least == greatest => format!("only the id {least}"),
             Some(Space { least, greatest }) => format!("ids from {least} to {greatest}"),
         }
     }
 }
 
-/// Whether a key comes before another one.
-fn is_less(one: &str, other: &str) -> bool {
-    match (one.parse::<i64>(), other.parse::<i64>()) {
-        (Ok(one), Ok(other)) => one < other,
-        (one_is, other_is) if one_is.is_ok() != other_is.is_ok() => one_is.is_ok(),
-        _ => one < other,
+fn is_less(left: &str, right: &str) -> bool {
+    match (left.parse::<i64>(), right.parse::<i64>()) {
+        (Ok(left), Ok(right)) => left < right,
+        (left, right) if left.is_ok() != right.is_ok() => left.is_ok(),
+        _ => left < right,
     }
 }
 
@@ -80,21 +79,21 @@ fn digest(space: &str, key: &str) -> [u8; 16] {
     *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; 16])
 }
 
-/// What the answers of a file of questions are.
+/// How a file of questions names its answers.
 #[derive(Clone, Copy)]
 pub(super) enum AnswerIds<'a> {
-    /// Numbers of nodes, of which there are so many.
+    /// By node number; the value is the number of nodes.
     Numbers(u32),
-    /// What the data call the nodes of this base.
+    /// By key in this base.
     Keys(&'a Kb),
-    /// Numbers of nodes of another version of the base, with their numbers in this one. Answers
-    /// that are gone are left out.
+    /// By node number in another version of the base, mapped to this one. Removed answers are left
+    /// out.
     Moved(&'a [Option<NodeId>]),
 }
 
 impl<'a> AnswerIds<'a> {
-    /// What questions for this base write.
-    pub(super) fn of(kb: &'a Kb) -> Self {
+    /// The naming that questions of this base use.
+    pub(super) fn for_base(kb: &'a Kb) -> Self {
         match kb.has_keys() {
             true => AnswerIds::Keys(kb),
             false => AnswerIds::Numbers(kb.n_nodes()),
@@ -113,7 +112,7 @@ impl<'a> AnswerIds<'a> {
         for item in items {
             match self {
                 AnswerIds::Numbers(n_nodes) => answers.push(number(item, n_nodes)?),
-                AnswerIds::Keys(kb) => answers.push(keyed(item, kb)?),
+                AnswerIds::Keys(kb) => answers.push(node_of_key(item, kb)?),
                 AnswerIds::Moved(moved) => {
                     let before = number(item, u32::try_from(moved.len()).unwrap_or(u32::MAX))?;
                     answers.extend(moved.get(before as usize).copied().flatten());
@@ -131,14 +130,14 @@ impl<'a> AnswerIds<'a> {
     }
 }
 
-fn shown(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.chars().take(MAX_SHOWN).collect()
 }
 
-fn bad_list(text: &str, what: &str) -> Fault {
-    let message = format!("answer_ids {:?} {what}", shown(text));
+fn bad_list(text: &str, reason: &str) -> Fault {
+    let message = format!("answer_ids {:?} {reason}", shorten(text));
     let hint = "write the ids of nodes as \"[3, 17]\"";
-    Fault::new(ProblemKind::BadAnswers, message, hint).here(text)
+    Fault::new(ProblemKind::BadAnswers, message, hint).with_excerpt(text)
 }
 
 /// The items of a list, without the quotes of those that are quoted.
@@ -146,13 +145,13 @@ fn items(text: &str) -> Result<Vec<&str>, Fault> {
     let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
     let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
     let inner = brackets.into_iter().find_map(within);
-    let inner = inner.ok_or_else(|| bad_list(text, "is no list"))?.trim();
+    let inner = inner.ok_or_else(|| bad_list(text, "is not a list"))?.trim();
     if inner.is_empty() {
         let message = "the query has no answers";
         return Err(Fault::new(ProblemKind::BadAnswers, message, "drop it or label it"));
     }
     if text.trim().starts_with('(') && !inner.contains(',') {
-        return Err(bad_list(text, "is one item in parentheses, no list"));
+        return Err(bad_list(text, "is one item in parentheses, not a list"));
     }
     let mut items = Vec::new();
     let mut rest = inner;
@@ -181,14 +180,14 @@ fn items(text: &str) -> Result<Vec<&str>, Fault> {
 
 fn number(item: &str, n_nodes: u32) -> Result<NodeId, Fault> {
     let Ok(id) = item.parse::<u64>() else {
-        let message = format!("answer_ids has {:?}, which is no node id", shown(item));
+        let message = format!("answer_ids has {:?}, which is not a node id", shorten(item));
         let hint = "write the ids of nodes as \"[3, 17]\"";
-        return Err(Fault::new(ProblemKind::BadAnswers, message, hint).here(item));
+        return Err(Fault::new(ProblemKind::BadAnswers, message, hint).with_excerpt(item));
     };
     in_range(id, n_nodes).ok_or_else(|| {
         let message = format!("answer {id} is not in the base");
         let hint = format!("ids are 0 to {}; drop it", n_nodes.saturating_sub(1));
-        Fault::new(ProblemKind::UnknownAnswer, message, hint).here(item)
+        Fault::new(ProblemKind::UnknownAnswer, message, hint).with_excerpt(item)
     })
 }
 
@@ -197,32 +196,32 @@ pub(super) fn in_range(id: u64, n_nodes: u32) -> Option<u32> {
     u32::try_from(id).ok().filter(|id| *id < n_nodes)
 }
 
-/// Why an id of the user's means no node of a base.
+/// Why an id does not identify a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
-    /// No node has it.
+    /// No node has the id.
     #[error("no node has the id {id:?}; {like}")]
     Unknown {
         /// The beginning of the id.
         id: String,
-        /// What the ids of the base are like.
+        /// A description of the ids of the base.
         like: String,
     },
-    /// Several nodes have it.
+    /// Several nodes have the id.
     #[error("{n} nodes have the id {id:?}; write the type before it, as in {example}")]
     Shared {
         /// The beginning of the id.
         id: String,
-        /// So many.
+        /// How many.
         n: usize,
-        /// How one of them is told from the others.
+        /// An unambiguous id of one of them.
         example: String,
     },
 }
 
-/// All nodes that the user's data call by that id, ascending: those of that key, or, of `type:key`,
-/// the one of that type. O(log n) of the nodes.
+/// All nodes with an id of the user's data, ascending: those with that key or, for `type:key`, the one
+/// of that type. O(log n) in the number of nodes.
 pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
     let mut nodes = kb.nodes_of_key(id);
     if nodes.is_empty()
@@ -235,8 +234,8 @@ pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
     nodes
 }
 
-/// The node that an id of the user's means: the only one that has it, or the only one of those that
-/// may be an answer; `type:key` tells those of several types apart.
+/// The node with an id of the user's data: the only one that has it, or the only candidate among those;
+/// `type:key` distinguishes types.
 ///
 /// # Errors
 /// [`IdError`].
@@ -256,20 +255,20 @@ pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
                 true => format!("ids look like {:?}", kb.key(0)),
                 false => format!("ids are 0 to {}", kb.n_nodes().saturating_sub(1)),
             };
-            Err(IdError::Unknown { id: shown(id), like })
+            Err(IdError::Unknown { id: shorten(id), like })
         }
         [first, ..] => {
             let (n, node_type) = (nodes.len(), kb.type_name(kb.node_type(*first)));
-            let example = format!("{node_type}:{}", shown(id));
-            Err(IdError::Shared { id: shown(id), n, example })
+            let example = format!("{node_type}:{}", shorten(id));
+            Err(IdError::Shared { id: shorten(id), n, example })
         }
     }
 }
 
-/// The nodes of ids joined by commas, in their order; an id with a comma in it stands within quotes.
+/// The nodes of comma-separated ids, in their order; an id with a comma is quoted.
 ///
 /// # Errors
-/// That of the first id that means no node.
+/// As [`node_of_id`], for the first id that fails.
 pub fn nodes_of_ids(kb: &Kb, ids: &str) -> Result<Vec<NodeId>, IdError> {
     let list = format!("[{ids}]");
     // Only an empty list is none.
@@ -277,20 +276,20 @@ pub fn nodes_of_ids(kb: &Kb, ids: &str) -> Result<Vec<NodeId>, IdError> {
     items.into_iter().map(|item| node_of_id(kb, item)).collect()
 }
 
-/// What [`node_of_id`] reads as that node: its key, with the type before it where nodes of other types
-/// have that key too; its number where the base has no keys.
+/// The id that [`node_of_id`] maps to a node: its key, with the type before it where the key is shared;
+/// its number where the base has no keys.
 pub fn id_of(kb: &Kb, node: NodeId) -> Cow<'_, str> {
     let key = kb.key(node);
     match node_of_id(kb, &key) {
-        Ok(meant) if meant == node => key,
+        Ok(found) if found == node => key,
         _ => Cow::Owned(format!("{}:{key}", kb.type_name(kb.node_type(node)))),
     }
 }
 
-/// Nodes as `answer_ids` has them, with the user's ids: `[3, 17]`, `[B-7, "nuts, bolts"]`.
+/// Nodes in the form of `answer_ids`, with the user's ids: `[3, 17]`, `[B-7, "nuts, bolts"]`.
 ///
 /// # Errors
-/// The first id that such a list cannot hold, for its commas and quotes.
+/// The first id that such a list cannot hold because of its commas and quotes.
 pub fn id_list(kb: &Kb, nodes: &[NodeId]) -> Result<String, String> {
     let item = |&node: &NodeId| {
         let id = id_of(kb, node);
@@ -305,8 +304,7 @@ pub fn id_list(kb: &Kb, nodes: &[NodeId]) -> Result<String, String> {
     Ok(format!("[{}]", items.join(", ")))
 }
 
-/// The node of an answer.
-fn keyed(item: &str, kb: &Kb) -> Result<NodeId, Fault> {
+fn node_of_key(item: &str, kb: &Kb) -> Result<NodeId, Fault> {
     node_of_id(kb, item).map_err(|error| {
         let (message, hint) = match &error {
             IdError::Unknown { id, like } => (
@@ -318,7 +316,7 @@ fn keyed(item: &str, kb: &Kb) -> Result<NodeId, Fault> {
                 format!("write the type before it, as in {example}"),
             ),
         };
-        Fault::new(ProblemKind::UnknownAnswer, message, hint).here(item)
+        Fault::new(ProblemKind::UnknownAnswer, message, hint).with_excerpt(item)
     })
 }
 
@@ -327,7 +325,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Vec<NodeId>, String> {
-        AnswerIds::Numbers(3).parse(text).map_err(|fault| fault.told())
+        AnswerIds::Numbers(3).parse(text).map_err(|fault| fault.message_and_hint())
     }
 
     #[test]
@@ -339,15 +337,15 @@ mod tests {
         }
         assert_eq!(parse("(2,)").unwrap(), [2]);
         for (text, words) in [
-            ("[1.0, 2]", "has \"1.0\", which is no node id"),
-            ("[1, [2]]", "has \"[2]\", which is no node id"),
-            ("[1,, 2]", "has \"\", which is no node id"),
-            ("[,]", "has \"\", which is no node id"),
+            ("[1.0, 2]", "has \"1.0\", which is not a node id"),
+            ("[1, [2]]", "has \"[2]\", which is not a node id"),
+            ("[1,, 2]", "has \"\", which is not a node id"),
+            ("[,]", "has \"\", which is not a node id"),
             ("{1: 2}", "has \"1: 2\""),
             ("[-1]", "has \"-1\""),
             ("(1)", "is one item in parentheses"),
-            ("1, 2", "is no list"),
-            ("[1, 2)", "is no list"),
+            ("1, 2", "is not a list"),
+            ("[1, 2)", "is not a list"),
             ("{}", "the query has no answers"),
             ("[3]", "answer 3 is not in the base"),
         ] {
@@ -374,10 +372,10 @@ mod tests {
             [Some(0), Some(1), None]
         );
         assert!(ids.insert("a", "10", 4) && ids.insert("a", "9", 5));
-        assert_eq!(ids.told("a"), "ids from 1 to 10");
+        assert_eq!(ids.describe("a"), "ids from 1 to 10");
         assert_eq!(
-            (ids.told("b").as_str(), ids.told("c").as_str()),
-            ("the one id 1", "no ids at all")
+            (ids.describe("b").as_str(), ids.describe("c").as_str()),
+            ("only the id 1", "no ids")
         );
     }
 }

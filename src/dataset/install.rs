@@ -1,5 +1,5 @@
-//! What every format has in common: how an import begins, and how it ends with graph, questions,
-//! summary and the base in its place. Must not know what input files look like.
+//! The common part of all imports: beginning one, and finishing it with graph, questions, summary and the
+//! base in its place.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,31 +16,31 @@ use crate::{
 };
 use agent_kb::{Kb, KbError, KbMeta, KbWriter};
 
-/// What an import does.
+/// Options of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Leave wrong lines out and count them, instead of failing of them at the end.
+    /// Skip and count invalid lines instead of failing at the end.
     pub lenient: bool,
-    /// Put the import beside an indexed base of that name, which stays current until
-    /// [`Home::make_current`] is called for the new one, instead of replacing it at once.
-    pub beside: bool,
+    /// Add the import as the next version of an indexed base of that name, which stays current until
+    /// [`Home::make_current`] is called, instead of replacing the base.
+    pub as_next_version: bool,
     /// Labelled questions, instead of `qa.csv` in the directory.
     pub questions: Option<PathBuf>,
-    /// It is a new version of the installed base of that name.
+    /// Import a new version of the installed base of that name.
     pub update: Option<Update>,
-    /// Read everything, tell what would be imported, and install nothing.
+    /// Read and report everything, but install nothing.
     pub dry_run: bool,
 }
 
-/// How an import becomes a new version of a base. It is compared with the one before, of which the
-/// questions are kept where none come with the import, with the answers that are still there.
+/// Options of an import that updates a base. Without new questions, those of the previous version are kept
+/// with the answers that still exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Update {
-    /// Take it even if it has fewer than half of the nodes, or no question any more.
+    /// Accept a version that loses more than half of the nodes or all questions.
     pub allow_loss: bool,
 }
 
-/// Which part of an import is under way.
+/// Phase of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Reading nodes; unit: bytes of the file as stored, or as often as it is read.
@@ -53,10 +53,10 @@ pub enum Phase {
     Queries,
 }
 
-/// How far an import is.
+/// Progress of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The part.
+    /// The phase.
     pub phase: Phase,
     /// Units done, see [`Phase`].
     pub done: u64,
@@ -64,33 +64,31 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Clone, Debug)]
 pub struct ImportReport {
     /// The installed base, with its counts. After a dry run its directory does not exist.
     pub base: Base,
-    /// What is in it.
+    /// Its summary.
     pub summary: Summary,
-    /// Of an update, what changed.
+    /// Changes since the previous version, for an update.
     pub changes: Option<Changes>,
-    /// Of an update, what is lost of the version before if it is much: more than half of the nodes,
-    /// or all questions.
+    /// What an update loses if it is much: more than half of the nodes, or all questions.
     pub loss: Option<String>,
-    /// Questions that were kept from the base before, and those of them that were lost, as all
-    /// their answers are gone.
+    /// Numbers of questions kept from the previous version, and of those lost because no answer exists any
+    /// more.
     pub kept_questions: Option<(u64, u64)>,
-    /// Edges that were there before, and were dropped.
+    /// Dropped duplicate edges.
     pub duplicate_edges: u64,
-    /// Empty nodes filled in for missing ids.
+    /// Empty nodes inserted for missing ids.
     pub filler_nodes: u32,
-    /// Values that are kept as the text that Python prints of them, such as dates; a file of the
-    /// STaRK benchmark may have some.
+    /// Values of the STaRK benchmark kept as the text that Python prints, such as dates.
     pub printed_values: u64,
-    /// Wrong lines by kind; empty after a strict import.
+    /// Invalid lines by kind; empty after a strict import.
     pub problems: Vec<ProblemCount>,
 }
 
-/// Passes progress on and turns a raised stop flag into an error.
+/// Reports progress and turns a raised stop flag into an error.
 pub(super) struct Watch<'a> {
     pub(super) on_progress: &'a mut dyn FnMut(Progress),
     pub(super) stop: &'a AtomicBool,
@@ -108,14 +106,14 @@ impl Watch<'_> {
     }
 }
 
-/// An import under way; dropped unfinished, it leaves nothing behind.
+/// An import in progress; leaves nothing behind if dropped unfinished.
 pub(super) struct Install {
     pub(super) writer: KbWriter,
     pub(super) problems: Problems,
-    /// Edges that were given to the writer.
+    /// Edges passed to the writer.
     pub(super) n_pushed: u64,
     pub(super) filler_nodes: u32,
-    /// Whether lines made no node, so that what is unknown may have been meant there.
+    /// Whether some lines yielded no node, so unknown ids may refer to them.
     pub(super) lost_nodes: bool,
     pub(super) staging: Staging,
     /// Values that are kept as text.
@@ -133,7 +131,7 @@ impl Install {
         source: &Path,
         options: &ImportOptions,
     ) -> Result<Install, DatasetError> {
-        let staging = Staging::new(home, name, options.beside)?;
+        let staging = Staging::new(home, name, options.as_next_version)?;
         Ok(Install {
             writer: KbWriter::create(&staging.kb_dir())?,
             problems: Problems::new(options.lenient),
@@ -165,7 +163,7 @@ impl Install {
         self.finish_with(meta, sources, &|_| None, watch)
     }
 
-    /// The same with questions wherever they are, and with what is noted of where the base is from.
+    /// Like `finish`, with the given query sources and origin.
     pub(super) fn finish_with(
         self,
         meta: &KbMeta,
@@ -192,7 +190,7 @@ impl Install {
         let (queries, kept_questions) = match &served {
             Some(served) if !sources.queries.exists() => kept(served, &kb, &target, watch)?,
             _ => {
-                let ids = AnswerIds::of(&kb);
+                let ids = AnswerIds::for_base(&kb);
                 let ids = (ids, self.lost_nodes);
                 (import_queries(&sources, &target, ids, &mut problems, watch)?, None)
             }
@@ -203,9 +201,9 @@ impl Install {
         let loss = loss.and_then(|(served, changes)| loss_of(&served, changes, queries.n_queries));
         let is_refused = !options.dry_run && options.update.is_some_and(|of| !of.allow_loss);
         if let Some(loss) = loss.as_ref().filter(|_| is_refused) {
-            return Err(DatasetError::Loses { name, loss: loss.clone() });
+            return Err(DatasetError::WouldLoseData { name, loss: loss.clone() });
         }
-        let summary = Summary::of(&kb, &queries.labelled);
+        let summary = Summary::compute(&kb, &queries.labelled);
         let origin = origin(&queries);
         let base = match options.dry_run {
             true => staging.rehearse(&manifest, queries, &source, origin),
@@ -229,7 +227,7 @@ fn changes(served: &Base, kb: &Kb) -> Result<Changes, DatasetError> {
     Ok(Changes::between(&Kb::open(&served.kb_dir())?, kb))
 }
 
-/// What a new version lacks of the one before, if it is much.
+/// What a new version loses, if it is much.
 fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
     let (nodes, questions) = (u64::from(served.record.n_nodes), served.record.n_queries);
     let gone = changes.nodes_removed;
@@ -247,7 +245,7 @@ fn kept(
     watch: &mut Watch<'_>,
 ) -> Result<(StoredQueries, Option<(u64, u64)>), DatasetError> {
     served.verify_queries(&mut |_| {})?;
-    let moved = Changes::moved(&Kb::open(&served.kb_dir())?, kb);
+    let node_map = Changes::node_map(&Kb::open(&served.kb_dir())?, kb);
     let dir = served.queries_dir();
     let sources = QuerySources {
         queries: dir.join("qa.csv"),
@@ -255,9 +253,9 @@ fn kept(
         splits: dir,
         derive_tenth: false,
     };
-    // What is lost is told as a count.
+    // Lost questions are only counted.
     let mut lost = Problems::new(true);
-    let ids = (AnswerIds::Moved(&moved), false);
+    let ids = (AnswerIds::Moved(&node_map), false);
     let queries = import_queries(&sources, target, ids, &mut lost, watch)?;
     let n = queries.n_queries;
     Ok((queries, Some((n, served.record.n_queries.saturating_sub(n)))))

@@ -1,11 +1,7 @@
-//! Gives an installed base questions that were made for it. Labels of the user's own are never
-//! touched: a base that has them refuses others.
+//! Attaches synthetic questions to an installed base. A base with labels of the user's own is refused.
 //!
-//! A reader sees the base with the questions of before, without any, or with the new ones, never
-//! with half of them: the record is written last, and first without questions where some are
-//! replaced.
-//!
-//! Must not know: how questions are made.
+//! A reader sees the old questions, none, or the new ones, never a part: the record is written last,
+//! and first without questions where some are replaced.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
 
@@ -18,17 +14,16 @@ use crate::{
 };
 use agent_ground::files;
 
-/// The column that says where a question comes from.
+/// The column with the source of a question.
 const SOURCE: &str = "source";
-/// What the column says of questions that were made, not labelled.
+/// Value of the column for questions that were generated, not labelled.
 pub const SYNTHETIC: &str = "synthetic";
 /// Directory in the making.
 const STAGING_PREFIX: &str = ".queries-";
 
-/// Whether questions were made for a base instead of labelled by somebody; one is enough to say so
-/// of all.
+/// Whether any of the questions is synthetic.
 pub fn is_synthetic(queries: &[LabelledQuery]) -> bool {
-    queries.iter().any(|query| query.metadata.get(SOURCE).is_some_and(|of| of == SYNTHETIC))
+    queries.iter().any(|query| query.metadata.get(SOURCE).is_some_and(|source| source == SYNTHETIC))
 }
 
 /// Whether a base has labels of the user's own.
@@ -46,28 +41,27 @@ pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
     }
 }
 
-/// Gives a base the questions of `qa.csv` and `split/` in a directory, in the place of those that
-/// were made before.
+/// Replaces the synthetic questions of a base by those of `qa.csv` and `split/` in a directory.
 ///
 /// # Errors
-/// [`DatasetError::Labelled`] if the base has labels of the user's own, [`DatasetError::Changed`] if
+/// [`DatasetError::HasOwnLabels`] if the base has labels of the user's own, [`DatasetError::BaseChanged`] if
 /// it was replaced or removed meanwhile; those of an import.
-pub fn label(home: &Home, base: &Base, from: &Path) -> Result<Base, DatasetError> {
+pub fn attach_questions(home: &Home, base: &Base, source: &Path) -> Result<Base, DatasetError> {
     let _lock = home.lock()?;
     if !home.is_current(base)? {
-        return Err(DatasetError::Changed { name: base.name.clone() });
+        return Err(DatasetError::BaseChanged { name: base.name.clone() });
     }
     if has_own_labels(base)? {
         let (name, n) = (base.name.clone(), base.record.n_queries);
-        return Err(DatasetError::Labelled { name, n });
+        return Err(DatasetError::HasOwnLabels { name, n });
     }
     let staged = files::temporary_dir(&base.path, STAGING_PREFIX)
         .map_err(DatasetError::io("create", &base.path))?;
     let new = staged.path().join("queries");
     let sources = QuerySources {
-        queries: from.join(QUERIES_FILE),
-        human: from.join("human.csv"),
-        splits: from.join("split"),
+        queries: source.join(QUERIES_FILE),
+        human: source.join("human.csv"),
+        splits: source.join("split"),
         derive_tenth: false,
     };
     let mut problems = Problems::new(false);

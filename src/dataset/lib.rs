@@ -1,6 +1,5 @@
-//! Imports datasets into a home directory and hands out installed ones: given a directory of
-//! files, get a base; given its name, get its place and its labelled queries.
-//! Must not know what is built over a base or how questions are answered.
+//! Imports datasets into a home directory and opens installed ones. Independent of indexes and of how
+//! questions are answered.
 //!
 //! # Input: the neutral format
 //!
@@ -51,7 +50,7 @@
 //! | [`MAX_QUERY_FILE_BYTES`] | bytes | 1 GiB | queries are held in memory |
 //! | [`MAX_FILLER_NODES`] | nodes | 1,000,000 | one bad id must not create billions of nodes |
 //! | [`MAX_TRIPLE_BYTES`] | bytes | 4 GiB | triples are held until the last is read |
-//! | [`MAX_TOLD`] | problems | 50 | told one by one; the others are counted |
+//! | [`MAX_LISTED_PROBLEMS`] | problems | 50 | listed one by one; the others are counted |
 //!
 //! Those of [`agent_kb`] hold as well.
 
@@ -81,12 +80,14 @@ mod given;
 mod tests;
 
 pub use changes::Changes;
-pub use error::{DatasetError, MAX_TOLD, Problem, ProblemCount, ProblemKind, Wrong};
-pub use form::Form;
-pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, Resolved};
+pub use error::{
+    DatasetError, MAX_LISTED_PROBLEMS, Problem, ProblemCount, ProblemKind, ProblemReport,
+};
+pub use form::InputFormat;
+pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, ResolvedDataset};
 pub use ids::{IdError, id_list, id_of, node_of_id, nodes_of_id, nodes_of_ids};
 pub use install::{ImportOptions, ImportReport, Phase, Progress, Update};
-pub use label::{SYNTHETIC, has_own_labels, is_synthetic, label};
+pub use label::{SYNTHETIC, attach_questions, has_own_labels, is_synthetic};
 pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
 pub use neutral::{EDGES_HEADER, MAX_FILLER_NODES, import_neutral};
 pub use queries::{

@@ -1,5 +1,4 @@
-//! Reads text files line by line, unpacking gzip and zstd by suffix, within limits of memory.
-//! Must not know what lines mean.
+//! Reads text files line by line within limits of memory, unpacking gzip and zstd by suffix.
 
 use std::{
     fs::File,
@@ -22,12 +21,12 @@ pub const MAX_FILE_BYTES: u64 = 256 << 30;
 const READ_BUFFER: usize = 256 << 10;
 
 /// Counts the bytes read from the file as stored, for progress.
-struct Counted {
+struct CountingReader {
     file: File,
     bytes: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.file.read(buffer)?;
         self.bytes.fetch_add(n as u64, Ordering::Relaxed);
@@ -35,7 +34,7 @@ impl Read for Counted {
     }
 }
 
-/// One line without its end, or the fact that it was too long.
+/// One line without its end.
 pub(super) enum Line<'a> {
     Bytes(&'a [u8]),
     TooLong,
@@ -51,13 +50,13 @@ pub(super) struct Lines {
     number: u64,
     max_line: usize,
     /// Bytes of the reader that the last line was taken from in place.
-    held: usize,
+    in_place_bytes: usize,
     /// The last line, if the reader had it in pieces.
     buffer: Vec<u8>,
 }
 
 impl Lines {
-    /// Opens `dir/file`, `dir/file.gz` or `dir/file.zst`; `None` if there is none of them.
+    /// Opens `dir/file`, `dir/file.gz` or `dir/file.zst`; `None` if none exists.
     pub(super) fn find(dir: &Path, file: &'static str) -> Result<Option<Lines>, DatasetError> {
         let mut found: Vec<String> = Vec::new();
         for suffix in ["", ".gz", ".zst"] {
@@ -82,7 +81,7 @@ impl Lines {
         let file = files::open(path).map_err(DatasetError::io("open", path))?;
         let stored_bytes = file.metadata().map_err(DatasetError::io("open", path))?.len();
         let bytes_read = Arc::new(AtomicU64::new(0));
-        let counted = Counted { file, bytes: bytes_read.clone() };
+        let counted = CountingReader { file, bytes: bytes_read.clone() };
         let stored = BufReader::with_capacity(READ_BUFFER, counted);
         let reader: Box<dyn BufRead> = match path.extension().and_then(|e| e.to_str()) {
             Some("gz") => Box::new(BufReader::with_capacity(
@@ -104,7 +103,7 @@ impl Lines {
             unpacked: 0,
             number: 0,
             max_line,
-            held: 0,
+            in_place_bytes: 0,
             buffer: Vec::new(),
         })
     }
@@ -118,7 +117,7 @@ impl Lines {
         self.stored_bytes
     }
 
-    /// Counts the bytes of it read so far.
+    /// Counter of the stored bytes read so far.
     pub(super) fn counter(&self) -> Arc<AtomicU64> {
         self.bytes_read.clone()
     }
@@ -133,16 +132,16 @@ impl Lines {
         let path = &self.path;
         let unreadable =
             |source| DatasetError::Unreadable { path: path.clone(), line: number, source };
-        self.reader.consume(std::mem::take(&mut self.held));
+        self.reader.consume(std::mem::take(&mut self.in_place_bytes));
         let mut ahead = self.reader.fill_buf().map_err(unreadable)?;
         let n_ahead = ahead.len();
         let mut n = ahead.skip_until(b'\n').map_err(unreadable)?;
         let in_place = n < n_ahead;
         let mut too_long = false;
         if in_place {
-            self.held = n;
+            self.in_place_bytes = n;
         } else {
-            // A line that used much memory must not keep it.
+            // Releases the memory of a long line.
             self.buffer.clear();
             self.buffer.shrink_to(READ_BUFFER);
             let limit = self.max_line as u64 + 2;
@@ -179,7 +178,7 @@ impl Lines {
     }
 }
 
-/// Reads past the next line end; returns the bytes passed, at most [`MAX_FILE_BYTES`] and a bit.
+/// Skips to the next line; returns the bytes skipped, at most about [`MAX_FILE_BYTES`].
 fn skip_line(reader: &mut dyn BufRead) -> io::Result<u64> {
     let mut skipped = 0u64;
     while skipped <= MAX_FILE_BYTES {

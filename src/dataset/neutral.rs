@@ -1,12 +1,11 @@
 //! Imports a directory in neutral format (see the module docs of `dataset`) by streaming.
-//! Must not know how a base is stored, nor what its queries are for.
 //!
 //! Nodes whose ids are 0, 1, 2, ... in file order have these as their numbers. Any other ids, texts
 //! or numbers, are kept as keys beside numbers in file order; they are unique over all types.
 //!
-//! A strict import reads to the end, fails of all wrong lines together and leaves nothing behind. A
-//! lenient one leaves wrong lines out, counts them by kind and fills missing numbers with empty
-//! nodes of type `unknown`. Duplicate edges are dropped and counted in both.
+//! A strict import reads to the end, fails with all problems together and leaves nothing behind. A lenient
+//! one skips invalid lines, counts them by kind and fills missing numbers with empty nodes of type
+//! `unknown`. Both drop and count duplicate edges.
 
 mod node;
 
@@ -34,23 +33,23 @@ use agent_kb::{KbError, KbMeta, KbWriter, NodeId};
 
 /// First line of an edges file.
 pub const EDGES_HEADER: &str = "src_id\trelation\tdst_id";
-/// Most nodes that a lenient import fills in for missing ids.
+/// Maximum number of nodes that a lenient import inserts for missing ids.
 pub const MAX_FILLER_NODES: u32 = 1_000_000;
-/// Type of the nodes that a lenient import fills in.
+/// Type of inserted nodes.
 const FILLER_TYPE: &str = "unknown";
 /// Longest `dataset.toml` in bytes.
 const MAX_TOML_BYTES: u64 = 1 << 20;
-/// Lines between two looks at the stop flag and two progress reports.
+/// Lines between two progress reports and stop checks.
 const LINES_PER_REPORT: u64 = 4096;
 
-/// Imports the directory `source` as base `name` of `home`, replacing one of that name, at once or,
-/// by [`ImportOptions::beside`], later.
+/// Imports the directory `source` as base `name` of `home`, replacing one of that name at once or, with
+/// [`ImportOptions::as_next_version`], later.
 ///
-/// `on_progress` is called some times a second; `stop` is looked at as often. Memory is about
+/// `on_progress` is called and `stop` checked several times a second. Memory is about
 /// 8 to 16 bytes per edge and 10 per node, 60 and twice the key per node with a key, plus 100 MiB, whatever the length of the texts.
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
+/// Any [`DatasetError`]; then nothing is left behind and a base of that name is unchanged.
 pub fn import_neutral(
     source: &Path,
     home: &Home,
@@ -142,7 +141,7 @@ pub(super) fn file_name(path: &Path) -> String {
     full.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Checks what all lines have in common; `None` means: leave the line out.
+/// The text of a line; `None`, with a problem added, if it is too long or not UTF-8.
 pub(super) fn text_of<'a>(
     line: Line<'a>,
     path: &Path,
@@ -162,12 +161,12 @@ pub(super) fn text_of<'a>(
     if let Err(error) = &text {
         let message = format!("byte {} is not UTF-8", error.valid_up_to() + 1);
         let fault = Fault::new(ProblemKind::NotUtf8, message, "convert the file to UTF-8");
-        problems.add(path, number, fault.here(&String::from_utf8_lossy(bytes)));
+        problems.add(path, number, fault.with_excerpt(&String::from_utf8_lossy(bytes)));
     }
     text.ok()
 }
 
-/// How the nodes of a file are called.
+/// How a file identifies its nodes.
 enum Naming {
     /// By their numbers 0, 1, 2, ... in file order.
     Numbers,
@@ -175,11 +174,11 @@ enum Naming {
     Keys(Ids),
 }
 
-/// All keys of a directory in this format are of one space.
-const ONE_SPACE: &str = "";
+/// The space of all keys of a directory in this format.
+const KEY_SPACE: &str = "";
 
-/// Reads all nodes; returns how they are called and how many were filled in. `lost` becomes true if
-/// a line made no node whose id could be known.
+/// Reads all nodes; returns their naming and the number of inserted nodes. Sets `lost` if a node was skipped
+/// whose id is unknown.
 fn read_nodes(
     mut lines: Lines,
     templates: &Templates,
@@ -211,7 +210,7 @@ fn read_nodes(
                 let hint = "write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \
                     \"details\": {}} a line";
                 let fault = Fault::new(ProblemKind::BadJson, json_message(&error), hint);
-                problems.add(&path, number, fault.here(text));
+                problems.add(&path, number, fault.with_excerpt(text));
                 *lost = true;
                 continue;
             }
@@ -219,7 +218,7 @@ fn read_nodes(
         if let Some(key) = &node.unknown_key {
             let message = format!("unknown key \"{key}\"");
             let fault = Fault::new(ProblemKind::UnknownKey, message, "put it into details");
-            problems.add(&path, number, fault.here(text));
+            problems.add(&path, number, fault.with_excerpt(text));
         }
         let naming = naming.get_or_insert_with(|| match node.id {
             NodeKey::Number(0) => Naming::Numbers,
@@ -229,15 +228,15 @@ fn read_nodes(
         match naming {
             Naming::Numbers => {
                 let filled = (filler_nodes, *lost);
-                filler_nodes += numbered(node, filled, templates, writer, problems, place)?;
+                filler_nodes += push_numbered(node, filled, templates, writer, problems, place)?;
             }
             Naming::Keys(ids) => {
-                *lost |= !keyed(node, ids, templates, writer, problems, place)?;
+                *lost |= !push_keyed(node, ids, templates, writer, problems, place)?;
             }
         }
     }
     if writer.n_nodes() == 0 {
-        // What is wrong with the lines says more than that nothing is left of them.
+        // Problems of lines explain more than the lack of nodes.
         std::mem::take(problems).finish()?;
         return Err(DatasetError::NoNodes { path });
     }
@@ -245,9 +244,9 @@ fn read_nodes(
     Ok((naming.unwrap_or(Naming::Numbers), filler_nodes))
 }
 
-/// Writes a node whose number must be the next one; returns how many nodes were filled in. Of nodes
-/// before it so many were, and some could not be read if `lost`.
-fn numbered(
+/// Writes a node whose number must be the next one; returns the number of inserted nodes. `filled` nodes were
+/// inserted before it; `lost` says whether some could not be read.
+fn push_numbered(
     node: NodeLine,
     (filled, lost): (u32, bool),
     templates: &Templates,
@@ -260,14 +259,22 @@ fn numbered(
         NodeKey::Number(id) => *id,
         NodeKey::Text(id) => {
             let message = format!("id \"{id}\" is a text, but the first id is the number 0");
-            problems.add(path, number, Fault::new(ProblemKind::BadId, message, hint).here(text));
+            problems.add(
+                path,
+                number,
+                Fault::new(ProblemKind::BadId, message, hint).with_excerpt(text),
+            );
             return Ok(0);
         }
     };
     let expected = writer.n_nodes();
     if id < u64::from(expected) {
         let message = format!("id {id} occurs twice or out of order");
-        problems.add(path, number, Fault::new(ProblemKind::DuplicateId, message, hint).here(text));
+        problems.add(
+            path,
+            number,
+            Fault::new(ProblemKind::DuplicateId, message, hint).with_excerpt(text),
+        );
         return Ok(0);
     }
     if id - u64::from(expected) > u64::from(MAX_FILLER_NODES - filled) {
@@ -278,12 +285,12 @@ fn numbered(
     for missing in u64::from(expected)..id {
         let message = format!("id {missing} is missing, this line has id {id}");
         let fault = Fault::new(ProblemKind::MissingId, message, hint);
-        problems.add_or_follow(lost, path, number, fault);
+        problems.add_maybe_consequence(lost, path, number, fault);
         push_filler(writer)?;
         filled += 1;
     }
     if let Some(fault) = push_node(&node, None, templates, writer)? {
-        problems.add(path, number, fault.here(text));
+        problems.add(path, number, fault.with_excerpt(text));
         // The id exists, so the node must; only its content is left out.
         push_filler(writer)?;
         filled += 1;
@@ -291,8 +298,8 @@ fn numbered(
     Ok(filled)
 }
 
-/// Writes a node that has a key; returns whether there is a node with that key.
-fn keyed(
+/// Writes a node with a key; returns whether a node with that key exists.
+fn push_keyed(
     node: NodeLine,
     ids: &mut Ids,
     templates: &Templates,
@@ -301,18 +308,18 @@ fn keyed(
     (path, number, text): (&Path, u64, &str),
 ) -> Result<bool, DatasetError> {
     let key = node.id.clone().into_text();
-    if ids.get(ONE_SPACE, &key).is_some() {
+    if ids.get(KEY_SPACE, &key).is_some() {
         let message = format!("id \"{key}\" occurs twice");
         let fault = Fault::new(ProblemKind::DuplicateId, message, "keep one of the two nodes");
-        problems.add(path, number, fault.here(text));
+        problems.add(path, number, fault.with_excerpt(text));
         return Ok(true);
     }
     let id = writer.n_nodes();
     if let Some(fault) = push_node(&node, Some(&key), templates, writer)? {
-        problems.add(path, number, fault.here(text));
+        problems.add(path, number, fault.with_excerpt(text));
         return Ok(false);
     }
-    Ok(ids.insert(ONE_SPACE, &key, id))
+    Ok(ids.insert(KEY_SPACE, &key, id))
 }
 
 /// Writes one node, or says why it cannot be written.
@@ -326,7 +333,7 @@ fn push_node(
     content.push(key, templates, writer)
 }
 
-/// What a node holds, from whatever file.
+/// Content of a node, independent of its source.
 pub(super) struct Content<'a> {
     pub(super) node_type: &'a str,
     pub(super) name: &'a str,
@@ -369,17 +376,17 @@ impl Content<'_> {
     }
 }
 
-/// What is wrong with a name of a type, relation or field, or with an id.
+/// The problem with an invalid id or name of a type, relation or field.
 ///
 /// # Errors
-/// The error, if it is about anything else.
+/// Any other error is returned.
 pub(super) fn label_fault(error: KbError) -> Result<Fault, DatasetError> {
     match error {
         KbError::BadLabel { .. }
         | KbError::ControlInLabel { .. }
         | KbError::TooMany { what: "types" | "relations" | "fields", .. } => {
-            let told = error.to_string();
-            let (message, hint) = told.split_once("; ").unwrap_or((&told, "rename it in the data"));
+            let text = error.to_string();
+            let (message, hint) = text.split_once("; ").unwrap_or((&text, "rename it in the data"));
             Ok(Fault::new(ProblemKind::BadLabel, message, hint))
         }
         error => Err(error.into()),
@@ -392,8 +399,8 @@ fn push_filler(writer: &mut KbWriter) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// Reads all edges; returns how many were pushed, duplicates included. `lost` says whether some
-/// nodes could not be read.
+/// Reads all edges; returns the number written, including duplicates. `lost` says whether some nodes could not
+/// be read.
 fn read_edges(
     mut lines: Lines,
     naming: &Naming,
@@ -431,7 +438,7 @@ fn read_edges(
             let message = format!("{n} columns, not 3");
             let hint = "write source, relation, target with tabs";
             let fault = Fault::new(ProblemKind::RaggedRow, message, hint);
-            problems.add(&path, number, fault.here(text));
+            problems.add(&path, number, fault.with_excerpt(text));
             continue;
         };
         let ends = find(source, naming, nodes_file, n_nodes)
@@ -440,44 +447,45 @@ fn read_edges(
             Ok(ends) => ends,
             Err(fault) => {
                 let follows = lost && fault.kind == ProblemKind::UnknownNode;
-                problems.add_or_follow(follows, &path, number, fault.here(text));
+                problems.add_maybe_consequence(follows, &path, number, fault.with_excerpt(text));
                 continue;
             }
         };
         match writer.push_edge(source, relation, target) {
             Ok(()) => n_pushed += 1,
-            Err(error) => problems.add(&path, number, label_fault(error)?.here(text)),
+            Err(error) => problems.add(&path, number, label_fault(error)?.with_excerpt(text)),
         }
     }
     watch.report(Phase::Edges, total, total)?;
     Ok(n_pushed)
 }
 
-/// The node that an edge calls so.
+/// The node with an id in an edge.
 fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<NodeId, Fault> {
-    let (found, told) = match naming {
+    let (found, range) = match naming {
         Naming::Numbers => {
             let Ok(number) = id.parse::<u64>() else {
-                let message = format!("the id {id:?} is no number, as those of {nodes_file} are");
+                let message =
+                    format!("the id {id:?} is not a number, unlike those of {nodes_file}");
                 let hint = "use the ids of the nodes, or write those as texts too";
                 return Err(Fault::new(ProblemKind::BadId, message, hint));
             };
-            let told = format!("ids from 0 to {}", n_nodes.saturating_sub(1));
-            (in_range(number, n_nodes), told)
+            let range = format!("ids from 0 to {}", n_nodes.saturating_sub(1));
+            (in_range(number, n_nodes), range)
         }
-        Naming::Keys(ids) => (ids.get(ONE_SPACE, id), ids.told(ONE_SPACE)),
+        Naming::Keys(ids) => (ids.get(KEY_SPACE, id), ids.describe(KEY_SPACE)),
     };
     found.ok_or_else(|| {
         let message = format!("no node has the id \"{id}\"");
         let hint = format!(
-            "{nodes_file} has {told}; add the node, or import with --lenient to leave such edges \
+            "{nodes_file} has {range}; add the node, or import with --lenient to leave such edges \
              out and count them"
         );
         Fault::new(ProblemKind::UnknownNode, message, hint)
     })
 }
 
-/// The three columns of a line, if they are three. Ids are short, so tabs are sought from both ends.
+/// The three columns of a line, if there are three. Ids are short, so tabs are searched from both ends.
 fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
     let is_tab = |byte: u8| byte == b'\t';
     let first = text.bytes().position(is_tab)?;

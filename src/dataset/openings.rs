@@ -1,9 +1,7 @@
-//! How often the test split of a base was opened: every look at its answers makes the next figure
-//! on them a little less honest, so looks are counted where nobody has to remember them.
+//! Counts the openings of the test split of a base, since every look at its answers biases later figures.
 //!
-//! The count is a number in `openings/KEY` in the home directory. The key is the digest of the
-//! questions and of the split, so that the same questions are counted on after the base was
-//! imported again, or under another name. Must not know who opens the split, or what for.
+//! The count is a number in `openings/KEY` in the home directory. The key is the digest of the questions
+//! and of the split, so the count continues after the base is imported again or under another name.
 
 use std::{
     fs::{self, File},
@@ -19,10 +17,10 @@ const DIRECTORY: &str = "openings";
 const MAX_BYTES: u64 = 64;
 
 impl Home {
-    /// How often the test split of a base was opened so far.
+    /// Number of openings of the test split of a base.
     ///
     /// # Errors
-    /// [`DatasetError::Io`], also if the count is no number.
+    /// [`DatasetError::Io`], also if the count is not a number.
     pub fn openings(&self, base: &Base) -> Result<u64, DatasetError> {
         let path = self.openings_file(base);
         match File::open(&path) {
@@ -32,26 +30,25 @@ impl Home {
         }
     }
 
-    /// Counts one more opening of the test split of a base, and gives how many there are with it.
-    /// Processes that count at the same time are all counted.
+    /// Counts an opening of the test split of a base; returns the new count. Atomic across processes.
     ///
     /// # Errors
-    /// As [`Home::openings`]; the count is then as it was.
+    /// As [`Home::openings`]; then the count is unchanged.
     pub fn count_opening(&self, base: &Base) -> Result<u64, DatasetError> {
         self.raise_openings(base, |n| n.saturating_add(1))
     }
 
-    /// Counts at least as many openings of the test split of a base as a file of such a count says.
+    /// Raises the count of a base to at least the count in a file.
     ///
     /// # Errors
     /// As [`Home::count_opening`].
     pub fn adopt_openings(&self, base: &Base, file: &Path) -> Result<u64, DatasetError> {
-        let mut file_of = File::open(file).map_err(DatasetError::io("read", file))?;
-        let there = read(&mut file_of, file)?;
-        self.raise_openings(base, |n| n.max(there))
+        let mut opened = File::open(file).map_err(DatasetError::io("read", file))?;
+        let count = read(&mut opened, file)?;
+        self.raise_openings(base, |n| n.max(count))
     }
 
-    /// Makes the count what `raised` gives for it, which is never less.
+    /// Replaces the count by `raised(count)`, which is never less.
     fn raise_openings(
         &self,
         base: &Base,
@@ -65,7 +62,7 @@ impl Home {
         // Released when the file is closed.
         file.lock().map_err(DatasetError::io("lock", &path))?;
         let n = raised(read(&mut file, &path)?);
-        // A count has never fewer digits than the one before it: nothing of that is left behind.
+        // A count never gets shorter, so it overwrites the old one completely.
         let written = file
             .seek(SeekFrom::Start(0))
             .and_then(|_| file.write_all(format!("{n}\n").as_bytes()))
@@ -74,7 +71,7 @@ impl Home {
         Ok(n)
     }
 
-    /// The file of that count; it may not exist.
+    /// The file of the count; may not exist.
     pub fn openings_file(&self, base: &Base) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         for name in TEST_FILES {
@@ -92,8 +89,9 @@ fn read(file: &mut File, path: &Path) -> Result<u64, DatasetError> {
     match text.trim() {
         "" => Ok(0),
         number => number.parse().map_err(|_| {
-            let what = "it holds no number; write into it how often the test split was opened";
-            DatasetError::io("read", path)(io::Error::new(io::ErrorKind::InvalidData, what))
+            let reason =
+                "it does not hold a number; write the number of test split openings into it";
+            DatasetError::io("read", path)(io::Error::new(io::ErrorKind::InvalidData, reason))
         }),
     }
 }

@@ -1,9 +1,7 @@
-//! Labelled queries: read at import, checked, stored beside the base, loaded split by split.
-//! Must not know how queries are answered or scored.
+//! Labelled queries: imported, checked, stored beside the base, loaded split by split.
 //!
-//! The answers of the test split are for evaluation only: [`load_split`] refuses it, and
-//! [`load_test`], [`load_test_tenth`] and [`load_test_values`] are the only ways to it, so that
-//! reading the sources shows who opens it.
+//! The answers of the test split are for evaluation only: [`load_split`] refuses it, and [`load_test`],
+//! [`load_test_tenth`] and [`load_test_values`] are the only ways to it, so the sources show who opens it.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -25,13 +23,13 @@ use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
 
 /// Longest query file in bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
-/// Queries of all splits but human ones with ids of their own.
+/// The file of all queries except human ones with their own ids.
 pub(super) const QUERIES_FILE: &str = "qa.csv";
-/// Human queries with ids of their own.
+/// The file of human queries with their own ids.
 const HUMAN_FILE: &str = "human.csv";
 /// The columns that every query file has.
 const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
-/// The column of answers that are no nodes; a query may lack it, or have nodes beside it.
+/// The optional column of answers that are not nodes.
 const VALUE_COLUMN: &str = "answer_value";
 /// Splits of a base by file name; no query is in two.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
@@ -69,15 +67,15 @@ pub struct ValuedQuery {
 /// A set of labelled queries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// Feeds learning.
+    /// For training.
     Train,
-    /// Selects.
+    /// For selection.
     Val,
-    /// Measures, once per frozen bundle. Only [`load_test`] opens it.
+    /// For one measurement of a frozen bundle. Only [`load_test`] opens it.
     Test,
-    /// A tenth of the test split, for what is dear to run. Only [`load_test_tenth`] opens it.
+    /// A tenth of the test split, for expensive systems. Only [`load_test_tenth`] opens it.
     TestTenth,
-    /// Written by people; measures.
+    /// For measurement; written by people.
     Human,
     /// A file in the format of `qa.csv`.
     File(PathBuf),
@@ -117,7 +115,7 @@ impl fmt::Display for Split {
 ///
 /// # Errors
 /// [`DatasetError::TestClosed`] for [`Split::Test`] and its tenth, [`DatasetError::NoSplit`],
-/// [`DatasetError::Damaged`], [`DatasetError::Io`], or [`DatasetError::Wrong`] for a file.
+/// [`DatasetError::Damaged`], [`DatasetError::Io`], or [`DatasetError::Problems`] for a file.
 pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     Ok(with_nodes(load_all(base, split)?))
 }
@@ -151,14 +149,14 @@ fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
 fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
-        // A word that names no file was meant as a split.
+        // A word that is not a file is a misspelled split.
         Split::File(path) if path.extension().is_none() && (path.is_dir() || !path.exists()) => {
             Err(no_split(base, &path.display().to_string()))
         }
         Split::File(path) => {
             let bytes = read_bounded(path)?;
             let kb = Kb::open(&base.kb_dir())?;
-            strictly(path, &bytes, AnswerIds::of(&kb))
+            parse_strictly(path, &bytes, AnswerIds::for_base(&kb))
         }
         Split::Human if base.record.query_files.contains_key(HUMAN_FILE) => {
             stored_queries(base, HUMAN_FILE)
@@ -192,7 +190,7 @@ pub fn load_test_values(base: &Base, tenth: bool) -> Result<Vec<ValuedQuery>, Da
     Ok(with_values(load_named(base, if tenth { TENTH_NAME } else { "test" })?))
 }
 
-/// That a base has no such split, with those it has.
+/// The error for a missing split; lists the existing ones.
 fn no_split(base: &Base, split: &str) -> DatasetError {
     let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
     let known = match known.is_empty() {
@@ -210,7 +208,8 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetErr
         return Err(no_split(base, split));
     }
     let path = base.queries_dir().join(&file);
-    let damaged = |what: &str| DatasetError::Damaged { path: path.clone(), what: what.to_string() };
+    let damaged =
+        |reason: &str| DatasetError::Damaged { path: path.clone(), reason: reason.to_string() };
     let index = String::from_utf8(read_stored(base, &file)?).map_err(|_| damaged("not UTF-8"))?;
     let queries = stored_queries(base, QUERIES_FILE)?;
     let mut by_id: HashMap<i64, LabelledQuery> =
@@ -227,10 +226,10 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetErr
 pub(super) fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
     let bytes = read_stored(base, file)?;
     let path = base.queries_dir().join(file);
-    strictly(&path, &bytes, AnswerIds::Numbers(base.record.n_nodes))
+    parse_strictly(&path, &bytes, AnswerIds::Numbers(base.record.n_nodes))
 }
 
-fn strictly(
+fn parse_strictly(
     path: &Path,
     bytes: &[u8],
     ids: AnswerIds<'_>,
@@ -241,7 +240,7 @@ fn strictly(
     Ok(parsed.queries)
 }
 
-/// All queries of a base, those of the test split too: for what looks at the base as a whole.
+/// All queries of a base, including the test split, for summaries of the base.
 pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
     let mut queries = Vec::new();
     for file in [QUERIES_FILE, HUMAN_FILE] {
@@ -258,8 +257,8 @@ fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>, DatasetError> {
     let bytes = read_bounded(&path)?;
     let digest = blake3::hash(&bytes).to_hex();
     if base.record.query_files.get(file).is_none_or(|record| record.blake3 != digest.as_str()) {
-        let what = "its digest is not the one in base.json".to_string();
-        return Err(DatasetError::Damaged { path, what });
+        let reason = "its digest is not the one in base.json".to_string();
+        return Err(DatasetError::Damaged { path, reason });
     }
     Ok(bytes)
 }
@@ -272,9 +271,9 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, DatasetError> {
 struct QueryFile {
     queries: Vec<LabelledQuery>,
     /// Names of the further columns, in file order.
-    further: Vec<String>,
-    /// Ids of all rows, also of those that are wrong.
-    named: HashSet<i64>,
+    extra: Vec<String>,
+    /// Ids of all rows, including invalid ones.
+    seen_ids: HashSet<i64>,
     /// Whether there are rows whose ids could not be read.
     lost: bool,
 }
@@ -307,78 +306,68 @@ fn parse_queries(
         let message = format!("the header is {found:?}");
         let hint = "it needs the columns id,query,answer_ids";
         problems.add(path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
-        let (queries, further, named) = (Vec::new(), Vec::new(), HashSet::new());
-        return Ok(QueryFile { queries, further, named, lost: true });
+        let (queries, extra, seen_ids) = (Vec::new(), Vec::new(), HashSet::new());
+        return Ok(QueryFile { queries, extra, seen_ids, lost: true });
     };
     let value_at = place(VALUE_COLUMN);
-    let is_further = |name: &&String| !COLUMNS.contains(&name.as_str());
-    let further = header.iter().filter(is_further).cloned().collect();
+    let is_extra = |name: &&String| !COLUMNS.contains(&name.as_str());
+    let extra = header.iter().filter(is_extra).cloned().collect();
 
-    let mut file = QueryFile { queries: Vec::new(), further, named: HashSet::new(), lost: false };
+    let mut file = QueryFile { queries: Vec::new(), extra, seen_ids: HashSet::new(), lost: false };
     let mut seen = HashSet::new();
     let mut lines = LineNumbers::new(bytes);
     while read(&mut record)? {
-        let line = lines.of(record.position().map_or(0, csv::Position::byte));
+        let line = lines.line_at(record.position().map_or(0, csv::Position::byte));
         let id = record.get(id_at).and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok());
         match id {
-            Some(id) => drop(file.named.insert(id)),
+            Some(id) => drop(file.seen_ids.insert(id)),
             None => file.lost = true,
         }
         if record.len() != header.len() {
             let message = format!("{} columns, not {}", record.len(), header.len());
             let hint = "quote texts that hold commas";
             let fault = Fault::new(ProblemKind::RaggedRow, message, hint);
-            problems.add(path, line, fault.here(&row_text(&record)));
+            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
             continue;
         }
         let columns: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
         let Ok(columns) = columns else {
-            let fault = Fault::new(
-                ProblemKind::NotUtf8,
-                "the row is not UTF-8",
-                "convert the file to UTF-8",
-            );
-            problems.add(path, line, fault.here(&row_text(&record)));
+            let hint = "convert the file to UTF-8";
+            let fault = Fault::new(ProblemKind::NotUtf8, "the row is not UTF-8", hint);
+            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
             continue;
         };
         let column = |at: usize| columns.get(at).copied().unwrap_or_default();
         let Some(id) = id else {
-            let message = format!("id {:?} is no integer", column(id_at));
+            let message = format!("id {:?} is not an integer", column(id_at));
             let fault = Fault::new(ProblemKind::BadId, message, "number the queries");
-            problems.add(path, line, fault.here(&row_text(&record)));
+            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
             continue;
         };
-        let value = value_at.map_or("", column);
-        let answers = match parse_value(value) {
-            // What has a value needs no nodes.
-            Ok(Some(_)) if ["", "[]"].contains(&column(answers_at).trim()) => Ok(Vec::new()),
-            Ok(_) => ids.parse(column(answers_at)),
-            Err(wrong) => Err(wrong),
-        };
-        let answers = match answers {
+        let answers = match parse_answers(column(answers_at), value_at.map_or("", column), ids) {
             Ok(answers) => answers,
             Err(fault) => {
                 let follows = lost && fault.kind == ProblemKind::UnknownAnswer;
-                problems.add_or_follow(follows, path, line, fault);
+                problems.add_maybe_consequence(follows, path, line, fault);
                 continue;
             }
         };
         if column(text_at).trim().is_empty() {
             let hint = "write the question, or leave the row out";
             let fault = Fault::new(ProblemKind::EmptyQuery, "the question is empty", hint);
-            problems.add(path, line, fault.here(&row_text(&record)));
+            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
             continue;
         }
         if !seen.insert(id) {
             let message = format!("query id {id} occurs twice");
             let hint = "number the queries apart";
             let fault = Fault::new(ProblemKind::DuplicateQuery, message, hint);
-            problems.add(path, line, fault.here(&row_text(&record)));
+            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
             continue;
         }
-        let metadata = header.iter().zip(&columns);
-        let metadata = metadata
-            .filter(|(name, _)| is_further(name))
+        let cells = header.iter().zip(&columns);
+        let metadata = cells
+            .filter(|(name, _)| is_extra(name))
             .map(|(name, value)| (name.clone(), value.to_string()))
             .collect();
         file.queries.push(LabelledQuery {
@@ -391,46 +380,54 @@ fn parse_queries(
     Ok(file)
 }
 
-/// A row as it may be shown.
+/// The nodes that answer a query; a query with a value needs none.
+fn parse_answers(text: &str, value: &str, ids: AnswerIds<'_>) -> Result<Vec<NodeId>, Fault> {
+    match parse_value(value)? {
+        Some(_) if ["", "[]"].contains(&text.trim()) => Ok(Vec::new()),
+        _ => ids.parse(text),
+    }
+}
+
+/// The text of a row for messages.
 fn row_text(record: &csv::ByteRecord) -> String {
     let cells: Vec<_> = record.iter().map(String::from_utf8_lossy).collect();
     cells.join(",")
 }
 
-/// The lines of a text at which its records begin. The reader of CSV counts too few: the line feed
-/// of `\r\n` and empty lines belong to the record after them for it.
+/// Line numbers of records. The CSV reader counts too few: it assigns the line feed of `\r\n` and empty
+/// lines to the following record.
 struct LineNumbers<'a> {
     bytes: &'a [u8],
-    /// Up to here lines are counted.
-    at: usize,
+    /// Lines are counted up to this byte.
+    position: usize,
     line: u64,
 }
 
 impl<'a> LineNumbers<'a> {
     fn new(bytes: &'a [u8]) -> LineNumbers<'a> {
-        LineNumbers { bytes, at: 0, line: 1 }
+        LineNumbers { bytes, position: 0, line: 1 }
     }
 
-    /// The line, from 1, of the record that the reader lets begin at a byte; to be asked in order.
-    fn of(&mut self, byte: u64) -> u64 {
+    /// The 1-based line of the record that the reader starts at a byte; bytes must ascend.
+    fn line_at(&mut self, byte: u64) -> u64 {
         let start = usize::try_from(byte).unwrap_or(usize::MAX).min(self.bytes.len());
         let rest = self.bytes.get(start..).unwrap_or_default();
         let ends = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-        let passed = self.bytes.get(self.at..start + ends).unwrap_or_default();
+        let passed = self.bytes.get(self.position..start + ends).unwrap_or_default();
         self.line += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.at = self.at.max(start + ends);
+        self.position = self.position.max(start + ends);
         self.line
     }
 }
 
-/// The value of a column of answers that are no nodes; none where it is empty.
+/// Parses the column of answers that are not nodes; `None` if empty.
 fn parse_value(text: &str) -> Result<Option<AnswerValue>, Fault> {
     if text.trim().is_empty() {
         return Ok(None);
     }
     let bad = |why: String| {
         let message = format!("{VALUE_COLUMN}: {why}");
-        Fault::new(ProblemKind::BadAnswers, message, "write a value or a table").here(text)
+        Fault::new(ProblemKind::BadAnswers, message, "write a value or a table").with_excerpt(text)
     };
     match AnswerValue::read(text) {
         Ok(AnswerValue::Nodes { .. }) => Err(bad("nodes stand in answer_ids".to_owned())),
@@ -438,7 +435,7 @@ fn parse_value(text: &str) -> Result<Option<AnswerValue>, Fault> {
     }
 }
 
-/// What an import stored about queries.
+/// Stored queries of an import.
 #[derive(Default)]
 pub(super) struct StoredQueries {
     pub(super) n_queries: u64,
@@ -466,7 +463,7 @@ impl StoredQueries {
     }
 }
 
-/// Where the query files to be imported are; each may be missing.
+/// Paths of the query files to import; each may be missing.
 pub(super) struct QuerySources {
     pub(super) queries: PathBuf,
     pub(super) human: PathBuf,
@@ -489,7 +486,7 @@ pub(super) fn import_queries(
     fs::create_dir_all(target).map_err(DatasetError::io("create", target))?;
     let total = (SPLIT_NAMES.len() + 3) as u64;
     watch.report(Phase::Queries, 0, total)?;
-    let mut known = Known { within: "qa.csv", ..Known::default() };
+    let mut scope = SplitScope { within: "qa.csv", ..SplitScope::default() };
     for (file, path) in [(QUERIES_FILE, &sources.queries), (HUMAN_FILE, &sources.human)] {
         if !path.exists() {
             let packed = ["gz", "zst"].map(|packing| path.with_extension(format!("csv.{packing}")));
@@ -505,8 +502,8 @@ pub(super) fn import_queries(
         stored.files.insert(file.to_string(), write_file(&target.join(file), &csv)?);
         stored.n_queries += parsed.queries.len() as u64;
         if file == QUERIES_FILE {
-            known.ids.extend(parsed.queries.iter().map(|query| query.id));
-            (known.named, known.lost) = (parsed.named, parsed.lost);
+            scope.ids.extend(parsed.queries.iter().map(|query| query.id));
+            (scope.seen_ids, scope.lost) = (parsed.seen_ids, parsed.lost);
         } else {
             stored.splits.insert("human".to_string(), parsed.queries.len() as u64);
         }
@@ -520,7 +517,7 @@ pub(super) fn import_queries(
         if !path.exists() || stored.splits.contains_key(split) {
             continue;
         }
-        let members = read_split(&path, split, &known, &mut split_of, problems)?;
+        let members = read_split(&path, split, &scope, &mut split_of, problems)?;
         stored.add_split(split, &members, target)?;
         if split == "test" {
             test = members;
@@ -529,8 +526,8 @@ pub(super) fn import_queries(
     let path = sources.splits.join(format!("{TENTH_NAME}.index"));
     if path.exists() {
         let ids = test.into_iter().collect();
-        let known = Known { ids, within: "test.index", ..known };
-        let members = read_split(&path, TENTH_NAME, &known, &mut HashMap::new(), problems)?;
+        let scope = SplitScope { ids, within: "test.index", ..scope };
+        let members = read_split(&path, TENTH_NAME, &scope, &mut HashMap::new(), problems)?;
         stored.add_split(TENTH_NAME, &members, target)?;
     } else if sources.derive_tenth && !test.is_empty() {
         stored.add_split(TENTH_NAME, test.get(..test.len() / 10).unwrap_or_default(), target)?;
@@ -541,14 +538,14 @@ pub(super) fn import_queries(
     Ok(stored)
 }
 
-/// The questions that a split may name.
+/// The queries that a split may refer to.
 #[derive(Default)]
-struct Known {
+struct SplitScope {
     ids: HashSet<i64>,
-    /// The file that has them.
+    /// The file that holds them.
     within: &'static str,
-    /// Ids of all rows, also of those that are wrong.
-    named: HashSet<i64>,
+    /// Ids of all rows, including invalid ones.
+    seen_ids: HashSet<i64>,
     /// Whether there are rows whose ids could not be read.
     lost: bool,
 }
@@ -556,13 +553,13 @@ struct Known {
 fn read_split<'a>(
     path: &Path,
     split: &'a str,
-    known: &Known,
+    scope: &SplitScope,
     split_of: &mut HashMap<i64, &'a str>,
     problems: &mut Problems,
 ) -> Result<Vec<i64>, DatasetError> {
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let mut members = Vec::new();
-    let within = known.within;
+    let within = scope.within;
     while let Some((number, line)) = lines.next()? {
         let Some(text) = text_of(line, path, number, problems) else { continue };
         let text = text.trim();
@@ -571,24 +568,28 @@ fn read_split<'a>(
         }
         let Ok(id) = text.parse::<i64>() else {
             let shown: String = text.chars().take(60).collect();
-            let message = format!("{shown:?} is no query id");
+            let message = format!("{shown:?} is not a query id");
             let hint = format!("write one id of {within} a line");
-            problems.add(path, number, Fault::new(ProblemKind::BadId, message, hint).here(text));
+            problems.add(
+                path,
+                number,
+                Fault::new(ProblemKind::BadId, message, hint).with_excerpt(text),
+            );
             continue;
         };
-        if !known.ids.contains(&id) {
+        if !scope.ids.contains(&id) {
             let message = format!("query {id} is not in {within}");
             let hint = "add it there or drop this line";
             let fault = Fault::new(ProblemKind::UnknownQuery, message, hint);
-            let follows = known.lost || known.named.contains(&id);
-            problems.add_or_follow(follows, path, number, fault);
+            let follows = scope.lost || scope.seen_ids.contains(&id);
+            problems.add_maybe_consequence(follows, path, number, fault);
             continue;
         }
         match split_of.insert(id, split) {
             None => members.push(id),
             Some(other) => {
                 split_of.insert(id, other);
-                let message = format!("query {id} is in split {other} already");
+                let message = format!("query {id} is already in split {other}");
                 let hint = "keep it in one place";
                 problems.add(path, number, Fault::new(ProblemKind::SplitOverlap, message, hint));
             }
@@ -599,15 +600,14 @@ fn read_split<'a>(
 
 fn to_csv(file: &QueryFile) -> std::io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let further: Vec<&str> = file.further.iter().map(String::as_str).collect();
-    writer.write_record(COLUMNS.iter().chain(&further))?;
+    let extra: Vec<&str> = file.extra.iter().map(String::as_str).collect();
+    writer.write_record(COLUMNS.iter().chain(&extra))?;
     for query in &file.queries {
         let answers: Vec<String> = query.answers.iter().map(NodeId::to_string).collect();
         let answers = format!("[{}]", answers.join(", "));
         let id = query.id.to_string();
         let first = [id.as_str(), query.text.as_str(), answers.as_str()];
-        let values =
-            further.iter().map(|name| query.metadata.get(*name).map_or("", String::as_str));
+        let values = extra.iter().map(|name| query.metadata.get(*name).map_or("", String::as_str));
         writer.write_record(first.into_iter().chain(values))?;
     }
     writer.into_inner().map_err(|error| error.into_error())

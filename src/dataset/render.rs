@@ -1,5 +1,4 @@
-//! Turns a node's details into text: one string per field, and one document. Pure; must not know
-//! files or stores.
+//! Turns a node's details into text: one string per field, and one document.
 //!
 //! ```text
 //! - name: X

@@ -1,5 +1,4 @@
-//! What is in a base, at a glance: types, fields, relations, and what looks like a mistake. Must
-//! not know how a base is imported or printed.
+//! Summary of a base: types, fields, relations, and likely mistakes.
 
 use std::collections::HashMap;
 
@@ -10,28 +9,28 @@ use agent_kb::{Direction, Kb, NodeId, Tuple, TypeId};
 
 /// Examples of each kind of issue.
 const EXAMPLES: usize = 10;
-/// Kinds of edges whose numbers per node are counted; each is a look at all nodes of a type.
+/// Kinds of edges whose numbers per node are counted; each visits all nodes of a type.
 const MAX_COUNTED: usize = 500;
-/// A label with at most this share of another's uses, or [`RARE`] uses, is rare beside it.
+/// A label is rare compared to another with at most this share of its uses, or [`RARE`] uses.
 const RARE_SHARE: f64 = 0.01;
 const RARE: u64 = 3;
 /// Labels that are compared with one another.
 const MAX_COMPARED: usize = 1_000;
 
-/// What is in a base.
+/// Summary of a base.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Node types, most nodes first.
     pub types: Vec<TypeSummary>,
     /// Edges by relation and types of their ends, most first.
     pub relations: Vec<RelationSummary>,
-    /// Labels that are rare and one typo away from another one.
+    /// Rare labels one typo away from another.
     pub typos: Vec<Typo>,
     /// Labelled questions.
     pub questions: u64,
-    /// Of these, those that no candidate answers, so that no ranking can be right.
+    /// Questions without a candidate among their answers; no ranking can be right.
     pub unanswerable: Examples,
-    /// Of the others, those of whose answers some are no candidates; these are left out of scores.
+    /// Other questions with answers that are not candidates; such answers are left out of scores.
     pub partly_unanswerable: Examples,
 }
 
@@ -40,15 +39,15 @@ pub struct Summary {
 pub struct TypeSummary {
     /// The type.
     pub name: String,
-    /// How many there are.
+    /// Number of nodes.
     pub nodes: u64,
     /// Whether they may be answers.
     pub is_candidate: bool,
-    /// Fields with how many of the nodes have one, most first.
+    /// Fields with the number of nodes that have them, most first.
     pub fields: Vec<(String, u64)>,
-    /// Nodes whose name another node of the type has too.
+    /// Nodes that share their name with another node of the type.
     pub shared_names: u64,
-    /// The names that occur most often, more than once, with their counts.
+    /// The most frequent shared names, with counts.
     pub frequent_names: Vec<(String, u64)>,
     /// Nodes without any edge.
     pub isolated: Examples,
@@ -63,46 +62,48 @@ pub struct RelationSummary {
     pub from: String,
     /// Type of the targets.
     pub to: String,
-    /// How many there are.
+    /// Number of edges.
     pub edges: u64,
-    /// Edges per source that has one: the median and the most; none where it was not counted.
+    /// Median and maximum edges per source that has one; `None` if not counted.
     pub per_node: Option<(u64, u64)>,
 }
 
-/// A label that may be a typo of another one.
+/// A label that may be a typo of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Typo {
     /// `relation` or `type`.
-    pub what: &'static str,
+    #[serde(rename = "what")]
+    pub kind: &'static str,
     /// The rare label.
     pub label: String,
-    /// Its uses.
+    /// Number of uses.
     pub uses: u64,
-    /// The label it looks like.
-    pub like: String,
+    /// The more frequent label it resembles.
+    #[serde(rename = "like")]
+    pub similar_to: String,
 }
 
-/// A count with the first few it is about.
+/// A count with the first few items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Examples {
-    /// How many there are.
+    /// Number of items.
     pub count: u64,
-    /// What the data call the first ten.
+    /// Ids of the first ten.
     pub first: Vec<String>,
 }
 
 impl Examples {
-    fn add(&mut self, what: impl FnOnce() -> String) {
+    fn add(&mut self, id: impl FnOnce() -> String) {
         self.count += 1;
         if self.first.len() < EXAMPLES {
-            self.first.push(what());
+            self.first.push(id());
         }
     }
 }
 
 impl Summary {
-    /// Looks at all nodes and edges once or twice; O(nodes * kinds of edges + names).
-    pub fn of(kb: &Kb, questions: &[LabelledQuery]) -> Summary {
+    /// Summarizes a base in one or two passes; O(nodes * kinds of edges + names).
+    pub fn compute(kb: &Kb, questions: &[LabelledQuery]) -> Summary {
         let tuples = by_size(kb.tuples());
         let is_linked = linked(kb, &tuples);
         let ids = (0..kb.types().len()).filter_map(|id| u16::try_from(id).ok()).map(TypeId);
@@ -138,7 +139,7 @@ impl Summary {
     /// That the base cannot be read.
     pub fn of_base(base: &Base) -> Result<Summary, DatasetError> {
         let kb = Kb::open(&base.kb_dir())?;
-        Ok(Summary::of(&kb, &all_queries(base)?))
+        Ok(Summary::compute(&kb, &all_queries(base)?))
     }
 
     /// Whether there is anything that looks like a mistake.
@@ -155,7 +156,7 @@ fn by_size(tuples: &[Tuple]) -> Vec<Tuple> {
     sorted
 }
 
-/// For each node, whether it has an edge.
+/// Whether each node has an edge.
 fn linked(kb: &Kb, tuples: &[Tuple]) -> Vec<bool> {
     let mut is_linked = vec![false; kb.n_nodes() as usize];
     for tuple in tuples {
@@ -228,28 +229,27 @@ fn relation_summary(kb: &Kb, tuple: &Tuple, counted: bool) -> RelationSummary {
     }
 }
 
-/// Labels that are rare beside one that is one typo away: a letter more, less, other, or two
-/// letters exchanged.
-fn typos(what: &'static str, mut uses: Vec<(&str, u64)>) -> Vec<Typo> {
+/// Rare labels one typo away from a frequent one: a letter inserted, deleted or replaced, or two letters
+/// swapped.
+fn typos(kind: &'static str, mut uses: Vec<(&str, u64)>) -> Vec<Typo> {
     uses.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     uses.truncate(MAX_COMPARED);
     let mut typos = Vec::new();
     for (at, &(label, n)) in uses.iter().enumerate() {
-        let is_rare = |of: u64| n <= RARE.min(of / 2) || n as f64 <= of as f64 * RARE_SHARE;
-        let like = uses.iter().take(at).find(|(other, of)| {
-            is_rare(*of)
-                && strsim::osa_distance(label, other) == 1
-                && !differ_in_digit(label, other)
+        let is_rare =
+            |other: u64| n <= RARE.min(other / 2) || n as f64 <= other as f64 * RARE_SHARE;
+        let similar = uses.iter().take(at).find(|(other, n)| {
+            is_rare(*n) && strsim::osa_distance(label, other) == 1 && !differ_in_digit(label, other)
         });
-        if let Some((like, _)) = like {
-            let (label, like) = (label.to_owned(), (*like).to_owned());
-            typos.push(Typo { what, label, uses: n, like });
+        if let Some((similar, _)) = similar {
+            let (label, similar_to) = (label.to_owned(), (*similar).to_owned());
+            typos.push(Typo { kind, label, uses: n, similar_to });
         }
     }
     typos
 }
 
-/// Whether two labels are apart in a number, as `grade_1` and `grade_2` are.
+/// Whether two labels differ in digits only, such as `grade_1` and `grade_2`.
 fn differ_in_digit(a: &str, b: &str) -> bool {
     let letters = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     letters(a) == letters(b)
@@ -264,7 +264,7 @@ mod tests {
         let uses = vec![("has_brand", 23_981), ("has_brnd", 3), ("has_barnd", 200), ("likes", 40)];
         let found = typos("relation", uses);
         let found: Vec<(&str, &str)> =
-            found.iter().map(|typo| (typo.label.as_str(), typo.like.as_str())).collect();
+            found.iter().map(|typo| (typo.label.as_str(), typo.similar_to.as_str())).collect();
         assert_eq!(found, [("has_barnd", "has_brand"), ("has_brnd", "has_brand")]);
         assert!(typos("relation", vec![("grade_1", 900), ("grade_2", 1)]).is_empty());
         assert!(typos("relation", vec![("cites", 2), ("cited", 2)]).is_empty(), "both are rare");

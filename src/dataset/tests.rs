@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::{
     DatasetError, Home, ImportOptions, ImportReport, LabelledQuery, Phase, ProblemKind, Progress,
-    Resolved, Split, given, import_neutral,
+    ResolvedDataset, Split, given, import_neutral,
     lines::{Line, Lines},
     load_split, load_test, load_values, render_field, render_text,
 };
@@ -202,7 +202,7 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "nodes.jsonl",
             "{\"id\": 0.5, \"type\": \"a\", \"name\": \"x\"}\n",
-            ":1: id 0.5 is no whole number",
+            ":1: id 0.5 is not an integer",
         ),
         (
             "nodes.jsonl",
@@ -240,7 +240,7 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "edges.tsv",
             "src_id\trelation\tdst_id\nx\twrote\t4\n",
-            ":2: the id \"x\" is no number, as those of nodes.jsonl are; use the ids",
+            ":2: the id \"x\" is not a number, unlike those of nodes.jsonl; use the ids",
         ),
         ("edges.tsv", "src_id\trelation\tdst_id\n1\t\t2\n", ":2: relation name of 0 bytes"),
         (
@@ -281,7 +281,7 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "qa.csv",
             "id,query,answer_ids\n1,a,3\n",
-            ":2: answer_ids \"3\" is no list; write the ids of nodes as \"[3, 17]\"",
+            ":2: answer_ids \"3\" is not a list; write the ids of nodes as \"[3, 17]\"",
         ),
         (
             "qa.csv",
@@ -303,7 +303,7 @@ fn strict_errors_name_file_line_and_remedy() {
         (
             "split/val.index",
             "8\n9\n",
-            ":2: query 9 is in split train already; keep it in one place",
+            ":2: query 9 is already in split train; keep it in one place",
         ),
         ("dataset.toml", "title = \"x\"\nlicense = \"y\"\n", ":2: unknown field `license`"),
     ];
@@ -334,12 +334,12 @@ fn what_follows_from_a_wrong_line_is_summed_up_behind_it() {
     files.push(("qa.csv", "id,query,answers\n7,a,[1]\n"));
     let text = told(&files);
     assert!(!text.contains("is not in qa.csv"), "{text}");
-    assert_eq!(text.matches(".index: 1 line names").count(), 3, "{text}");
+    assert_eq!(text.matches(".index: 1 line refers").count(), 3, "{text}");
     // A row that is wrong excuses its own id in the splits, and no other.
     let queries = "id,query,answer_ids\n7,,[1]\n";
     let text =
         told(&[("qa.csv", queries), ("split/val.index", "7\n"), ("split/test.index", "5\n")]);
-    assert!(text.contains("val.index: 1 line names") && text.contains("test.index:1: query 5"));
+    assert!(text.contains("val.index: 1 line refers") && text.contains("test.index:1: query 5"));
     let nodes = "{\"id\": \"a\", \"type\": \"x\", \"name\": \"\"}\n{\"id\": \"b\",\n";
     let edges = "src_id\trelation\tdst_id\na\tr\tb\nb\tr\ta\na\tr\ta\n";
     let queries = "id,query,answer_ids\n1,q,[b]\n";
@@ -348,8 +348,8 @@ fn what_follows_from_a_wrong_line_is_summed_up_behind_it() {
     let lines: Vec<&str> = text.lines().collect();
     let [cause, edges, answers] = lines.as_slice() else { panic!("{text}") };
     assert!(cause.contains("nodes.jsonl:2: "), "{text}");
-    assert!(edges.contains("edges.tsv: 2 lines name"), "{text}");
-    assert!(answers.contains("qa.csv: 1 line names"), "{text}");
+    assert!(edges.contains("edges.tsv: 2 lines refer"), "{text}");
+    assert!(answers.contains("qa.csv: 1 line refers"), "{text}");
 }
 
 #[test]
@@ -487,19 +487,20 @@ fn a_directory_resolves_to_a_name_that_follows_its_files() {
     let argument = source.path().to_str().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let home = Home::new(dir.path());
-    let Resolved::NewDirectory { source: found, name } = home.resolve(argument).unwrap() else {
+    let ResolvedDataset::NewDirectory { source: found, name } = home.resolve(argument).unwrap()
+    else {
         panic!("nothing is installed yet");
     };
     let options = ImportOptions::default();
     import_neutral(&found, &home, &name, &options, &mut |_| {}, &AtomicBool::new(false)).unwrap();
-    assert!(matches!(home.resolve(argument).unwrap(), Resolved::ImportedDirectory(_)));
-    assert!(matches!(home.resolve(&name).unwrap(), Resolved::Installed(_)));
+    assert!(matches!(home.resolve(argument).unwrap(), ResolvedDataset::ImportedDirectory(_)));
+    assert!(matches!(home.resolve(&name).unwrap(), ResolvedDataset::Installed(_)));
     // A file changes, one below the directory, and one elsewhere that a file is a link to.
     let elsewhere = dir.path().join("edges.tsv");
     fs::create_dir(source.path().join("tables")).unwrap();
     let mut names = BTreeSet::from([name]);
     let mut resolves_anew = || match home.resolve(argument).unwrap() {
-        Resolved::NewDirectory { name, .. } => names.insert(name),
+        ResolvedDataset::NewDirectory { name, .. } => names.insert(name),
         _ => false,
     };
     fs::write(source.path().join("edges.tsv"), EDGES.replace("cites", "quotes")).unwrap();
@@ -663,7 +664,7 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
         dataset(&[("edges.tsv", &format!("src_id\trelation\tdst_id\n{rows}"))])
     };
     let beside = |n: usize| {
-        let options = ImportOptions { beside: true, ..ImportOptions::default() };
+        let options = ImportOptions { as_next_version: true, ..ImportOptions::default() };
         let (source, stop) = (edges(n), AtomicBool::new(false));
         import_neutral(source.path(), home, "tiny", &options, &mut |_| {}, &stop).unwrap().base
     };
@@ -673,7 +674,7 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
     let before = home.get("tiny").unwrap();
     let waiting = beside(2);
     assert_eq!(
-        (home.get("tiny").unwrap(), home.next("tiny").unwrap()),
+        (home.get("tiny").unwrap(), home.pending_version("tiny").unwrap()),
         (before.clone(), Some(waiting.clone()))
     );
     // A later one takes the place of one that waits, unless somebody holds that.
@@ -682,7 +683,10 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
     let next = beside(3);
     assert!(!place.exists());
     home.make_current(&next).unwrap();
-    assert_eq!((home.get("tiny").unwrap(), home.next("tiny").unwrap()), (next.clone(), None));
+    assert_eq!(
+        (home.get("tiny").unwrap(), home.pending_version("tiny").unwrap()),
+        (next.clone(), None)
+    );
     // Whoever found the one before can still read it, and an older one comes to nothing.
     assert!(Kb::open(&before.kb_dir()).is_ok());
     home.make_current(&before).unwrap();

@@ -1,5 +1,5 @@
-//! Imports a graph written as N-Triples: a subject, a predicate and an object on each line.
-//! Format: <https://www.w3.org/TR/n-triples/>. Must not know how a base is stored.
+//! Imports a graph written as N-Triples: a subject, a predicate and an object on each line. Format:
+//! <https://www.w3.org/TR/n-triples/>.
 //!
 //! | triple | becomes |
 //! | --- | --- |
@@ -8,8 +8,8 @@
 //! | object in quotes | a field of the subject, called by the last part of the predicate |
 //! | object with an address, or a blank node | an edge, called likewise |
 //!
-//! Nodes are called by their addresses, and numbered by where they are first named. A node without
-//! type is a `resource`. All triples are held until the end, as those of one subject may lie anywhere.
+//! Nodes have their addresses as keys, and numbers in order of first occurrence. A node without type is a
+//! `resource`. All triples are held until the end, as those of one subject may be anywhere.
 
 use std::{
     collections::HashMap,
@@ -31,11 +31,11 @@ use crate::{
 };
 use agent_kb::{KbWriter, MAX_NODES};
 
-/// Bytes of addresses and texts that are held.
+/// Maximum bytes of addresses and texts in memory.
 pub const MAX_HELD_BYTES: u64 = 4 << 30;
-/// Bytes that a held text or edge takes beside its letters.
-const HELD_BESIDE: u64 = 48;
-/// Lines between two looks at the stop flag and two progress reports.
+/// Overhead of a held text or edge, bytes.
+const HELD_OVERHEAD: u64 = 48;
+/// Lines between two progress reports and stop checks.
 const LINES_PER_REPORT: u64 = 4096;
 const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 /// Last parts of predicates whose objects are names, best first.
@@ -47,7 +47,7 @@ const HINT: &str = "write `<subject> <predicate> <object> .` on a line";
 /// Imports the file `source` as base `name` of `home`.
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
+/// Any [`DatasetError`]; then nothing is left behind and a base of that name is unchanged.
 pub fn import_triples(
     source: &Path,
     home: &Home,
@@ -81,10 +81,10 @@ pub fn import_triples(
     install.finish(&meta, source, &mut watch)
 }
 
-/// A node by its address, with what is told of it alone.
+/// A node with its address, type and name.
 struct Subject {
     key: Arc<str>,
-    /// The line that names it first.
+    /// The line of its first occurrence.
     line: u64,
     node_type: Option<u32>,
     name: Option<Name>,
@@ -92,8 +92,8 @@ struct Subject {
 
 /// The best name of a node so far.
 struct Name {
-    /// Whether it is in another language, and the place of its predicate in [`NAMES`]: less is
-    /// better, the first wins ties.
+    /// Whether it is not English, and the position of its predicate in [`NAMES`]; lower is better, the first
+    /// wins ties.
     rank: (bool, usize),
     predicate: u32,
     text: String,
@@ -111,7 +111,7 @@ struct Triples {
     texts: Vec<(u32, u32, String)>,
     /// Subject, predicate, object, line.
     edges: Vec<(u32, u32, u32, u64)>,
-    held: u64,
+    held_bytes: u64,
 }
 
 impl Triples {
@@ -122,7 +122,7 @@ impl Triples {
         let key: Arc<str> = key.into();
         // Not above MAX_NODES, see `read`.
         let place = self.nodes.len() as u32;
-        self.held += key.len() as u64 + 2 * HELD_BESIDE;
+        self.held_bytes += key.len() as u64 + 2 * HELD_OVERHEAD;
         self.places.insert(key.clone(), place);
         self.nodes.push(Subject { key, line, node_type: None, name: None });
         place
@@ -150,7 +150,7 @@ impl Triples {
             }
             Object::Node(object) => {
                 let (predicate, object) = (self.predicate(predicate), self.node(&object, line));
-                self.held += HELD_BESIDE;
+                self.held_bytes += HELD_OVERHEAD;
                 self.edges.push((subject, predicate, object, line));
             }
             Object::Text { text, is_foreign } => {
@@ -171,7 +171,7 @@ impl Triples {
                         return;
                     }
                 };
-                // A second name is a text like any other; in other languages, one of many.
+                // A second English name becomes a text; names in other languages are dropped.
                 if !other.rank.0 {
                     self.push_text(subject, other.predicate, other.text);
                 }
@@ -180,7 +180,7 @@ impl Triples {
     }
 
     fn push_text(&mut self, subject: u32, predicate: u32, text: String) {
-        self.held += text.len() as u64 + HELD_BESIDE;
+        self.held_bytes += text.len() as u64 + HELD_OVERHEAD;
         self.texts.push((subject, predicate, text));
     }
 }
@@ -207,11 +207,11 @@ fn read(
                 problems.add(
                     path,
                     number,
-                    Fault::new(ProblemKind::BadTriple, message, HINT).here(text),
+                    Fault::new(ProblemKind::BadTriple, message, HINT).with_excerpt(text),
                 );
             }
         }
-        if triples.held > MAX_HELD_BYTES || triples.nodes.len() >= MAX_NODES as usize {
+        if triples.held_bytes > MAX_HELD_BYTES || triples.nodes.len() >= MAX_NODES as usize {
             let message = format!(
                 "its addresses and texts take more than {MAX_HELD_BYTES} bytes; make tables of it, \
                  which are not held in memory"
@@ -257,7 +257,7 @@ fn write_nodes(
         match content.push(Some(&node.key), templates, writer)? {
             None => numbers.push(Some(number)),
             Some(fault) => {
-                problems.add(path, node.line, fault.here(&node.key));
+                problems.add(path, node.line, fault.with_excerpt(&node.key));
                 numbers.push(None);
             }
         }
@@ -278,7 +278,7 @@ enum Object {
     Node(String),
     Text {
         text: String,
-        /// Whether it says that it is in another language than English.
+        /// Whether it has the tag of a language other than English.
         is_foreign: bool,
     },
 }
@@ -311,7 +311,7 @@ fn node(text: &str) -> Result<(String, &str), String> {
     if let Some(rest) = text.strip_prefix('<') {
         let (address, rest) = rest.split_once('>').ok_or("has no closing >")?;
         if address.is_empty() || address.contains([' ', '<', '"']) {
-            return Err("is no address".to_owned());
+            return Err("is not an address".to_owned());
         }
         return Ok((unescaped(address)?, rest.trim_start()));
     }
@@ -369,7 +369,9 @@ fn unescaped(text: &str) -> Result<String, String> {
             let hex: String = chars.by_ref().take(digits).collect();
             let code = u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == digits);
             let c = code.and_then(char::from_u32);
-            plain.push(c.ok_or_else(|| format!("has the escape \\u{hex}, which is no character"))?);
+            plain.push(
+                c.ok_or_else(|| format!("has the escape \\u{hex}, which is not a character"))?,
+            );
             continue;
         }
         plain.push(match escape {
@@ -412,8 +414,8 @@ mod tests {
             ("<a:s> <a:p> <a:o>", "does not end with a full stop"),
             ("<a:s> <a:p> \"x .", "the object has no closing quote"),
             ("<a:s> <a:p> \"\\q\" .", "the object has the unknown escape \\q"),
-            ("<a:s> <a:p> \"\\ud800\" .", "which is no character"),
-            ("<a:s <a:p> <a:o> .", "the subject is no address"),
+            ("<a:s> <a:p> \"\\ud800\" .", "which is not a character"),
+            ("<a:s <a:p> <a:o> .", "the subject is not an address"),
         ] {
             assert!(parse(line).unwrap_err().contains(why), "{line}: {:?}", parse(line));
         }

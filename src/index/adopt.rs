@@ -1,5 +1,5 @@
-//! Takes the index of one version of a base over for another with the same nodes and edges.
-//! Must not know what is in the files: they are never changed in place, so they may be shared.
+//! Takes over the index of one version of a base for another with the same nodes and edges. Index files
+//! are never changed in place, so they are shared by hard links.
 
 use std::{fs, io, path::Path};
 
@@ -8,24 +8,24 @@ use crate::{
     layout::{Staging, VECTORS, WORDS},
 };
 
-/// Folders in one another below a part.
+/// Maximum depth of folders below a part.
 const MAX_DEPTH: usize = 6;
 
-/// Links the files of an index into another index directory, or copies them where the file system
-/// has no links. Each part appears when it is whole; one that is there already is replaced.
+/// Links the files of an index into another index directory, or copies them where the file system has no
+/// links. Each part appears complete; an existing one is replaced.
 ///
 /// # Errors
-/// That a file cannot be linked or copied.
-pub fn adopt(from: &Path, to: &Path) -> Result<(), IndexError> {
+/// [`IndexError::Io`] if a file cannot be linked or copied.
+pub fn adopt(source_index: &Path, target_index: &Path) -> Result<(), IndexError> {
     for part in [WORDS, VECTORS] {
-        let source = from.join(part);
+        let source = source_index.join(part);
         if !source.is_dir() {
             continue;
         }
-        let staging = Staging::new(to)?;
+        let staging = Staging::new(target_index)?;
         link_all(&source, staging.path(), MAX_DEPTH)
             .map_err(|error| IndexError::io(&source, error))?;
-        staging.publish(&to.join(part))?;
+        staging.publish(&target_index.join(part))?;
     }
     Ok(())
 }
@@ -34,7 +34,7 @@ fn link_all(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
-        // Work under way.
+        // Unfinished work.
         if entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }

@@ -1,24 +1,19 @@
-//! Approximate nearest neighbours: a graph over the nodes that may be answers, in which a search
-//! goes from near to nearer. The only place that knows usearch.
+//! Approximate nearest neighbours: a graph over the candidate nodes, searched from near to nearer.
 //!
-//! usearch builds the graph (HNSW: Malkov & Yashunin 2018); what is kept is its lowest level, as
-//! arrays. Searching is done here, over the exact vectors: scores are exact, nothing is stored twice,
-//! opening reads a header, and no bytes in the file can lead outside of it. Entry points spread over
-//! the graph take the place of the upper levels. The nodes are cut into shards of at most
-//! `SHARD_NODES`; one thread builds a shard, so the graph does not depend on their number.
-//!
-//! Must not know: texts, queries, who asks.
+//! [`graph`] builds it (HNSW: Malkov & Yashunin 2018); the file holds its lowest layer as arrays.
+//! The search runs over the exact vectors: scores are exact, nothing is stored twice, opening reads a
+//! header, and no bytes in the file can lead outside of it. Entry points spread over the graph take
+//! the place of the upper layers. Nodes are cut into shards of at most `SHARD_NODES`; one thread builds
+//! a shard, so the graph does not depend on the number of threads. Independent of texts and queries.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashSet},
-    path::Path,
-};
+mod graph;
+
+use std::{cmp::Reverse, collections::HashSet, ops::Range, path::Path};
 
 use rayon::prelude::*;
 use safetensors::Dtype;
-use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
+use self::graph::{GraphBuilder, beam_search};
 use crate::{
     IndexError,
     arrays::{Array, Arrays},
@@ -30,23 +25,19 @@ use agent_kb::{NodeId, best};
 
 /// Nodes of one graph at most: bounds the memory and time of one thread.
 const SHARD_NODES: usize = 1 << 17;
-/// Links of a node in the upper levels; twice as many in the lowest.
-const CONNECTIVITY: usize = 16;
-/// Nodes kept in view while a node is linked.
-const EXPANSION_BUILD: usize = 128;
-/// Nodes kept in view by a search, at least; more find more and take longer.
+/// Candidates kept by a search, at least; more find more and take longer.
 const EXPANSION_SEARCH: usize = 256;
-/// Nodes of a shard that a search begins with.
+/// Nodes of a shard that a search starts from.
 const ENTRY_POINTS: usize = 64;
-/// Nodes whose neighbours are searched, exactly and not, to state the recall.
+/// Nodes whose recall is measured.
 const SAMPLED: usize = 100;
-/// Neighbours asked for in that.
+/// Neighbours of each that are compared.
 const RECALL_AT: usize = 100;
-/// Nodes linked between two looks at whether to stop.
+/// Nodes inserted between two progress reports.
 const REPORT_EVERY: usize = 1_024;
 /// The file inside its directory.
 const FILE: &str = "graph";
-/// The stage in reports of progress.
+/// Name of the stage in progress reports.
 const STAGE: &str = "ann";
 
 /// An opened graph.
@@ -58,16 +49,20 @@ pub struct AnnIndex {
     shards: Array<u64>,
     /// Bounds of the links of each place.
     bounds: Array<u64>,
-    /// Places, in the same shard.
+    /// Places of neighbours, in the same shard.
     links: Array<u32>,
     recall: f32,
 }
 
 /// Builds the graph into a directory.
-pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
+pub(super) fn build(
+    materials: &Materials<'_>,
+    watch: &Watch<'_>,
+    dir: &Path,
+) -> Result<(), IndexError> {
     let mut nodes: Vec<NodeId> = Vec::new();
-    for &node in of.kb.candidates() {
-        if of.vectors.row(node)?.iter().any(|&number| number != 0.0) {
+    for &node in materials.kb.candidates() {
+        if materials.vectors.row(node)?.iter().any(|&number| number != 0.0) {
             nodes.push(node);
         }
     }
@@ -76,7 +71,7 @@ pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result
         (0..=n_shards).map(|shard| (shard * nodes.len() / n_shards) as u64).collect();
     let linked: Vec<Vec<Vec<u32>>> = shards
         .par_windows(2)
-        .map(|shard| link(&nodes, shard[0] as usize..shard[1] as usize, of.vectors, watch, dir))
+        .map(|shard| link(&nodes, shard[0] as usize..shard[1] as usize, materials.vectors, watch))
         .collect::<Result<_, _>>()?;
     let linked: Vec<Vec<u32>> = linked.into_iter().flatten().collect();
     let mut bounds = vec![0u64];
@@ -95,46 +90,28 @@ pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result
         Arrays::write_sealed(&dir.join(FILE), &arrays)
     };
     write(0.0)?;
-    let recall = AnnIndex::open(dir)?.measured(&nodes, of.vectors)?;
+    let recall = AnnIndex::open(dir)?.measure_recall(&nodes, materials.vectors)?;
     write(recall)
 }
 
 /// The links of each node of one shard, as places among all nodes, ascending.
 fn link(
     nodes: &[NodeId],
-    shard: std::ops::Range<usize>,
+    shard: Range<usize>,
     vectors: &VectorIndex,
     watch: &Watch<'_>,
-    dir: &Path,
 ) -> Result<Vec<Vec<u32>>, IndexError> {
-    let failed = |error: &dyn std::fmt::Display| {
-        IndexError::io(dir, std::io::Error::other(error.to_string()))
-    };
-    let options = IndexOptions {
-        dimensions: vectors.dim(),
-        metric: MetricKind::IP,
-        quantization: ScalarKind::F32,
-        connectivity: CONNECTIVITY,
-        expansion_add: EXPANSION_BUILD,
-        expansion_search: EXPANSION_BUILD,
-        multi: false,
-    };
-    let graph = Index::new(&options).map_err(|error| failed(&error))?;
-    graph.reserve_capacity_and_threads(shard.len(), 1).map_err(|error| failed(&error))?;
-    for place in shard.clone() {
-        if (place - shard.start).is_multiple_of(REPORT_EVERY) {
-            watch.at(STAGE, (place - shard.start) as u64, shard.len() as u64)?;
+    let total = shard.len() as u64;
+    let mut graph = GraphBuilder::new(vectors.dim(), shard.len());
+    for (inserted, &node) in nodes[shard.clone()].iter().enumerate() {
+        if inserted.is_multiple_of(REPORT_EVERY) {
+            watch.progress(STAGE, inserted as u64, total)?;
         }
-        graph.add(place as u64, &vectors.row(nodes[place])?).map_err(|error| failed(&error))?;
+        graph.insert(&vectors.row(node)?);
     }
-    watch.at(STAGE, shard.len() as u64, shard.len() as u64)?;
-    let sorted = |place: usize| {
-        let mut links: Vec<u32> =
-            graph.neighbors(place as u64, 0).map(|link| link as u32).collect();
-        links.sort_unstable();
-        links
-    };
-    Ok(shard.map(sorted).collect())
+    watch.progress(STAGE, total, total)?;
+    let first = shard.start as u32;
+    Ok(graph.into_links().map(|links| links.iter().map(|link| first + link).collect()).collect())
 }
 
 impl AnnIndex {
@@ -154,7 +131,7 @@ impl AnnIndex {
         })
     }
 
-    /// Reads it all and compares it with its checksum.
+    /// Reads the whole file and compares it with its checksum.
     ///
     /// # Errors
     /// [`IndexError::Damaged`].
@@ -162,7 +139,7 @@ impl AnnIndex {
         self.arrays.verify()
     }
 
-    /// What it is, in a line for people.
+    /// A one-line summary for people: size and measured recall.
     pub fn describe(&self) -> String {
         let n = self.nodes.as_slice().len();
         let sampled = n.div_ceil(sample_step(n));
@@ -170,9 +147,9 @@ impl AnnIndex {
         format!("graph over {n} nodes, recall@{RECALL_AT} {recall:.3} on {sampled} of them")
     }
 
-    /// About the `k` nodes nearest to `query` (`[dim]`, not zero), best first, ties by ascending id.
-    /// `vectors` must be those it was built over. Scores are exact dot products; a node may be
-    /// missing. About `(k + 256) * 32` dot products for each shard.
+    /// Approximately the `k` nodes nearest to `query` (`[dim]`, not zero), best first, ties by ascending
+    /// id. `vectors` must be those the graph was built over. Scores are exact dot products; a node may
+    /// be missing. About `(k + 256) * 32` dot products for each shard.
     ///
     /// # Errors
     /// Those of [`VectorIndex::score`].
@@ -186,59 +163,35 @@ impl AnnIndex {
             .shards
             .as_slice()
             .par_windows(2)
-            .map(|shard| self.descend(vectors, query, k, shard[0] as usize, shard[1] as usize))
+            .map(|shard| self.search_shard(vectors, query, k, shard[0] as usize..shard[1] as usize))
             .collect::<Result<_, _>>()?;
         Ok(best(found.concat(), k))
     }
 
-    /// Searches the graph of one shard from its entry points: the best node not yet looked at is looked
-    /// at next, until it is worse than all that are kept.
-    fn descend(
+    /// Searches the graph of one shard from its entry points.
+    fn search_shard(
         &self,
         vectors: &VectorIndex,
         query: &[f32],
         k: usize,
-        start: usize,
-        end: usize,
+        shard: Range<usize>,
     ) -> Result<Vec<(NodeId, f32)>, VectorError> {
         let nodes = self.nodes.as_slice();
+        let step = shard.len().div_ceil(ENTRY_POINTS).max(1);
+        let entries =
+            (shard.start..shard.end.min(nodes.len())).step_by(step).map(|place| place as u32);
+        let score = |places: &[u32]| {
+            let ids: Vec<NodeId> = places.iter().map(|&place| nodes[place as usize]).collect();
+            vectors.score(query, &ids)
+        };
+        let links = |place: u32| self.links.part(&self.bounds, place as usize).to_vec();
         let width = k.max(EXPANSION_SEARCH);
-        let step = end.saturating_sub(start).div_ceil(ENTRY_POINTS).max(1);
-        let mut seen: HashSet<u32> = HashSet::new();
-        let mut open: BinaryHeap<(Score, Reverse<u32>)> = BinaryHeap::new();
-        let mut kept: BinaryHeap<Reverse<(Score, Reverse<u32>)>> = BinaryHeap::new();
-        let mut next: Vec<u32> =
-            (start..end.min(nodes.len())).step_by(step).map(|place| place as u32).collect();
-        loop {
-            next.retain(|&place| (place as usize) < nodes.len() && seen.insert(place));
-            let ids: Vec<NodeId> = next.iter().map(|&place| nodes[place as usize]).collect();
-            for (&place, score) in next.iter().zip(vectors.score(query, &ids)?) {
-                let hit = (Score(score), Reverse(place));
-                if kept.len() < width || kept.peek().is_some_and(|worst| hit > worst.0) {
-                    open.push(hit);
-                    kept.push(Reverse(hit));
-                    if kept.len() > width {
-                        kept.pop();
-                    }
-                }
-            }
-            match open.pop() {
-                Some(hit)
-                    if kept.len() < width || kept.peek().is_some_and(|worst| hit >= worst.0) =>
-                {
-                    next = self.links.part(&self.bounds, hit.1.0 as usize).to_vec();
-                }
-                _ => break,
-            }
-        }
-        Ok(kept
-            .into_iter()
-            .map(|Reverse((score, Reverse(place)))| (nodes[place as usize], score.0))
-            .collect())
+        let hits = beam_search(entries.collect(), nodes.len(), width, score, links)?;
+        Ok(hits.iter().map(|(score, Reverse(place))| (nodes[*place as usize], score.0)).collect())
     }
 
     /// The share of the exact neighbours of sampled nodes that a search finds.
-    fn measured(&self, nodes: &[NodeId], vectors: &VectorIndex) -> Result<f32, IndexError> {
+    fn measure_recall(&self, nodes: &[NodeId], vectors: &VectorIndex) -> Result<f32, IndexError> {
         let (mut found, mut exact_total) = (0, 0);
         for &node in nodes.iter().step_by(sample_step(nodes.len())) {
             let query = vectors.row(node)?;
@@ -252,28 +205,7 @@ impl AnnIndex {
     }
 }
 
-/// From one sampled node to the next, of `n`.
+/// Distance between sampled nodes, of `n`.
 fn sample_step(n: usize) -> usize {
     n.div_ceil(SAMPLED).max(1)
-}
-
-/// A score in its total order.
-#[derive(Clone, Copy)]
-struct Score(f32);
-
-impl PartialEq for Score {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for Score {}
-impl PartialOrd for Score {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Score {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
 }

@@ -2,8 +2,6 @@
 //!
 //! The file is safetensors: a JSON header with names, types and offsets, then the arrays. Values
 //! are little-endian. Opening reads the header only; slices point into the map.
-//!
-//! Must not know: what the arrays mean.
 
 use std::{
     fs::File,
@@ -61,12 +59,16 @@ impl<T: Number> Array<T> {
         bytes.and_then(|bytes| bytemuck::try_cast_slice(bytes).ok()).unwrap_or(&[])
     }
 
-    /// The numbers of part `at`, where `bounds` holds the ends of all parts after a leading zero;
+    /// The numbers of part `index`, where `bounds` holds the ends of all parts after a leading zero;
     /// empty when out of range.
-    pub fn part<'a, B: Number + TryInto<usize>>(&'a self, bounds: &Array<B>, at: usize) -> &'a [T] {
+    pub fn part<'a, B: Number + TryInto<usize>>(
+        &'a self,
+        bounds: &Array<B>,
+        index: usize,
+    ) -> &'a [T] {
         let bounds = bounds.as_slice();
         let bound = |at: usize| bounds.get(at).and_then(|&bound| bound.try_into().ok());
-        match (bound(at), bound(at + 1)) {
+        match (bound(index), bound(index + 1)) {
             (Some(start), Some(end)) => self.as_slice().get(start..end).unwrap_or(&[]),
             _ => &[],
         }
@@ -119,7 +121,7 @@ impl Arrays {
     /// # Errors
     /// [`IndexError::Damaged`] when they differ or the file has none.
     pub fn verify(&self) -> Result<(), IndexError> {
-        let damaged = |what: String| IndexError::Damaged { path: self.path.clone(), what };
+        let damaged = |reason: String| IndexError::Damaged { path: self.path.clone(), reason };
         let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(e.to_string()))?;
         let tensors = tensors.tensors();
         let parts = tensors.iter().map(|(name, view)| (name.as_str(), view.data()));
@@ -131,11 +133,11 @@ impl Arrays {
     }
 
     /// As [`Self::write`] with one array, `streamed`, that may be larger than memory: `stream` writes
-    /// its bytes, of which there are so many. It comes behind the arrays `before` and is followed by
-    /// those `after`; all of them come in descending size of their numbers, so that they are aligned.
+    /// its bytes, whose number is given. It stands between the arrays `before` and `after`; all arrays are in
+    /// descending size of their numbers, so that they are aligned.
     ///
     /// # Errors
-    /// What the system said, or `stream`.
+    /// The error of the system or of `stream`.
     pub fn write_with(
         path: &Path,
         before: &[(&str, Dtype, &[u8])],
@@ -187,7 +189,7 @@ impl Arrays {
     /// # Errors
     /// [`IndexError::Damaged`] when it is absent, of another type or out of place.
     pub fn get<T: Number>(&self, name: &str) -> Result<Array<T>, IndexError> {
-        let damaged = |what: String| IndexError::Damaged { path: self.path.clone(), what };
+        let damaged = |reason: String| IndexError::Damaged { path: self.path.clone(), reason };
         let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(e.to_string()))?;
         let view = tensors.tensor(name).map_err(|error| damaged(error.to_string()))?;
         let bytes = view.data();
@@ -236,22 +238,22 @@ impl Strings {
         Self { bounds, bytes }
     }
 
-    /// How many strings.
+    /// Number of strings.
     pub fn len(&self) -> usize {
         self.bounds.as_slice().len().saturating_sub(1)
     }
 
-    /// Whether there is no string.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// String `at` as bytes.
-    pub fn get(&self, at: usize) -> &[u8] {
-        self.bytes.part(&self.bounds, at)
+    /// String `index` as bytes.
+    pub fn get(&self, index: usize) -> &[u8] {
+        self.bytes.part(&self.bounds, index)
     }
 
-    /// The place of a string. O(log n).
+    /// The index of a string. O(log n).
     pub fn find(&self, string: &str) -> Option<usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {

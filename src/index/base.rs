@@ -1,4 +1,4 @@
-//! An opened knowledge base with all its indexes: what tools and retrievers work on.
+//! An opened knowledge base with all its indexes, for tools and retrievers.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ use agent_ground::words::Stems;
 use agent_kb::{Kb, NodeId, TypeId};
 
 /// Embeddings of texts that are kept; at this number all are dropped.
-const MAX_KEPT_VECTORS: usize = 4_096;
+const MAX_CACHED_VECTORS: usize = 4_096;
 
 /// A knowledge base and its indexes, read-only and shared between threads.
 pub struct IndexedBase {
@@ -41,7 +41,7 @@ pub struct IndexedBase {
     pub entities: EntityIndex,
     /// One embedding per node.
     pub vectors: VectorIndex,
-    /// The query language, once it was asked for.
+    /// The query language, opened at first use.
     query: OnceLock<QueryIndex>,
     /// The stemmer of all forward indexes.
     pub stems: Stems,
@@ -49,7 +49,7 @@ pub struct IndexedBase {
     words_seal: Option<Seal>,
     index_dir: PathBuf,
     name: String,
-    kept_vectors: Mutex<HashMap<String, Arc<[f32]>>>,
+    cached_vectors: Mutex<HashMap<String, Arc<[f32]>>>,
     fingerprint: String,
 }
 
@@ -101,7 +101,7 @@ impl IndexedBase {
             words_seal: words.record.seal,
             index_dir: index_dir.to_owned(),
             name: name.to_owned(),
-            kept_vectors: Mutex::default(),
+            cached_vectors: Mutex::default(),
             query: OnceLock::new(),
             kb,
         })
@@ -112,7 +112,7 @@ impl IndexedBase {
     /// Whether all files have a digest: an index of an older version has none for its words.
     ///
     /// # Errors
-    /// That one of them is damaged.
+    /// [`IndexError::Damaged`] and [`IndexError::Io`] of a part.
     pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<bool, IndexError> {
         self.embedder.verify()?;
         let mut sealed = true;
@@ -124,7 +124,7 @@ impl IndexedBase {
         }
         if !sealed {
             self.vectors.verify()?;
-            self.opened_parts()?.iter().try_for_each(parts::Opened::verify)?;
+            self.opened_parts()?.iter().try_for_each(parts::OpenedPart::verify)?;
         }
         Ok(sealed)
     }
@@ -164,7 +164,7 @@ impl IndexedBase {
         Err(IndexError::MissingPart { base: self.name.clone(), part })
     }
 
-    /// The query language over all nodes, opened when it is first asked for.
+    /// The query language over all nodes, opened at first use.
     ///
     /// # Errors
     /// [`IndexError::MissingPart`] unless it was indexed; that a file is damaged.
@@ -176,17 +176,17 @@ impl IndexedBase {
         Ok(self.query.get_or_init(|| opened))
     }
 
-    /// The optional parts that are there, each in a line for people.
+    /// One-line summaries of the built optional parts.
     ///
     /// # Errors
-    /// That one of them is damaged.
+    /// [`IndexError::Damaged`] and [`IndexError::Io`] of a part.
     pub fn describe_parts(&self) -> Result<Vec<String>, IndexError> {
-        Ok(self.opened_parts()?.iter().map(parts::Opened::describe).collect())
+        Ok(self.opened_parts()?.iter().map(parts::OpenedPart::describe).collect())
     }
 
-    fn opened_parts(&self) -> Result<Vec<parts::Opened>, IndexError> {
+    fn opened_parts(&self) -> Result<Vec<parts::OpenedPart>, IndexError> {
         let parts = self.embedder.record().parts.iter();
-        parts.map(|&part| parts::Opened::open(part, &self.part(part)?)).collect()
+        parts.map(|&part| parts::OpenedPart::open(part, &self.part(part)?)).collect()
     }
 
     /// The embedding of a text, of length 1 or all zeros; equal texts are embedded once.
@@ -194,13 +194,13 @@ impl IndexedBase {
     /// # Errors
     /// Those of the embedder.
     pub fn embed_query(&self, text: &str) -> Result<Arc<[f32]>, EmbedError> {
-        let lock = || self.kept_vectors.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.cached_vectors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(vector) = lock().get(text) {
             return Ok(vector.clone());
         }
         let vector: Arc<[f32]> = self.embedder.embed_query(text)?.into();
         let mut kept = lock();
-        if kept.len() >= MAX_KEPT_VECTORS {
+        if kept.len() >= MAX_CACHED_VECTORS {
             kept.clear();
         }
         kept.insert(text.to_owned(), vector.clone());
@@ -294,33 +294,33 @@ fn check_base(built_over: &str, kb: &Kb, name: &str) -> Result<(), IndexError> {
     Err(IndexError::OtherBase { base: name.to_owned() })
 }
 
-/// What of an index is there and fits a base.
-pub struct State {
-    /// Whether the words can be used, or why not.
+/// Usable parts of an index over a base.
+pub struct IndexState {
+    /// Whether the words are usable, or why not.
     pub words: Result<(), IndexError>,
-    /// What the vectors are, or why they cannot be used.
+    /// The vectors, or why they are not usable.
     pub vectors: Result<VectorsState, IndexError>,
 }
 
-/// Vectors that can be used.
+/// Description of usable vectors.
 pub struct VectorsState {
     /// Their embedder.
     pub embedder: EmbedderChoice,
-    /// Whether only nodes of candidate types have one.
+    /// Whether only nodes of candidate types have a vector.
     pub candidates_only: bool,
-    /// The optional parts that are there.
+    /// The built optional parts.
     pub parts: Vec<Part>,
 }
 
-impl State {
-    /// Opens the parts of an index, each on its own.
-    pub fn of(kb: &Kb, index_dir: &Path, name: &str) -> State {
+impl IndexState {
+    /// Opens each part of an index.
+    pub fn inspect(kb: &Kb, index_dir: &Path, name: &str) -> IndexState {
         let vectors = || {
             let (_, record) = open_vectors(index_dir, kb, name)?;
             open_own(index_dir, &record)?;
             let VectorsRecord { embedder, candidates_only, parts, .. } = record;
             Ok(VectorsState { embedder, candidates_only, parts })
         };
-        State { words: Words::open(index_dir, kb, name).map(|_| ()), vectors: vectors() }
+        IndexState { words: Words::open(index_dir, kb, name).map(|_| ()), vectors: vectors() }
     }
 }

@@ -4,8 +4,6 @@
 //! `idf * tf / (tf + k1 * (1 - b + b * length / mean))` with
 //! `idf = ln(1 + (n - df + 0.5) / (df + 0.5))`: Robertson & Zaragoza 2009 as Lucene 8 and the
 //! method "lucene" of bm25s compute it, without the constant factor `k1 + 1`.
-//!
-//! Must not know: how postings are kept, what a word is.
 
 /// Saturation and length normalisation.
 #[derive(Clone, Copy, Debug, PartialEq)]

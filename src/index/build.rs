@@ -1,5 +1,5 @@
-//! Builds the parts of an index that are asked for; each appears when it is complete, whatever
-//! becomes of the others.
+//! Builds the requested parts of an index. Each part appears when it is complete, independent of the
+//! others.
 
 mod vectors;
 mod words;
@@ -13,49 +13,48 @@ use std::{
     },
 };
 
-pub use vectors::{cut, embed};
+pub use vectors::{embed, split_nodes};
 pub use words::{WordSource, read_words};
 
 use crate::{
     Access, EmbedderChoice, Import, IndexError, Part,
     embedder::IndexEmbedder,
-    layout::{Staging, VECTORS, VectorsOf, VectorsRecord, part_path, remove_leftovers},
+    layout::{Staging, VECTORS, VectorsRecord, VectorsSpec, part_path, remove_leftovers},
     parts::{self, Materials},
     vectors::VectorIndex,
 };
 use agent_embed::Embedder;
 use agent_kb::Kb;
 
-/// How far building is: units done of all, by stage. Stages run side by side.
+/// Progress of one stage of a build. Stages run in parallel.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What is being built.
+    /// Name of the stage.
     pub stage: &'static str,
     /// Units done.
     pub done: u64,
-    /// Units in all.
+    /// Total units.
     pub total: u64,
 }
 
 /// What to build.
 #[derive(Clone, Copy)]
 pub struct Plan<'a> {
-    /// Where words come from, if they are built.
+    /// Source of the words, if they are built.
     pub words: Option<WordSource<'a>>,
-    /// Where vectors come from, if they are built; the optional parts go with the old ones.
+    /// Source of the vectors, if they are built; this removes the optional parts.
     pub vectors: Option<VectorSource<'a>>,
-    /// Optional parts that are built, over the vectors that are then there.
+    /// Optional parts to build over the resulting vectors.
     pub parts: &'a [Part],
-    /// What the embedder needs to be opened again for optional parts.
+    /// Access for opening the embedder for optional parts.
     pub access: &'a Access,
-    /// The version of the base that answers until this one is indexed: what did not change since is
-    /// taken over where a part can.
-    pub before: Option<Version<'a>>,
+    /// The previous version of the base; parts that can reuse its unchanged content do.
+    pub previous: Option<IndexedVersion<'a>>,
 }
 
 /// A version of a base with its index.
 #[derive(Clone, Copy)]
-pub struct Version<'a> {
+pub struct IndexedVersion<'a> {
     /// The base.
     pub kb: &'a Kb,
     /// The directory of its index.
@@ -63,7 +62,7 @@ pub struct Version<'a> {
 }
 
 impl Plan<'static> {
-    /// All that is needed, with the built-in embedder.
+    /// All required parts, with the built-in embedder.
     pub fn complete() -> Self {
         static ACCESS: Access = Access::NONE;
         Self {
@@ -71,7 +70,7 @@ impl Plan<'static> {
             vectors: Some(VectorSource::Builtin),
             parts: &[],
             access: &ACCESS,
-            before: None,
+            previous: None,
         }
     }
 }
@@ -83,16 +82,16 @@ pub enum VectorSource<'a> {
     Builtin,
     /// An opened embedder.
     Embedder {
-        /// How it is opened again.
+        /// The choice, for opening it again.
         choice: &'a EmbedderChoice,
         /// The embedder.
         embedder: &'a dyn Embedder,
         /// Whether only nodes of candidate types are embedded; others get zeros.
         candidates_only: bool,
     },
-    /// Vectors that an embedder gave elsewhere.
-    Embedded(&'a Embedded<'a>),
-    /// Vectors from a place that gives no others.
+    /// Vectors computed elsewhere by [`embed`].
+    Precomputed(&'a PrecomputedVectors<'a>),
+    /// Imported vectors, without an embedder.
     Import {
         /// Where.
         choice: &'a EmbedderChoice,
@@ -101,38 +100,42 @@ pub enum VectorSource<'a> {
     },
 }
 
-/// Vectors that an embedder gave elsewhere, by [`embed`].
-pub struct Embedded<'a> {
-    /// Which they are.
-    pub of: VectorsOf,
-    /// The vector of each node that has one, in the order of nodes: numbers of 4 bytes, the lowest
-    /// byte first.
+/// Vectors computed elsewhere by [`embed`].
+pub struct PrecomputedVectors<'a> {
+    /// Their identity.
+    pub spec: VectorsSpec,
+    /// The vectors in node order, as little-endian `f32`.
     pub input: Mutex<&'a mut (dyn Read + Send)>,
 }
 
-/// Reports progress and learns whether to stop.
+/// Progress callback and stop flag of a build.
 pub struct Watch<'a> {
-    /// Gets how far a stage is.
+    /// Receives progress.
     pub report: &'a (dyn Fn(Progress) + Sync),
-    /// Set once the caller wants to stop.
+    /// Set to stop the build.
     pub stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {
-    /// Tells how far a stage is.
+    /// Reports progress of a stage, then checks the stop flag.
     ///
     /// # Errors
     /// [`IndexError::Stopped`] once the caller wants that.
-    pub(super) fn at(&self, stage: &'static str, done: u64, total: u64) -> Result<(), IndexError> {
+    pub(super) fn progress(
+        &self,
+        stage: &'static str,
+        done: u64,
+        total: u64,
+    ) -> Result<(), IndexError> {
         (self.report)(Progress { stage, done, total });
-        self.go_on()
+        self.check_stop()
     }
 
-    /// Whether to go on; costs next to nothing.
+    /// Checks the stop flag; cheap.
     ///
     /// # Errors
     /// [`IndexError::Stopped`] once the caller wants that.
-    pub(super) fn go_on(&self) -> Result<(), IndexError> {
+    pub(super) fn check_stop(&self) -> Result<(), IndexError> {
         if self.stop.load(Ordering::Relaxed) { Err(IndexError::Stopped) } else { Ok(()) }
     }
 }
@@ -150,12 +153,12 @@ pub fn build(
     build_parts(kb, index, &Plan::complete(), report, stop)
 }
 
-/// Builds parts of an index, each replacing an older one in one step; what builds that were killed
-/// left behind is removed first.
+/// Builds parts of an index, each replacing an older one atomically; leftovers of killed builds are
+/// removed first.
 ///
 /// # Errors
-/// [`IndexError::Stopped`] soon after `stop` is set, or what failed; parts that were complete by
-/// then are published, of the others the old ones stay.
+/// [`IndexError::Stopped`] soon after `stop` is set, or the failure; parts completed by then are published,
+/// the others are unchanged.
 pub fn build_parts(
     kb: &Kb,
     index: &Path,
@@ -179,7 +182,7 @@ pub fn build_parts(
     plan.parts.iter().try_for_each(|&part| build_part(kb, index, part, plan, &watch))
 }
 
-/// Builds an optional part, and lists it in the record once it is there.
+/// Builds an optional part, then lists it in the record.
 fn build_part(
     kb: &Kb,
     index: &Path,
@@ -192,8 +195,8 @@ fn build_part(
     let vectors = VectorIndex::open(&dir.join(VECTORS))?;
     let embedder = IndexEmbedder::new(index, record.clone(), plan.access)?;
     let staging = Staging::new(index)?;
-    let before = plan.before.filter(|before| has_part(before, part));
-    let materials = Materials { kb, vectors: &vectors, embedder: &embedder, before };
+    let previous = plan.previous.filter(|version| has_part(version, part));
+    let materials = Materials { kb, vectors: &vectors, embedder: &embedder, previous };
     parts::build(part, &materials, watch, staging.path())?;
     // The record never names digests of what is being replaced.
     if record.parts.contains(&part) {
@@ -206,8 +209,8 @@ fn build_part(
     record.write(&dir)
 }
 
-/// Whether a version has a part that was built over it.
-fn has_part(version: &Version<'_>, part: Part) -> bool {
+/// Whether the index of a version has an up-to-date part.
+fn has_part(version: &IndexedVersion<'_>, part: Part) -> bool {
     let record = VectorsRecord::read(version.index, "the base");
     record.is_ok_and(|there| there.kb == version.kb.fingerprint() && there.parts.contains(&part))
 }

@@ -1,10 +1,8 @@
-//! Vectors of chunks of documents: long documents say many things, and one vector blurs them.
+//! Vectors of chunks of documents, since one vector blurs a long document.
 //!
-//! Documents of the nodes that may be answers are cut into chunks of at most [`CHUNK_CHARS`]
-//! characters that overlap; each chunk has a vector. Row `i` of the matrix is chunk `i` of all,
-//! nodes ascending, chunks in the order of the text. Chunks are not stored: they are cut again.
-//!
-//! Must not know: queries, how scores of chunks become one of a node.
+//! Documents of candidates are cut into chunks of at most [`CHUNK_CHARS`] characters that overlap; each
+//! chunk has a vector. Row `i` of the matrix is chunk `i`, ordered by node, then by position in the text.
+//! Chunk texts are not stored: they are cut again.
 
 use std::path::Path;
 
@@ -25,94 +23,90 @@ pub const CHUNK_CHARS: usize = 256;
 const OVERLAP_CHARS: usize = CHUNK_CHARS / 5;
 /// Chunks of one document that have a vector; what follows is not found by its chunks.
 pub const MAX_CHUNKS: usize = 64;
-/// Where a text is cut if possible, best first; at last between characters.
+/// Separators at which a text is split, best first.
 const SEPARATORS: [&str; 3] = ["\n\n", "\n", " "];
 /// Nodes whose chunks are embedded at a time.
 const BLOCK_NODES: usize = 256;
 /// The files inside the directory.
 const VECTORS: &str = "vectors";
 const PLACES: &str = "places";
-/// The stage in reports of progress.
+/// Name of the stage in progress reports.
 const STAGE: &str = "multi";
 
-/// Cuts a text into chunks of at most `size` characters, each trimmed and not empty, in order.
+/// Splits a text into chunks of at most `size` characters, each trimmed and not empty, in order.
 ///
-/// Recursive: a text is cut at the first of `"\n\n"`, `"\n"`, `" "` that it has, what is still too
-/// long at the next, at last between characters. A separator stays before what follows it. Parts
-/// are joined again, greedily, while they fit; a chunk begins with the last whole parts of the one
-/// before it that have at most `overlap` characters together.
+/// Recursive: a text is split at the first of `"\n\n"`, `"\n"`, `" "` that it contains, parts that are too
+/// long at the next, finally between characters. A separator belongs to the part after it. Parts are
+/// joined greedily while they fit; a chunk begins with the last whole parts of the previous one that have
+/// at most `overlap` characters together.
 pub fn chunk_text(text: &str, size: usize, overlap: usize) -> Vec<&str> {
-    let mut chunks = Vec::new();
-    cut(text, 0, text.len(), &SEPARATORS, size.max(1), overlap, &mut chunks);
-    chunks
+    let mut splitter = Splitter { text, size: size.max(1), overlap, chunks: Vec::new() };
+    splitter.split(0, text.len(), &SEPARATORS);
+    splitter.chunks
 }
 
-/// Cuts `text[start..end]`.
-fn cut<'a>(
+/// Splits a text into chunks.
+struct Splitter<'a> {
     text: &'a str,
-    start: usize,
-    end: usize,
-    separators: &[&str],
     size: usize,
     overlap: usize,
-    chunks: &mut Vec<&'a str>,
-) {
-    let part = &text[start..end];
-    let at = separators.iter().position(|separator| part.contains(separator));
-    let (bounds, rest) = match at {
-        Some(at) => {
-            let found = part.match_indices(separators[at]).map(|(found, _)| start + found);
-            (found.filter(|&found| found > start).collect(), &separators[at + 1..])
-        }
-        None => {
-            let chars = part.char_indices().skip(1).map(|(found, _)| start + found);
-            (chars.collect::<Vec<usize>>(), &[][..])
-        }
-    };
-    // Parts that fit and follow one another, to be joined: (start, end, characters).
-    let mut fitting: Vec<(usize, usize, usize)> = Vec::new();
-    let mut from = start;
-    for to in bounds.into_iter().chain([end]) {
-        let n_chars = text[from..to].chars().count();
-        if n_chars < size || at.is_none() {
-            fitting.push((from, to, n_chars));
-        } else {
-            join(text, &fitting, size, overlap, chunks);
-            fitting.clear();
-            cut(text, from, to, rest, size, overlap, chunks);
-        }
-        from = to;
-    }
-    join(text, &fitting, size, overlap, chunks);
+    chunks: Vec<&'a str>,
 }
 
-/// Joins parts that follow one another, greedily, while they fit.
-fn join<'a>(
-    text: &'a str,
-    parts: &[(usize, usize, usize)],
-    size: usize,
-    overlap: usize,
-    chunks: &mut Vec<&'a str>,
-) {
-    let (mut first, mut total) = (0, 0);
-    let mut keep = |first: usize, last: usize| {
-        let chunk = text[parts[first].0..parts[last].1].trim();
-        if !chunk.is_empty() {
-            chunks.push(chunk);
-        }
-    };
-    for (at, part) in parts.iter().enumerate() {
-        if total + part.2 > size && at > first {
-            keep(first, at - 1);
-            while total > overlap || (total + part.2 > size && total > 0) {
-                total -= parts[first].2;
-                first += 1;
+impl Splitter<'_> {
+    /// Splits `text[start..end]`.
+    fn split(&mut self, start: usize, end: usize, separators: &[&str]) {
+        let part = &self.text[start..end];
+        let separator = separators.iter().position(|separator| part.contains(separator));
+        let (bounds, rest) = match separator {
+            Some(index) => {
+                let found = part.match_indices(separators[index]).map(|(found, _)| start + found);
+                (found.filter(|&found| found > start).collect(), &separators[index + 1..])
             }
+            None => {
+                let chars = part.char_indices().skip(1).map(|(found, _)| start + found);
+                (chars.collect::<Vec<usize>>(), &[][..])
+            }
+        };
+        // Consecutive parts that fit, to be joined: (start, end, characters).
+        let mut fitting: Vec<(usize, usize, usize)> = Vec::new();
+        let mut part_start = start;
+        for part_end in bounds.into_iter().chain([end]) {
+            let n_chars = self.text[part_start..part_end].chars().count();
+            if n_chars < self.size || separator.is_none() {
+                fitting.push((part_start, part_end, n_chars));
+            } else {
+                self.join(&fitting);
+                fitting.clear();
+                self.split(part_start, part_end, rest);
+            }
+            part_start = part_end;
         }
-        total += part.2;
+        self.join(&fitting);
     }
-    if first < parts.len() {
-        keep(first, parts.len() - 1);
+
+    /// Joins consecutive parts greedily while they fit.
+    fn join(&mut self, parts: &[(usize, usize, usize)]) {
+        let (mut first, mut total) = (0, 0);
+        let mut push_chunk = |first: usize, last: usize| {
+            let chunk = self.text[parts[first].0..parts[last].1].trim();
+            if !chunk.is_empty() {
+                self.chunks.push(chunk);
+            }
+        };
+        for (index, part) in parts.iter().enumerate() {
+            if total + part.2 > self.size && index > first {
+                push_chunk(first, index - 1);
+                while total > self.overlap || (total + part.2 > self.size && total > 0) {
+                    total -= parts[first].2;
+                    first += 1;
+                }
+            }
+            total += part.2;
+        }
+        if first < parts.len() {
+            push_chunk(first, parts.len() - 1);
+        }
     }
 }
 
@@ -136,19 +130,23 @@ pub struct ChunkIndex {
 }
 
 /// Cuts and embeds all documents into a directory.
-pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
-    let nodes = of.kb.candidates();
-    let (dim, model) = (of.embedder.dim(), of.embedder.fingerprint());
+pub(super) fn build(
+    materials: &Materials<'_>,
+    watch: &Watch<'_>,
+    dir: &Path,
+) -> Result<(), IndexError> {
+    let nodes = materials.kb.candidates();
+    let (dim, model) = (materials.embedder.dim(), materials.embedder.fingerprint());
     let mut writer = VectorWriter::create(&dir.join(VECTORS), dim, Precision::F16, model)?;
     let mut bounds = vec![0u64];
     for (at, block) in nodes.chunks(BLOCK_NODES).enumerate() {
-        watch.at(STAGE, (at * BLOCK_NODES) as u64, nodes.len() as u64)?;
+        watch.progress(STAGE, (at * BLOCK_NODES) as u64, nodes.len() as u64)?;
         let mut chunks = Vec::new();
         for &node in block {
-            chunks.extend(chunks_of(of.kb.text(node)));
+            chunks.extend(chunks_of(materials.kb.text(node)));
             bounds.push(bounds[at * BLOCK_NODES] + chunks.len() as u64);
         }
-        writer.append(&of.embedder.embed_documents(&chunks)?)?;
+        writer.append(&materials.embedder.embed_documents(&chunks)?)?;
     }
     writer.finish()?;
     let arrays: [(&str, Dtype, &[u8]); 2] = [
@@ -156,7 +154,7 @@ pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result
         ("nodes", Dtype::U32, bytemuck::cast_slice(nodes)),
     ];
     Arrays::write_sealed(&dir.join(PLACES), &arrays)?;
-    watch.at(STAGE, nodes.len() as u64, nodes.len() as u64)
+    watch.progress(STAGE, nodes.len() as u64, nodes.len() as u64)
 }
 
 impl ChunkIndex {
@@ -169,13 +167,13 @@ impl ChunkIndex {
         let vectors = VectorIndex::open(&dir.join(VECTORS))?;
         let bounds: Array<u64> = arrays.get("bounds")?;
         if bounds.as_slice().last() != Some(&(vectors.n() as u64)) {
-            let what = "its vectors are not those of its places".to_owned();
-            return Err(IndexError::damaged(dir, what));
+            let reason = "its vectors do not match its nodes".to_owned();
+            return Err(IndexError::damaged(dir, reason));
         }
         Ok(Self { nodes: arrays.get("nodes")?, bounds, vectors, arrays })
     }
 
-    /// Reads it all and compares it with its checksums.
+    /// Reads all files and compares them with their checksums.
     ///
     /// # Errors
     /// That a file is damaged.
@@ -184,7 +182,7 @@ impl ChunkIndex {
         Ok(self.vectors.verify()?)
     }
 
-    /// What it is, in a line for people.
+    /// One-line summary for people.
     pub fn describe(&self) -> String {
         let (chunks, nodes) = (self.vectors.n(), self.nodes.as_slice().len());
         format!("vectors of {chunks} chunks of {nodes} documents")

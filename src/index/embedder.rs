@@ -1,10 +1,10 @@
-//! Which embedder an index was built with, and how it is opened again. The only place that knows
-//! all kinds of embedders; must not know what the vectors are used for.
+//! The embedder of an index: its kind, and opening it again. The only module that knows all kinds of
+//! embedders.
 //!
-//! It is opened with the index, and its fingerprint compared with the record's: both read a model's
-//! files on all threads, which is not to happen on a thread that others wait for. Its weights are
-//! read by [`Embedder::prepare`] or at the first text. Where it cannot be opened, the index can be
-//! used all the same, and a text is told why it has no vector.
+//! It is opened with the index, and its fingerprint is compared with the record's: both read model files
+//! on all threads, which must not happen on a thread that others wait for. Weights are read by
+//! [`Embedder::prepare`] or at the first text. If it cannot be opened, the index remains usable, and
+//! embedding a text returns the reason.
 
 use std::{
     fmt,
@@ -181,8 +181,8 @@ pub(super) fn open_own(
         EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => return Ok(None),
     };
     if !is_of(&*own, record) {
-        let what = "its embedder is not the one of its record".to_owned();
-        return Err(IndexError::damaged(&dir, what));
+        let reason = "its embedder is not the one of its record".to_owned();
+        return Err(IndexError::damaged(&dir, reason));
     }
     Ok(Some(own))
 }

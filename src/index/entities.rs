@@ -1,9 +1,9 @@
-//! Entity linking: given words, the nodes they name.
+//! Entity linking: finds the nodes that a text names.
 //!
-//! Every node is known by its name, by aliases (fields such as synonyms), by identifiers (fields of
-//! one word that hardly repeat; numbers below five digits are none) and by the initials of its name.
+//! A node is found by its name, by aliases (fields such as synonyms), by identifiers (one-word fields that
+//! hardly repeat; numbers below five digits are excluded) and by the initials of its name.
 //! A query names a node
-//! - exactly: all words of a name in order, wherever words are parted and whatever their forms,
+//! - exactly: all words of a name in order, however words are split and inflected,
 //!   so that "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
 //! - in part: some words of it, weighted by rarity;
 //! - with a typo: one edit in a word of five letters or more. A word of the query that
@@ -17,8 +17,6 @@
 //! | `exact_keys`, `exact_entries` | hashes of an entry's words and of its stems, ascending |
 //! | `words`, `word_stems` | every word of a name, ascending, with its stem |
 //! | `fuzzy_keys`, `fuzzy_words` | hash of a word less one letter, ascending (symmetric delete) |
-//!
-//! Must not know: documents, relations.
 
 mod bits;
 mod build;
@@ -37,14 +35,14 @@ use std::{
     },
 };
 
-pub use crate::entities::{build::build, spelled::Spelled};
+pub use crate::entities::{build::build, spelled::ExactMention};
 use crate::{
     IndexError,
     arrays::{Array, Arrays, Strings},
     entities::{
         bits::Bits,
         forms::{Key, KeyPlaces},
-        query::{Linked, TYPO_STRENGTH, Word},
+        query::{QueryWords, TYPO_STRENGTH, Word},
     },
 };
 use agent_ground::words::{Stems, is_question_word, name_words};
@@ -56,10 +54,10 @@ const MAX_EXACT_WORDS: usize = 32;
 const MAX_ENTRIES_TRIED: usize = 30_000;
 /// Entries with a word of which one in the query may be a typo; more common ones are not tried.
 const MAX_TYPO_ENTRIES: usize = 2_000;
-/// Entries or nodes of one piece of work between two looks at whether to go on.
+/// Entries or nodes processed between two checks whether to continue.
 const ENTRIES_AT_ONCE: usize = 256;
-/// Numbers of entries whose idf is kept: most stems are rarer.
-const KEPT_IDFS: usize = 4_096;
+/// Numbers of entries with a precomputed idf; most stems are rarer.
+const CACHED_IDFS: usize = 4_096;
 /// Letters a word must have to be matched with one edit, and letters that words must have together
 /// to be matched where names part them otherwise.
 const MIN_FUZZY_LETTERS: usize = 5;
@@ -82,19 +80,19 @@ const FORMS_STRENGTH: f32 = 0.9;
 /// Strength of a stem taken for what a known word of the query should be.
 const KNOWN_TYPO_STRENGTH: f32 = 0.7;
 /// Share of a name that must be covered for its words to be no typos.
-const EXPLAINED: f32 = 0.75;
+const EXPLAINED_SHARE: f32 = 0.75;
 /// Idf mass at which an exact name reaches half of full strength.
 const EXACT_HALF: f32 = 1.5;
 /// Idf mass at which a name found in part reaches half of full strength.
 const PART_HALF: f32 = 6.0;
 
-/// Nodes of each type that a text names whose order is known without another look at all.
+/// Linked nodes of each type that are kept in order.
 const ORDERED: usize = 64;
 
-/// Texts whose named nodes are kept, their bytes, and their nodes: 26 MB at most.
-const MAX_KEPT_TEXTS: usize = 32;
-const MAX_KEPT_BYTES: usize = 16 << 10;
-const MAX_KEPT_NODES: usize = 100_000;
+/// Cached texts, bytes of each, and nodes of each: 26 MB at most.
+const MAX_CACHED_TEXTS: usize = 32;
+const MAX_CACHED_TEXT_BYTES: usize = 16 << 10;
+const MAX_CACHED_NODES: usize = 100_000;
 
 /// The entity index.
 pub struct EntityIndex {
@@ -112,29 +110,29 @@ pub struct EntityIndex {
     word_stems: Array<u32>,
     vocabulary: Strings,
     words: Strings,
-    /// Idf by number of entries, for numbers below [`KEPT_IDFS`]; filled when first needed.
+    /// Idf by number of entries, for numbers below [`CACHED_IDFS`]; filled when first needed.
     idfs: OnceLock<Vec<f32>>,
     /// Idf mass of each entry, as bits, filled when first needed; 0 for what is not known yet.
     masses: OnceLock<Box<[AtomicU32]>>,
-    /// What the last texts name, of any type, by their words: one query is linked again and again, by
-    /// the router, by every program, by what orders the answers.
-    named: Mutex<VecDeque<(String, Arc<Looked>)>>,
+    /// Nodes linked to recent texts, by their words: the router, every program and the reranker link the
+    /// same query.
+    named: Mutex<VecDeque<(String, Arc<CachedMentions>)>>,
     /// Where keys begin, filled when first needed.
     exact_places: KeyPlaces,
     fuzzy_places: KeyPlaces,
 }
 
-/// What a text names, once it is known; held while it is looked up, so that nobody looks it up twice.
-type Looked = Mutex<Option<Arc<Named>>>;
+/// Cached nodes of a text; locked while they are looked up, so that a text is looked up once.
+type CachedMentions = Mutex<Option<Arc<LinkedNodes>>>;
 
 /// The nodes that a text names, by type.
-struct Named {
+struct LinkedNodes {
     n: usize,
-    /// The [`ORDERED`] strongest come first, in order.
+    /// By type; the [`ORDERED`] strongest come first, in order.
     of_type: Vec<Vec<(NodeId, f32)>>,
 }
 
-impl Named {
+impl LinkedNodes {
     fn new(kb: &Kb, found: &Scores) -> Self {
         let mut of_type: Vec<Vec<(NodeId, f32)>> = vec![Vec::new(); kb.types().len()];
         for &(node, strength) in found.as_slice() {
@@ -163,7 +161,7 @@ impl Named {
     }
 }
 
-/// Words of a query in a row, as they are compared with whole names.
+/// Consecutive words of a query, compared with whole names.
 struct Span {
     n_words: usize,
     n_letters: usize,
@@ -205,18 +203,18 @@ impl EntityIndex {
         })
     }
 
-    /// The nodes that a text names, with strength in `0..=1`: the `k` strongest of each type, of
-    /// all types when `types` is empty. A full name in order is strongest; a name found in part
-    /// counts by the share of its idf mass that is covered, squared.
+    /// Links a text to nodes, with strength in `0..=1`: the `k` strongest of each of `types`, or of all types
+    /// if empty. A full name in order is strongest; a partial name counts by the covered share of its idf
+    /// mass, squared.
     pub fn link(&self, kb: &Kb, text: &str, types: &[TypeId], k: usize) -> Scores {
         let Ok(found) = self.link_while(kb, text, types, k, &mut || Ok::<(), Infallible>(()));
         found
     }
 
-    /// [`link`](Self::link), asking every few milliseconds whether to go on.
+    /// [`link`](Self::link), calling `go_on` every few milliseconds.
     ///
     /// # Errors
-    /// What `go_on` fails with.
+    /// The error of `go_on`.
     pub fn link_while<E>(
         &self,
         kb: &Kb,
@@ -232,48 +230,47 @@ impl EntityIndex {
         Ok(Scores::new(kinds.flat_map(of_type).collect()))
     }
 
-    /// Every node that a text names, of any type, with its strength; texts whose words were asked for
-    /// a short while ago are not looked up again.
+    /// All nodes linked to a text, of any type, with strengths; recent texts are cached.
     fn named<E>(
         &self,
         kb: &Kb,
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Arc<Named>, E> {
-        // What stands between words says nothing.
+    ) -> Result<Arc<LinkedNodes>, E> {
+        // Only words matter.
         let words: Vec<&str> = name_words(text).filter_map(|(range, _)| text.get(range)).collect();
         let words = words.join(" ");
-        if words.len() > MAX_KEPT_BYTES {
-            return Ok(Arc::new(Named::new(kb, &self.find_named(&words, go_on)?)));
+        if words.len() > MAX_CACHED_TEXT_BYTES {
+            return Ok(Arc::new(LinkedNodes::new(kb, &self.link_uncached(&words, go_on)?)));
         }
-        let looked = self.looked_up(&words);
-        let mut looked = looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*looked {
+        let slot = self.cache_slot(&words);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*slot {
             return Ok(known.clone());
         }
-        let found = Arc::new(Named::new(kb, &self.find_named(&words, go_on)?));
-        if found.n <= MAX_KEPT_NODES {
-            *looked = Some(found.clone());
+        let found = Arc::new(LinkedNodes::new(kb, &self.link_uncached(&words, go_on)?));
+        if found.n <= MAX_CACHED_NODES {
+            *slot = Some(found.clone());
         }
         Ok(found)
     }
 
-    /// The place of what these words name.
-    fn looked_up(&self, words: &str) -> Arc<Looked> {
+    /// The cache entry of a text.
+    fn cache_slot(&self, words: &str) -> Arc<CachedMentions> {
         let mut kept = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, known)) = kept.iter().find(|(known, _)| known == words) {
             return known.clone();
         }
-        if kept.len() >= MAX_KEPT_TEXTS {
+        if kept.len() >= MAX_CACHED_TEXTS {
             kept.pop_front();
         }
-        let new = Arc::new(Looked::default());
+        let new = Arc::new(CachedMentions::default());
         kept.push_back((words.to_owned(), new.clone()));
         new
     }
 
-    /// As [`named`](Self::named), looked up.
-    fn find_named<E>(
+    /// [`named`](Self::named) without the cache.
+    fn link_uncached<E>(
         &self,
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
@@ -284,7 +281,7 @@ impl EntityIndex {
         self.for_exact(&linked.words, |entry, strength| {
             exact.extend(node_of(entry).map(|node| (node, strength)));
         });
-        self.for_exact(&linked.mended, |entry, strength| {
+        self.for_exact(&linked.corrected, |entry, strength| {
             exact.extend(node_of(entry).map(|node| (node, strength * TYPO_STRENGTH)));
         });
         go_on()?;
@@ -296,7 +293,7 @@ impl EntityIndex {
                 go_on()?;
             }
             let (covered, strength) = self.strength_of_part(&linked, entry, None);
-            if covered >= EXPLAINED {
+            if covered >= EXPLAINED_SHARE {
                 self.stems_of(entry).iter().for_each(|&stem| {
                     explained.insert(stem);
                 });
@@ -317,17 +314,17 @@ impl EntityIndex {
             .combine(&Scores::new(typos), Combine::Max))
     }
 
-    /// The text without the words by which it names any of the nodes, typos and words that names
-    /// part otherwise among them; words keep their order.
+    /// The text without the words that name any of the nodes, including typos and words split otherwise;
+    /// words keep their order.
     pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
         let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
         left
     }
 
-    /// [`without_names`](Self::without_names), asking every few milliseconds whether to go on.
+    /// [`without_names`](Self::without_names), calling `go_on` every few milliseconds.
     ///
     /// # Errors
-    /// What `go_on` fails with.
+    /// The error of `go_on`.
     pub fn without_names_while<E>(
         &self,
         text: &str,
@@ -394,7 +391,7 @@ impl EntityIndex {
         let df = self.entries_of(stem).len();
         let n = self.entry_node.as_slice().len() as f32;
         let idf = |df: usize| (1.0 + n / (df as f32 + 1.0)).ln();
-        let kept = self.idfs.get_or_init(|| (0..KEPT_IDFS).map(idf).collect());
+        let kept = self.idfs.get_or_init(|| (0..CACHED_IDFS).map(idf).collect());
         kept.get(df).copied().unwrap_or_else(|| idf(df))
     }
 
@@ -470,7 +467,7 @@ impl EntityIndex {
     }
 
     /// Entries that share stems with the query, found by its rarest stems.
-    fn sharing(&self, linked: &Linked) -> Bits {
+    fn sharing(&self, linked: &QueryWords) -> Bits {
         let mut stems: Vec<(usize, u32)> =
             linked.stems.iter().map(|&(stem, _)| (self.entries_of(stem).len(), stem)).collect();
         stems.sort_unstable();
@@ -489,7 +486,7 @@ impl EntityIndex {
     /// stem of some strength, if any.
     fn strength_of_part(
         &self,
-        linked: &Linked,
+        linked: &QueryWords,
         entry: u32,
         more: Option<(u32, f32)>,
     ) -> (f32, f32) {
@@ -524,7 +521,7 @@ impl EntityIndex {
     /// other names have: one that explains no name covered by the query.
     fn for_known_typos<E>(
         &self,
-        linked: &Linked,
+        linked: &QueryWords,
         sharing: &Bits,
         explained: &Bits,
         go_on: &mut dyn FnMut() -> Result<(), E>,

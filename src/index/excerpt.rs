@@ -1,7 +1,4 @@
-//! Which part of a long text concerns a question: its start, and the chunks that share the rarest
-//! words with what is wanted.
-//!
-//! Must not know: who reads it.
+//! Excerpts of long texts: the start, and the chunks that share the rarest words with a query.
 
 use std::collections::BTreeSet;
 

@@ -12,8 +12,6 @@
 //! | `kinds` | for each field, its [`FieldKind`] |
 //! | `bounds`, `nodes` | the nodes of each field, ascending |
 //! | `digests` | 64 bytes for each field: BLAKE3 of its postings, hex |
-//!
-//! Must not know: queries with answers, how scores of fields become one of a node.
 
 use std::{
     fs,
@@ -40,7 +38,7 @@ const MAX_FIELDS: usize = 4_096;
 const REPORT_EVERY: usize = 4_096;
 /// The file beside those of the postings.
 const FILE: &str = "fields";
-/// The stage in reports of progress.
+/// Name of the stage in progress reports.
 const STAGE: &str = "fields";
 /// Bytes of a digest, hex.
 const DIGEST: usize = 64;
@@ -86,8 +84,8 @@ enum Source {
     Relation(RelationId, Direction),
 }
 
-/// A field in the making.
-struct Making {
+/// A field being built.
+struct FieldBuilder {
     name: String,
     kind: FieldKind,
     source: Source,
@@ -95,24 +93,24 @@ struct Making {
 }
 
 /// The fields that a base may have, details by their ids first.
-fn all_fields(kb: &Kb) -> Vec<Making> {
-    let making = |name: &str, kind, source| Making {
+fn all_fields(kb: &Kb) -> Vec<FieldBuilder> {
+    let builder = |name: &str, kind, source| FieldBuilder {
         name: name.to_owned(),
         kind,
         source,
         nodes: Vec::new(),
     };
     let details = kb.field_names().iter();
-    let mut fields: Vec<Making> =
-        details.map(|name| making(name, FieldKind::Detail, Source::Detail)).collect();
-    fields.push(making("name", FieldKind::Name, Source::Name));
+    let mut fields: Vec<FieldBuilder> =
+        details.map(|name| builder(name, FieldKind::Detail, Source::Detail)).collect();
+    fields.push(builder("name", FieldKind::Name, Source::Name));
     if kb.candidate_types().len() > 1 {
-        fields.push(making("type", FieldKind::Type, Source::Type));
+        fields.push(builder("type", FieldKind::Type, Source::Type));
     }
     for (relation, name) in (0..).map(RelationId).zip(kb.relations()) {
         for (direction, end) in [(Direction::Out, "out"), (Direction::In, "in")] {
             let source = Source::Relation(relation, direction);
-            fields.push(making(&format!("{name}.{end}"), FieldKind::Relation, source));
+            fields.push(builder(&format!("{name}.{end}"), FieldKind::Relation, source));
         }
     }
     fields
@@ -135,9 +133,9 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
     let candidates = kb.candidates();
     for (done, &node) in candidates.iter().enumerate() {
         if done.is_multiple_of(REPORT_EVERY) {
-            watch.at(STAGE, done as u64, candidates.len() as u64)?;
+            watch.progress(STAGE, done as u64, candidates.len() as u64)?;
         }
-        watch.go_on()?;
+        watch.check_stop()?;
         for (id, text) in kb.fields(node) {
             add(&mut fields, &mut builders, id.0.into(), node, [text]);
         }
@@ -163,7 +161,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
     }
     let (mut kept, mut digests) = (Vec::new(), Vec::new());
     for (at, (field, builder)) in fields.into_iter().zip(builders).enumerate() {
-        watch.go_on()?;
+        watch.check_stop()?;
         if field.nodes.is_empty() {
             continue;
         }
@@ -189,12 +187,12 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
         ("names", Dtype::U8, &names),
     ];
     Arrays::write_sealed(&dir.join(FILE), &arrays)?;
-    watch.at(STAGE, candidates.len() as u64, candidates.len() as u64)
+    watch.progress(STAGE, candidates.len() as u64, candidates.len() as u64)
 }
 
 /// Adds the text of a node to a field; a field that a node has twice counts once.
 fn add<'a>(
-    fields: &mut [Making],
+    fields: &mut [FieldBuilder],
     builders: &mut [PostingsBuilder],
     at: usize,
     node: NodeId,
@@ -224,7 +222,7 @@ impl FieldIndex {
         let bounds: Array<u64> = arrays.get("bounds")?;
         let n = kinds.as_slice().len();
         if n > MAX_FIELDS || names.len() != n || bounds.as_slice().len() != n + 1 {
-            return Err(IndexError::damaged(&path, "its fields do not fit together".to_owned()));
+            return Err(IndexError::damaged(&path, "its fields are inconsistent".to_owned()));
         }
         let open = |(at, &kind): (usize, &u8)| {
             let unknown = || IndexError::damaged(&path, "unknown kind of field".to_owned());
@@ -252,7 +250,7 @@ impl FieldIndex {
         })
     }
 
-    /// Reads it all and compares it with its checksums.
+    /// Reads all files and compares them with their checksums.
     ///
     /// # Errors
     /// [`IndexError::Damaged`] names the file that differs.
@@ -262,52 +260,52 @@ impl FieldIndex {
             let path = postings_path(&self.dir, at);
             let stated = self.digests.as_slice().get(at * DIGEST..(at + 1) * DIGEST);
             if stated != Some(digest(&path)?.as_bytes()) {
-                let what = "its checksum does not match".to_owned();
-                return Err(IndexError::damaged(&path, what));
+                let reason = "its checksum does not match".to_owned();
+                return Err(IndexError::damaged(&path, reason));
             }
         }
         Ok(())
     }
 
-    /// How many fields there are, in a line for people.
+    /// One-line summary for people.
     pub fn describe(&self) -> String {
         let relations = (0..self.len()).filter(|&at| self.kind(at) == FieldKind::Relation).count();
         let (n, texts) = (self.len(), self.nodes.as_slice().len());
         format!("{n} fields, {relations} of them of neighbours, with {texts} texts")
     }
 
-    /// How many fields there are.
+    /// Number of fields.
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Whether there is no field.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
     /// The name of a field: `brand` of details, `has_brand.out` and `has_brand.in` of neighbours.
     ///
-    /// Details come first, so that one called as a field of another kind can be told apart by place.
-    pub fn name(&self, at: usize) -> &str {
-        self.fields.get(at).map_or("", |field| &field.name)
+    /// Details come first, so a detail with the name of a field of another kind has a smaller index.
+    pub fn name(&self, field: usize) -> &str {
+        self.fields.get(field).map_or("", |field| &field.name)
     }
 
-    /// Where the text of a field comes from; that of a field that does not exist from its details.
-    pub fn kind(&self, at: usize) -> FieldKind {
-        self.fields.get(at).map_or(FieldKind::Detail, |field| field.kind)
+    /// The kind of a field; [`FieldKind::Detail`] for a field that does not exist.
+    pub fn kind(&self, field: usize) -> FieldKind {
+        self.fields.get(field).map_or(FieldKind::Detail, |field| field.kind)
     }
 
     /// The nodes that have a field, ascending.
-    pub fn nodes(&self, at: usize) -> &[NodeId] {
-        self.nodes.part(&self.bounds, at)
+    pub fn nodes(&self, field: usize) -> &[NodeId] {
+        self.nodes.part(&self.bounds, field)
     }
 
     /// The `k` best nodes by BM25 in one field, best first; ties by ascending id. Only nodes that
     /// may be answers. As [`Postings::search`].
-    pub fn search(&self, at: usize, text: &str, k: usize) -> Vec<(NodeId, f32)> {
-        let Some(field) = self.fields.get(at) else { return Vec::new() };
-        let nodes = self.nodes(at);
+    pub fn search(&self, field: usize, text: &str, k: usize) -> Vec<(NodeId, f32)> {
+        let nodes = self.nodes(field);
+        let Some(field) = self.fields.get(field) else { return Vec::new() };
         let found = field.postings.search(text, Bm25::MFAR, None, k);
         found
             .into_iter()

@@ -1,8 +1,7 @@
-//! Vectors that were computed elsewhere, on their way into an index: collected in any order,
-//! checked against the base, read back in the order of nodes. Must not know the format they come
-//! in.
+//! Imports vectors that were computed elsewhere: collected in any order, checked against the base, read
+//! back in node order.
 //!
-//! They are kept as they are given: search ranks by dot product, as their source does.
+//! Vectors are kept unchanged: search ranks by dot product, as their source does.
 
 use std::{
     fs::File,
@@ -14,19 +13,19 @@ use crate::{IndexError, vectors::MAX_DIM};
 use agent_embed::table::QueryTableBuilder;
 use agent_kb::{Kb, NodeId};
 
-/// Collects vectors of nodes and queries; nodes lie in a temporary file.
+/// Collects vectors of nodes, in a temporary file, and of queries.
 pub struct ImportBuilder<'a> {
     kb: &'a Kb,
     place: &'a Path,
     file: File,
-    is_there: Vec<bool>,
-    /// Ids of nodes that do not exist, or are no candidates: their number and the first one.
-    strangers: (u64, Option<i64>),
+    has_vector: Vec<bool>,
+    /// Number and first of the ids that are not candidates.
+    unknown_ids: (u64, Option<i64>),
     dim: Option<usize>,
     queries: Option<QueryTableBuilder>,
 }
 
-/// Vectors of exactly the candidates of a base, and of queries.
+/// Vectors of all candidates of a base, and of queries.
 pub struct Import {
     file: File,
     pub(super) dim: usize,
@@ -46,40 +45,40 @@ impl<'a> ImportBuilder<'a> {
             tempfile::tempfile_in(place)
         };
         let file = make().map_err(|error| IndexError::io(place, error))?;
-        let is_there = vec![false; kb.n_nodes() as usize];
-        let (strangers, dim, queries) = ((0, None), None, None);
-        Ok(Self { kb, place, file, is_there, strangers, dim, queries })
+        let has_vector = vec![false; kb.n_nodes() as usize];
+        let (unknown_ids, dim, queries) = ((0, None), None, None);
+        Ok(Self { kb, place, file, has_vector, unknown_ids, dim, queries })
     }
 
     /// Checks that all vectors have one length, and returns it.
-    fn dim(&mut self, of: &[f32]) -> Result<usize, IndexError> {
-        let dim = *self.dim.get_or_insert(of.len());
+    fn check_dim(&mut self, vector: &[f32]) -> Result<usize, IndexError> {
+        let dim = *self.dim.get_or_insert(vector.len());
         let is_possible = (1..=MAX_DIM).contains(&dim);
-        if !is_possible || of.len() != dim || of.iter().any(|number| !number.is_finite()) {
+        if !is_possible || vector.len() != dim || vector.iter().any(|number| !number.is_finite()) {
             return Err(IndexError::BadImport(format!(
                 "a vector has {} numbers where {dim} finite ones are expected",
-                of.len()
+                vector.len()
             )));
         }
         Ok(dim)
     }
 
-    /// Takes the vector of a node.
+    /// Adds the vector of a node.
     ///
     /// # Errors
     /// [`IndexError::BadImport`] for a second vector, or one of another length or with numbers that
     /// are not finite; [`IndexError::Io`].
     pub fn node(&mut self, id: i64, vector: &[f32]) -> Result<(), IndexError> {
-        let dim = self.dim(vector)?;
+        let dim = self.check_dim(vector)?;
         let node = NodeId::try_from(id).ok().filter(|&node| {
             self.kb.contains(node) && self.kb.candidate_types().contains(&self.kb.node_type(node))
         });
         let Some(node) = node else {
-            self.strangers.0 += 1;
-            self.strangers.1.get_or_insert(id);
+            self.unknown_ids.0 += 1;
+            self.unknown_ids.1.get_or_insert(id);
             return Ok(());
         };
-        if std::mem::replace(&mut self.is_there[node as usize], true) {
+        if std::mem::replace(&mut self.has_vector[node as usize], true) {
             return Err(IndexError::BadImport(format!("node {id} has two vectors")));
         }
         let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -90,13 +89,13 @@ impl<'a> ImportBuilder<'a> {
             .map_err(|error| IndexError::io(self.place, error))
     }
 
-    /// Takes the vector of a query. Of equal queries the first one's stays; false if that is
-    /// another one.
+    /// Adds the vector of a query. Of equal queries the first vector is kept; returns false if the other
+    /// differs.
     ///
     /// # Errors
     /// [`IndexError::BadImport`], or those of the table of queries.
     pub fn query(&mut self, text: &str, vector: Vec<f32>) -> Result<bool, IndexError> {
-        let dim = self.dim(&vector)?;
+        let dim = self.check_dim(&vector)?;
         let queries = self.queries.get_or_insert_with(|| QueryTableBuilder::new(dim));
         Ok(queries.add(text, vector)?)
     }
@@ -111,7 +110,7 @@ impl<'a> ImportBuilder<'a> {
             .copied()
             .collect();
         candidates.sort_unstable();
-        let mut missing = candidates.iter().filter(|&&node| !self.is_there[node as usize]);
+        let mut missing = candidates.iter().filter(|&&node| !self.has_vector[node as usize]);
         let first = missing.next();
         if let Some(first) = first {
             let (n, all) = (missing.count() + 1, candidates.len());
@@ -119,12 +118,13 @@ impl<'a> ImportBuilder<'a> {
                 "{n} of {all} candidates have no vector, node {first} is the first"
             )));
         }
-        if let (n, Some(first)) = self.strangers {
+        if let (n, Some(first)) = self.unknown_ids {
             return Err(IndexError::BadImport(format!(
-                "{n} vectors are of no candidate, the first has id {first}"
+                "{n} vectors do not belong to candidates, the first has id {first}"
             )));
         }
-        let dim = self.dim.ok_or_else(|| IndexError::BadImport("there is none".to_owned()))?;
+        let dim =
+            self.dim.ok_or_else(|| IndexError::BadImport("there are no vectors".to_owned()))?;
         let (queries, checksum) =
             self.queries.unwrap_or_else(|| QueryTableBuilder::new(dim)).encode()?;
         let n_nodes = self.kb.n_nodes();
@@ -141,7 +141,7 @@ impl<'a> ImportBuilder<'a> {
 }
 
 impl Import {
-    /// Hands out the rows of all nodes in blocks of at most `rows`, zeros for nodes without vector.
+    /// Calls `on_block` with the rows of all nodes in blocks of at most `rows`; zeros for nodes without vector.
     pub(super) fn for_each_block(
         &self,
         rows: usize,

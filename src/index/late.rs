@@ -4,8 +4,6 @@
 //! token of the document (MaxSim of ColBERT: Khattab & Zaharia 2020). Tokens of a document have length
 //! 1; a token of the query counts by its length. Documents of the nodes that may be answers are stored,
 //! the first [`MAX_TOKENS`] tokens of each, in the short codes of `codec`.
-//!
-//! Must not know: which documents are worth scoring, what a token is.
 
 mod codec;
 
@@ -45,15 +43,14 @@ const SAMPLED_NODES: usize = 512;
 const SAMPLED_TOKENS: usize = 64;
 /// Documents embedded at a time.
 const BLOCK_NODES: usize = 256;
-/// Vectors whose codes are kept while building, since a model may give few distinct ones; at this
-/// number all are dropped.
-const MAX_KEPT_CODES: usize = 1 << 16;
+/// Maximum cached codes during a build, since a model may give few distinct vectors; then all are dropped.
+const MAX_CACHED_CODES: usize = 1 << 16;
 /// Documents scored by one thread at a time.
 const BLOCK_SCORED: usize = 16;
-/// The file inside the directory, and one that is there while it is built.
+/// The file inside the directory, and a temporary one during the build.
 const FILE: &str = "tokens";
 const CODES: &str = "codes";
-/// The stage in reports of progress.
+/// Name of the stage in progress reports.
 const STAGE: &str = "late";
 
 /// The compressed tokens of all documents, opened.
@@ -81,14 +78,18 @@ pub struct Pair {
 }
 
 /// Embeds and compresses the tokens of all documents into a directory.
-pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
-    let (nodes, dim) = (of.kb.candidates(), of.embedder.dim());
-    watch.at(STAGE, 0, nodes.len() as u64)?;
+pub(super) fn build(
+    materials: &Materials<'_>,
+    watch: &Watch<'_>,
+    dir: &Path,
+) -> Result<(), IndexError> {
+    let (nodes, dim) = (materials.kb.candidates(), materials.embedder.dim());
+    watch.progress(STAGE, 0, nodes.len() as u64)?;
     let sampled: Vec<NodeId> =
         nodes.iter().step_by(nodes.len().div_ceil(SAMPLED_NODES).max(1)).copied().collect();
     let mut sample = Vec::new();
     for block in sampled.chunks(BLOCK_NODES) {
-        for document in tokens(of, block)? {
+        for document in tokens(materials, block)? {
             let rows = document.chunks_exact(dim);
             let step = rows.len().div_ceil(SAMPLED_TOKENS).max(1);
             sample.extend(rows.step_by(step).flatten());
@@ -102,14 +103,14 @@ pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result
     let spool = dir.join(CODES);
     let failed = |error| IndexError::io(&spool, error);
     let mut codes = BufWriter::new(File::create(&spool).map_err(failed)?);
-    let (mut bounds, mut kept) = (vec![0u64], HashMap::new());
+    let (mut bounds, mut cache) = (vec![0u64], HashMap::new());
     for (at, block) in nodes.chunks(BLOCK_NODES).enumerate() {
-        watch.at(STAGE, (at * BLOCK_NODES) as u64, nodes.len() as u64)?;
-        let documents = tokens(of, block)?;
+        watch.progress(STAGE, (at * BLOCK_NODES) as u64, nodes.len() as u64)?;
+        let documents = tokens(materials, block)?;
         for document in &documents {
             bounds.push(bounds[bounds.len() - 1] + (document.len() / dim) as u64);
         }
-        for code in encode(&codec, &documents.concat(), &mut kept) {
+        for code in encode(&codec, &documents.concat(), &mut cache) {
             codes.write_all(&code).map_err(failed)?;
         }
     }
@@ -131,14 +132,14 @@ pub(super) fn build(of: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result
     Arrays::write_sealed(&dir.join(FILE), &arrays)?;
     drop(codes);
     std::fs::remove_file(&spool).map_err(failed)?;
-    watch.at(STAGE, nodes.len() as u64, nodes.len() as u64)
+    watch.progress(STAGE, nodes.len() as u64, nodes.len() as u64)
 }
 
 /// The tokens of each node's document, `[tokens, dim]`, each of length 1; those of length 0 are left
 /// as they are.
-fn tokens(of: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexError> {
-    let texts: Vec<&str> = nodes.iter().map(|&node| of.kb.text(node)).collect();
-    let dim = of.embedder.dim();
+fn tokens(materials: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexError> {
+    let texts: Vec<&str> = nodes.iter().map(|&node| materials.kb.text(node)).collect();
+    let dim = materials.embedder.dim();
     let shortened = |rows: Matrix| {
         let mut rows = rows.into_data();
         rows.truncate(MAX_TOKENS * dim);
@@ -147,26 +148,26 @@ fn tokens(of: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexEr
         });
         rows
     };
-    Ok(of.embedder.embed_tokens(&texts)?.into_iter().map(shortened).collect())
+    Ok(materials.embedder.embed_tokens(&texts)?.into_iter().map(shortened).collect())
 }
 
 /// The codes of rows; equal rows are encoded once.
 fn encode(
     codec: &Codec<'_>,
     rows: &[f32],
-    kept: &mut HashMap<blake3::Hash, Vec<u8>>,
+    cache: &mut HashMap<blake3::Hash, Vec<u8>>,
 ) -> Vec<Vec<u8>> {
-    let keyed: Vec<(blake3::Hash, &[f32])> = rows
+    let hashed: Vec<(blake3::Hash, &[f32])> = rows
         .par_chunks_exact(codec.dim)
         .map(|row| (blake3::hash(bytemuck::cast_slice(row)), row))
         .collect();
-    if kept.len() >= MAX_KEPT_CODES {
-        kept.clear();
+    if cache.len() >= MAX_CACHED_CODES {
+        cache.clear();
     }
-    let mut new: HashMap<blake3::Hash, &[f32]> = keyed.iter().copied().collect();
-    new.retain(|key, _| !kept.contains_key(key));
-    kept.par_extend(new.into_par_iter().map(|(key, row)| (key, codec.encode(row))));
-    keyed.iter().filter_map(|(key, _)| kept.get(key).cloned()).collect()
+    let mut new: HashMap<blake3::Hash, &[f32]> = hashed.iter().copied().collect();
+    new.retain(|key, _| !cache.contains_key(key));
+    cache.par_extend(new.into_par_iter().map(|(key, row)| (key, codec.encode(row))));
+    hashed.iter().filter_map(|(key, _)| cache.get(key).cloned()).collect()
 }
 
 impl LateIndex {
@@ -193,7 +194,7 @@ impl LateIndex {
         Ok(opened)
     }
 
-    /// Reads it all and compares it with its checksum.
+    /// Reads the whole file and compares it with its checksum.
     ///
     /// # Errors
     /// [`IndexError::Damaged`].
@@ -201,7 +202,7 @@ impl LateIndex {
         self.arrays.verify()
     }
 
-    /// What it is, in a line for people.
+    /// One-line summary for people.
     pub fn describe(&self) -> String {
         let bytes = code_bytes(self.dim, BITS);
         let tokens = self.codes.as_slice().len() / bytes;

@@ -1,13 +1,12 @@
-//! Where the parts of an index are, and what their records say. Must not know how a part is built
-//! or searched.
+//! The directory layout and the records of an index.
 //!
 //! An index has two parts, each published by one rename with a record of its own: `words/`, which
 //! depends on the base alone, and `vectors/`, which depends on the embedder too. So a change of
 //! the embedder leaves the words as they are. Optional parts lie inside `vectors/`, each published
 //! by its own rename; the record lists those that are complete.
 //!
-//! A record has the digests of all files of its part and one of itself. Opening checks the last
-//! alone, as the others cost time linear in the files.
+//! A record has the digests of all files of its part and of itself. Opening checks only the latter, as the
+//! others take time linear in the files.
 
 use std::{
     collections::BTreeMap,
@@ -39,20 +38,20 @@ pub(super) const MODEL: &str = "model";
 /// Imported vectors of queries.
 pub(super) const QUERIES: &str = "queries";
 
-/// What the names of parts in the making begin with.
+/// Name prefix of parts being built.
 const STAGING_PREFIX: &str = ".building-";
 /// In each part; written last.
 const RECORD: &str = "record.json";
 /// Longest record in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// Folders in one another below a part.
+/// Maximum depth of folders below a part.
 const MAX_DEPTH: usize = 4;
-/// Version of `words/`; raised whenever any of its indexes would be built otherwise.
+/// Version of `words/`; raised whenever the content of any of its indexes changes.
 pub const WORDS_FORMAT: u32 = 6;
 /// Version of `vectors/` likewise, without the optional parts.
 const VECTORS_FORMAT: u32 = 1;
 
-/// What the files of a part are.
+/// Digests of the files of a part.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Seal {
@@ -84,8 +83,8 @@ impl Seal {
         for (name, record) in &self.files {
             let path = part.join(name);
             if !record.matches(&path, on_bytes).map_err(|error| IndexError::io(&path, error))? {
-                let what = "its digest is not the one in its record".to_owned();
-                return Err(IndexError::damaged(&path, what));
+                let reason = "its digest is not the one in its record".to_owned();
+                return Err(IndexError::damaged(&path, reason));
             }
         }
         Ok(())
@@ -108,7 +107,7 @@ fn gather(
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let (path, name) = (entry.path(), entry.file_name());
-        // Work under way.
+        // Unfinished work.
         if name.to_string_lossy().starts_with('.') {
             continue;
         }
@@ -151,7 +150,7 @@ impl Sealed for VectorsRecord {
     }
 }
 
-/// What `words/record.json` says.
+/// Content of `words/record.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WordsRecord {
@@ -175,52 +174,52 @@ impl WordsRecord {
         Ok(record)
     }
 
-    /// Writes it into the directory of the words, all of which are there.
+    /// Writes the record of complete words.
     pub(super) fn write(&self, words: &Path) -> Result<(), IndexError> {
         write(words, self)
     }
 }
 
-/// What `vectors/record.json` says.
+/// Content of `vectors/record.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VectorsRecord {
     format: u32,
     /// Fingerprint of the knowledge base.
     pub(super) kb: String,
-    /// How the embedder is opened again.
+    /// The embedder, for opening it again.
     pub(super) embedder: EmbedderChoice,
     /// Fingerprint of the embedder.
     pub(super) fingerprint: String,
-    /// The embedder in a line for people.
+    /// One-line description of the embedder.
     pub(super) description: String,
     /// Length of a vector.
     pub(super) dim: usize,
     /// Whether only nodes of candidate types have a vector.
     pub(super) candidates_only: bool,
-    /// The optional parts that are there, ascending.
+    /// The complete optional parts, ascending.
     pub(super) parts: Vec<Part>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seal: Option<Seal>,
 }
 
-/// Which vectors an index has.
+/// Identifies the vectors of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VectorsOf {
-    /// How the embedder is opened again.
+pub struct VectorsSpec {
+    /// The embedder, for opening it again.
     pub embedder: EmbedderChoice,
     /// Fingerprint of the embedder.
     pub fingerprint: String,
-    /// The embedder in a line for people.
+    /// One-line description of the embedder.
     pub description: String,
     /// Length of a vector.
     pub dim: usize,
-    /// Whether only nodes of candidate types have one.
+    /// Whether only nodes of candidate types have a vector.
     pub candidates_only: bool,
 }
 
-impl VectorsOf {
-    /// Those that an opened embedder gives.
+impl VectorsSpec {
+    /// The vectors of an opened embedder.
     pub fn new(choice: &EmbedderChoice, embedder: &dyn Embedder, candidates_only: bool) -> Self {
         Self {
             embedder: choice.clone(),
@@ -234,15 +233,15 @@ impl VectorsOf {
 
 impl VectorsRecord {
     /// A record without optional parts.
-    pub(super) fn new(kb: &str, of: VectorsOf) -> Self {
+    pub(super) fn new(kb: &str, spec: VectorsSpec) -> Self {
         Self {
             format: VECTORS_FORMAT,
             kb: kb.to_owned(),
-            embedder: of.embedder,
-            fingerprint: of.fingerprint,
-            description: of.description,
-            dim: of.dim,
-            candidates_only: of.candidates_only,
+            embedder: spec.embedder,
+            fingerprint: spec.fingerprint,
+            description: spec.description,
+            dim: spec.dim,
+            candidates_only: spec.candidates_only,
             parts: Vec::new(),
             seal: None,
         }
@@ -256,21 +255,20 @@ impl VectorsRecord {
         Ok(record)
     }
 
-    /// Writes it into the directory of the vectors, in one step; reads all that is there.
+    /// Replaces the record atomically; reads all files for their digests.
     pub(super) fn write(&self, vectors: &Path) -> Result<(), IndexError> {
         write(vectors, self)
     }
 }
 
-/// Identifies what an index of these two parts would answer; optional parts change no answer of
-/// what is always there.
+/// Fingerprint of the answers of these two parts; optional parts do not change them.
 pub(super) fn fingerprint(words: &WordsRecord, vectors: &VectorsRecord) -> String {
     let (w, v, scope) = (words.format, vectors.format, u8::from(vectors.candidates_only));
     let parts = format!("{w} {v} {} {} {scope}", words.kb, vectors.fingerprint);
     blake3::hash(parts.as_bytes()).to_hex().to_string()
 }
 
-/// A part of `vectors/` that is built when it is asked for.
+/// An optional part of `vectors/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
@@ -287,7 +285,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them, in the order of help.
+    /// All parts, in help order.
     pub const ALL: [Self; 5] = [Self::Ann, Self::Multi, Self::Late, Self::Fields, Self::Query];
 
     /// Its name on the command line, in the record and in `vectors/`.
@@ -334,8 +332,8 @@ fn read<T: DeserializeOwned + Sealed>(path: &Path, base: &str) -> Result<T, Inde
     let mut record: T = serde_json::from_slice(&bytes).map_err(damaged)?;
     let digest = record.own_digest().map_err(damaged)?;
     if record.seal().as_ref().is_some_and(|seal| seal.record != digest) {
-        let what = "its digest is not the one it states".to_owned();
-        return Err(IndexError::damaged(path, what));
+        let reason = "its digest is not the one it states".to_owned();
+        return Err(IndexError::damaged(path, reason));
     }
     Ok(record)
 }
@@ -364,17 +362,15 @@ fn check_format(path: &Path, found: u32, supported: u32) -> Result<(), IndexErro
     Err(IndexError::damaged(path, format!("format {found}, not {supported}")))
 }
 
-/// A part of an index in the making: a hidden directory beside its place, which vanishes unless it
-/// is published.
+/// A part being built in a hidden directory beside its target; removed unless published.
 pub(super) struct Staging {
     dir: TempDir,
-    /// Locked while it is worked on, so that others can tell work from leftovers; none where the
-    /// system opens no directories.
+    /// Lock that distinguishes work from leftovers; `None` where the system cannot open directories.
     _at_work: Option<File>,
 }
 
 impl Staging {
-    /// A new one in an index directory.
+    /// Starts a part in an index directory.
     pub(super) fn new(index: &Path) -> Result<Self, IndexError> {
         let failed = |error| IndexError::io(index, error);
         fs::create_dir_all(index).map_err(failed)?;
@@ -388,13 +384,13 @@ impl Staging {
         self.dir.path()
     }
 
-    /// Puts it in its place.
+    /// Moves the part to its target.
     pub(super) fn publish(self, target: &Path) -> Result<(), IndexError> {
         Ok(publish(&self.dir.keep(), target)?)
     }
 }
 
-/// Removes what builds that were killed left in an index directory; nothing if it is not there.
+/// Removes the leftovers of killed builds from an index directory, which may be missing.
 pub fn remove_leftovers(index: &Path) {
     let _turn = locked(index);
     let entries = fs::read_dir(index).into_iter().flatten().flatten();
@@ -408,7 +404,7 @@ pub fn remove_leftovers(index: &Path) {
     }
 }
 
-/// A directory, locked until this is dropped; none where the system locks no directories.
+/// Locks a directory until the result is dropped; `None` where the system cannot.
 fn locked(dir: &Path) -> Option<File> {
     let dir = File::open(dir).ok()?;
     dir.lock().ok()?;

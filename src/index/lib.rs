@@ -20,8 +20,6 @@
 //! ```
 //!
 //! Another embedder replaces `vectors/` and leaves `words/` as it is.
-//!
-//! Must not know: queries with answers, programs.
 
 mod adopt;
 pub mod ann;
@@ -48,14 +46,14 @@ pub mod vectors;
 use std::{io, path::Path};
 
 pub use adopt::adopt;
-pub use base::{IndexedBase, State, VectorsState};
+pub use base::{IndexState, IndexedBase, VectorsState};
 pub use build::{
-    Embedded, Plan, Progress, VectorSource, Version, Watch, WordSource, build, build_parts, cut,
-    embed, read_words,
+    IndexedVersion, Plan, PrecomputedVectors, Progress, VectorSource, Watch, WordSource, build,
+    build_parts, embed, read_words, split_nodes,
 };
 pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
-pub use layout::{Part, VectorsOf, WORDS_FORMAT, remove_leftovers};
+pub use layout::{Part, VectorsSpec, WORDS_FORMAT, remove_leftovers};
 pub use postings::Collection;
 pub use text::TextPart;
 
@@ -72,18 +70,18 @@ pub enum IndexError {
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The cause.
         source: io::Error,
     },
     /// A file is not what it should be.
     #[error(
-        "index {path} is damaged or of another version: {what}; rebuild it with `agent index --force`"
+        "index {path} is damaged or has another version: {reason}; rebuild it with `agent index --force`"
     )]
     Damaged {
         /// The file or directory.
         path: String,
         /// What is wrong.
-        what: String,
+        reason: String,
     },
     /// There is no index yet.
     #[error("{base} has no index; build it with `agent index {base}`")]
@@ -135,7 +133,7 @@ impl IndexError {
         Self::Io { path: path.display().to_string(), source }
     }
 
-    fn damaged(path: &Path, what: String) -> Self {
-        Self::Damaged { path: path.display().to_string(), what }
+    fn damaged(path: &Path, reason: String) -> Self {
+        Self::Damaged { path: path.display().to_string(), reason }
     }
 }

@@ -1,12 +1,11 @@
-//! The optional parts of an index: how each is built and described. Must not know where a part is
-//! published or who uses it.
+//! The optional parts of an index: building, opening, verifying and describing each.
 
 use std::path::Path;
 
 use crate::{
     IndexError, Part,
     ann::{self, AnnIndex},
-    build::{Version, Watch},
+    build::{IndexedVersion, Watch},
     chunks::{self, ChunkIndex},
     fields::{self, FieldIndex},
     late::{self, LateIndex},
@@ -24,35 +23,39 @@ pub(super) struct Materials<'a> {
     pub(super) vectors: &'a VectorIndex,
     pub(super) embedder: &'a dyn Embedder,
     /// A version of the base before that has the part.
-    pub(super) before: Option<Version<'a>>,
+    pub(super) previous: Option<IndexedVersion<'a>>,
 }
 
 /// Builds a part into an empty directory.
 pub(super) fn build(
     part: Part,
-    of: &Materials<'_>,
+    materials: &Materials<'_>,
     watch: &Watch<'_>,
     dir: &Path,
 ) -> Result<(), IndexError> {
     match part {
-        Part::Ann => ann::build(of, watch, dir),
-        Part::Multi => chunks::build(of, watch, dir),
-        Part::Late => late::build(of, watch, dir),
-        Part::Fields => fields::build(of.kb, watch, dir),
+        Part::Ann => ann::build(materials, watch, dir),
+        Part::Multi => chunks::build(materials, watch, dir),
+        Part::Late => late::build(materials, watch, dir),
+        Part::Fields => fields::build(materials.kb, watch, dir),
         Part::Query => {
-            let from = of.before.map(|before| part_path(before.index, part));
-            let before = of.before.zip(from.as_deref());
-            let before = before.map(|(before, dir)| query::Before { kb: before.kb, dir });
-            match before.map(|before| query::update(before, of.kb, watch, dir)).transpose()? {
+            let previous_dir = materials.previous.map(|previous| part_path(previous.index, part));
+            let previous = materials.previous.zip(previous_dir.as_deref());
+            let previous =
+                previous.map(|(version, dir)| query::PreviousIndex { kb: version.kb, dir });
+            match previous
+                .map(|previous| query::update(previous, materials.kb, watch, dir))
+                .transpose()?
+            {
                 Some(true) => Ok(()),
-                Some(false) | None => query::build(of.kb, watch, dir),
+                Some(false) | None => query::build(materials.kb, watch, dir),
             }
         }
     }
 }
 
 /// An opened part.
-pub(super) enum Opened {
+pub(super) enum OpenedPart {
     Ann(AnnIndex),
     Multi(Box<ChunkIndex>),
     Late(Box<LateIndex>),
@@ -60,7 +63,7 @@ pub(super) enum Opened {
     Query(Box<QueryIndex>),
 }
 
-impl Opened {
+impl OpenedPart {
     /// Opens the part in a directory.
     pub(super) fn open(part: Part, dir: &Path) -> Result<Self, IndexError> {
         Ok(match part {
@@ -72,7 +75,7 @@ impl Opened {
         })
     }
 
-    /// Reads it all and compares it with its checksums.
+    /// Reads all files and compares them with their checksums.
     pub(super) fn verify(&self) -> Result<(), IndexError> {
         match self {
             Self::Ann(index) => index.verify(),

@@ -1,18 +1,14 @@
 //! A query language over all nodes: words and phrases with slop in any field, prefixes, typos,
-//! ranges of numbers, must and not. The only place that knows tantivy.
+//! ranges of numbers, must and not. The only module that uses tantivy.
 //!
 //! One index with one document for each node: `id`, `type`, `name` and `body` (the document), a JSON
 //! field `fields` with the text of each field, one `amounts` with those that are numbers, and one
 //! `rel` with the names of the neighbours by each relation; their keys are `f` or `r` and the id.
-//! Documents are in the order of ids, but in an index that was brought up from the version of a base
-//! before (`update`). Words are those of [`name_words`]: case and accents folded,
+//! Documents are in node order, except in an updated index (`update`). Words are those of [`name_words`]: case and accents folded,
 //! nothing dropped, no stems.
 //!
-//! Queries are read by tantivy's grammar, and what names fields, typos and prefixes mean is decided
-//! here. Scores are tantivy's BM25, whose lengths are kept in a byte; the baselines of
+//! Queries are parsed by tantivy's grammar; names of fields, typos and prefixes are interpreted here. Scores are tantivy's BM25, whose lengths are kept in a byte; the baselines of
 //! [`text`](crate::text) are exact.
-//!
-//! Must not know: who asks, which answers are right.
 
 mod directory;
 mod parse;
@@ -44,7 +40,7 @@ use tantivy::{
 };
 
 pub use self::parse::QueryError;
-pub(super) use self::update::{Before, update};
+pub(super) use self::update::{PreviousIndex, update};
 use self::{directory::ReadOnly, parse::Parser, update::Slots};
 use crate::{
     IndexError,
@@ -71,7 +67,7 @@ const MAX_WORD_BYTES: usize = 256;
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
-/// The stage in reports of progress.
+/// Name of the stage in progress reports.
 const STAGE: &str = "query";
 
 /// The fields of the schema.
@@ -160,14 +156,14 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
     writer.set_merge_policy(Box::new(NoMergePolicy));
     for node in 0..kb.n_nodes() {
         if node % REPORT_EVERY == 0 {
-            watch.at(STAGE, node.into(), kb.n_nodes().into())?;
+            watch.progress(STAGE, node.into(), kb.n_nodes().into())?;
         }
-        watch.go_on()?;
+        watch.check_stop()?;
         writer.add_document(document(kb, node, node.into(), at)).map_err(failed)?;
     }
     writer.commit().map_err(failed)?;
     let segments = in_order(&index).map_err(failed)?;
-    watch.go_on()?;
+    watch.check_stop()?;
     if segments.len() > 1 {
         writer.merge(&segments).wait().map_err(failed)?;
     }
@@ -175,7 +171,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
     writer.wait_merging_threads().map_err(failed)?;
     drop(index);
     seal(dir)?;
-    watch.at(STAGE, kb.n_nodes().into(), kb.n_nodes().into())
+    watch.progress(STAGE, kb.n_nodes().into(), kb.n_nodes().into())
 }
 
 /// The segments in the order of their ids of nodes.
@@ -191,7 +187,7 @@ fn in_order(index: &Index) -> tantivy::Result<Vec<SegmentId>> {
     Ok(segments.into_iter().map(|pair| pair.1).collect())
 }
 
-/// Writes the digests of all files; what only a writer needs goes.
+/// Writes the digests of all files; removes files that only a writer needs.
 fn seal(dir: &Path) -> Result<(), IndexError> {
     let failed = |error| IndexError::io(dir, error);
     let (mut names, mut sizes, mut digests) = (Vec::new(), Vec::new(), Vec::new());
@@ -228,8 +224,8 @@ fn reader_of(dir: &Path) -> Result<IndexReader, IndexError> {
     let index = Index::open(directory).map_err(damaged)?;
     index.tokenizers().register(WORDS, TextAnalyzer::from(Words));
     if index.schema() != schema().0 {
-        let what = "its schema is not the one of this version".to_owned();
-        return Err(IndexError::damaged(dir, what));
+        let reason = "its schema is not the one of this version".to_owned();
+        return Err(IndexError::damaged(dir, reason));
     }
     index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(damaged)
 }
@@ -259,7 +255,7 @@ impl QueryIndex {
             let path = dir.join(&*String::from_utf8_lossy(names.get(at)));
             let size = fs::metadata(&path).map_err(|error| IndexError::io(&path, error))?.len();
             if sizes.as_slice().get(at) != Some(&size) {
-                return Err(IndexError::damaged(&path, "it has another length".to_owned()));
+                return Err(IndexError::damaged(&path, "its length does not match".to_owned()));
             }
         }
         // Where bytes in the middle are damaged, tantivy may panic.
@@ -279,7 +275,7 @@ impl QueryIndex {
         })
     }
 
-    /// Reads it all and compares it with its checksums.
+    /// Reads all files and compares them with their checksums.
     ///
     /// # Errors
     /// [`IndexError::Damaged`] names the file that differs.
@@ -290,14 +286,14 @@ impl QueryIndex {
             let digest = FileRecord::of(&path).map_err(|error| IndexError::io(&path, error))?;
             let stated = self.digests.as_slice().get(at * DIGEST..(at + 1) * DIGEST);
             if stated != Some(digest.blake3.as_bytes()) {
-                let what = "its checksum does not match".to_owned();
-                return Err(IndexError::damaged(&path, what));
+                let reason = "its checksum does not match".to_owned();
+                return Err(IndexError::damaged(&path, reason));
             }
         }
         Ok(())
     }
 
-    /// How many nodes there are, in a line for people.
+    /// One-line summary for people.
     pub fn describe(&self) -> String {
         format!("{} nodes in a query language", self.searcher.num_docs())
     }

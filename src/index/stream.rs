@@ -1,7 +1,5 @@
-//! Arrays and words one behind the other, as machines that read parts of a base hand them to the one
-//! that builds its index. Numbers have their lowest byte first; each array follows its length.
-//!
-//! Must not know: what the arrays mean.
+//! Streams of arrays and words, by which machines that read parts of a base pass them to the one that
+//! builds the index. Numbers are little-endian; each array follows its length.
 
 use std::{
     io::{self, Read, Write},
@@ -36,17 +34,17 @@ pub(super) fn write<T: Pod>(out: &mut dyn Write, array: &[T]) -> io::Result<()> 
     out.write_all(bytemuck::cast_slice(array))
 }
 
-/// Reads an array; memory grows with what is there, whatever length it claims.
+/// Reads an array; memory is bounded by the actual input, whatever length it claims.
 ///
 /// # Errors
-/// That it ends early, and those of `input`.
+/// `InvalidData` if it ends early, and those of `input`.
 pub(super) fn read<T: Pod>(input: &mut dyn Read) -> io::Result<Vec<T>> {
     let claimed = read_number(input)?.saturating_mul(size_of::<T>() as u64);
     let mut bytes = Vec::new();
     input.take(claimed).read_to_end(&mut bytes)?;
     match bytes.len() as u64 == claimed {
         true => Ok(bytemuck::pod_collect_to_vec(&bytes)),
-        false => Err(wrong("an array ends early")),
+        false => Err(invalid_data("an array ends early")),
     }
 }
 
@@ -63,7 +61,7 @@ pub(super) fn write_words<'a>(
 /// Reads words.
 ///
 /// # Errors
-/// As [`read`], and that they are no words.
+/// As [`read`], and `InvalidData` for malformed words.
 pub(super) fn read_words(input: &mut dyn Read) -> io::Result<Words> {
     let words = Words { bounds: read(input)?, bytes: read(input)? };
     let ends = words.bounds.first() == Some(&0)
@@ -71,16 +69,16 @@ pub(super) fn read_words(input: &mut dyn Read) -> io::Result<Words> {
         && words.bounds.is_sorted();
     match ends && words.iter().all(|word| str::from_utf8(word).is_ok()) {
         true => Ok(words),
-        false => Err(wrong("words are no text")),
+        false => Err(invalid_data("words are not UTF-8")),
     }
 }
 
-/// That what is read cannot have been written here.
-pub(super) fn wrong(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
+/// The error for malformed input.
+pub(super) fn invalid_data(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// What an index says that cannot be built from what is read.
+/// The error of an index that cannot be built from its input.
 pub(super) fn failed(error: io::Error) -> IndexError {
     IndexError::io(Path::new("words that were read elsewhere"), error)
 }

@@ -4,8 +4,6 @@
 //! documents of those nodes directly: O(length of a document) each, no posting list touched.
 //! Arrays: `bounds` `[n + 1]` into `entries`; an entry is `stem id << 8 | min(count, 255)`, ascending
 //! within a node; `lengths` `[n]` in stems; `vocabulary` sorted; `frequencies` in documents.
-//!
-//! Must not know: names, relations, how a set was reached.
 
 use std::{
     fs::File,
@@ -20,7 +18,7 @@ use crate::{
     IndexError,
     arrays::{Array, Arrays, Strings},
     bm25::{Bm25, idf},
-    stream::{self, failed, wrong},
+    stream::{self, failed, invalid_data},
 };
 use agent_ground::words::{Stems, is_question_word, name_words};
 use agent_kb::NodeId;
@@ -172,7 +170,7 @@ impl TermIndexBuilder {
     /// # Errors
     /// [`IndexError::Io`] that it is something else, others as [`Self::add`].
     pub fn take(&mut self, input: &mut dyn Read, n: usize) -> Result<usize, IndexError> {
-        let other = || failed(wrong("entries of other nodes or stems"));
+        let other = || failed(invalid_data("entries do not match the nodes and stems"));
         let stems = stream::read_words(input).map_err(failed)?;
         let stem = |stem| number(&mut self.ids, String::from_utf8_lossy(stem).into_owned());
         let ids: Vec<u32> = stems.iter().map(stem).collect();

@@ -3,8 +3,6 @@
 //! Indexed per node: its document, its document with the names of its neighbours, and each of its
 //! fields; each is one file of [`postings`](crate::postings). The file `nodes` has the array
 //! `types` `[n]` and the number of `fields` `[1]`.
-//!
-//! Must not know: how postings are kept, how a document was made.
 
 use std::{
     collections::HashMap,

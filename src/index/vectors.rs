@@ -1,7 +1,7 @@
 //! The vectors of all nodes: one `[n, dim]` matrix in a file, searched exactly.
 //!
-//! Given a query vector, it returns the nodes whose rows have the largest dot product with it. It must not
-//! know where vectors come from (see `embed`) nor what a node is; row `i` belongs to node `i`.
+//! Returns the nodes whose rows have the largest dot product with a query vector; row `i` belongs to node
+//! `i`.
 //!
 //! Search is exact. A score is the dot product of query and row in `f32`, summed in one order, and results
 //! are ordered by score descending, then node id ascending. Most rows are ruled out without computing their
@@ -44,7 +44,7 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use self::device::OnDevice;
+use self::device::DeviceSearch;
 use self::kernels::BLOCK;
 use self::quantized::{Block, Space, block_bytes};
 pub use self::write::VectorWriter;
@@ -102,23 +102,23 @@ impl Precision {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VectorError {
-    /// The file system refused.
+    /// The file could not be read or written.
     #[error("cannot access vector file {}: {source}{}", path.display(), files::remedy(source))]
     Io {
         /// File being read or written.
         path: PathBuf,
-        /// What the operating system said.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The file is truncated, altered, or holds something else.
+    /// The file is truncated, altered or not a vector file.
     #[error("vector file {} is damaged ({reason}); build it again with `agent index --force`", path.display())]
     Damaged {
         /// File being read.
         path: PathBuf,
-        /// First check that failed.
+        /// The first failed check.
         reason: String,
     },
-    /// A vector or matrix has another length than the rows of the index; comparing them would mean nothing.
+    /// The length of a vector or matrix differs from that of the rows.
     #[error(
         "vector has {got} dimensions, the index expects {expected}; use the embedder that built it"
     )]
@@ -139,7 +139,7 @@ pub enum VectorError {
     /// A node has no row.
     #[error("node {node} has no vector; the index holds nodes below {n}")]
     UnknownNode {
-        /// Node asked for.
+        /// The node.
         node: NodeId,
         /// Number of rows.
         n: usize,
@@ -149,25 +149,25 @@ pub enum VectorError {
         "filter is not sorted by ascending node id without duplicates: {next} follows {previous}"
     )]
     UnsortedFilter {
-        /// The id before.
+        /// The preceding id.
         previous: NodeId,
-        /// The id that is not larger.
+        /// The id that follows it.
         next: NodeId,
     },
     /// The CUDA device failed.
     #[error(transparent)]
     Gpu(#[from] GpuError),
     /// A parameter of the writer, or the number of rows, is out of range.
-    #[error("{name} is {got}, possible are {least} to {most}")]
+    #[error("{name} is {got}; it must be {min} to {max}")]
     OutOfRange {
         /// What is out of range.
         name: &'static str,
         /// Its value.
         got: u64,
         /// Smallest value.
-        least: u64,
+        min: u64,
         /// Largest value.
-        most: u64,
+        max: u64,
     },
 }
 
@@ -184,7 +184,7 @@ pub struct VectorIndex {
     embedder: String,
     checksum: String,
     codes_checksum: String,
-    device: OnDevice,
+    device: DeviceSearch,
 }
 
 impl VectorIndex {
@@ -228,11 +228,11 @@ impl VectorIndex {
         }
         let (centre, codes) = (tensor(CENTRE)?, tensor(CODES)?);
         if centre.dtype() != Dtype::F32 || centre.data().len() < dim * size_of::<f32>() {
-            return Err(damaged("its centre has another length than its rows".to_owned()));
+            return Err(damaged("the length of its centre does not match its rows".to_owned()));
         }
         let expected = n.div_ceil(BLOCK) * block_bytes(quantized::stride(dim));
         if codes.dtype() != Dtype::U8 || codes.data().len() != expected {
-            return Err(damaged("its codes are not those of its rows".to_owned()));
+            return Err(damaged("its codes do not match its rows".to_owned()));
         }
         let centre = &centre.data()[..dim * size_of::<f32>()];
         Ok(VectorIndex {
@@ -246,7 +246,7 @@ impl VectorIndex {
             embedder: text("embedder")?,
             checksum: text("checksum")?,
             codes_checksum: text("codes")?,
-            device: OnDevice::default(),
+            device: DeviceSearch::default(),
             map,
         })
     }
@@ -285,9 +285,9 @@ impl VectorIndex {
             (self.bytes(0..self.n), &self.checksum, "rows do"),
             (&self.map[self.codes.clone()], &self.codes_checksum, "codes do"),
         ];
-        for (bytes, expected, what) in parts {
+        for (bytes, expected, part) in parts {
             if blake3::hash(bytes).to_hex().as_str() != expected {
-                let reason = format!("its {what} not match their checksum");
+                let reason = format!("its {part} not match their checksum");
                 return Err(VectorError::Damaged { path: self.path.clone(), reason });
             }
         }
@@ -297,7 +297,7 @@ impl VectorIndex {
     /// The `k` nodes with the largest dot product with `query` (`[dim]`), best first.
     ///
     /// Ties go to the smaller node id; fewer than `k` come back when the index or the filter holds fewer.
-    /// `filter` names the only nodes considered, strictly ascending. O(n dim), or O(filter * dim); on all
+    /// `filter` restricts the search to nodes, strictly ascending. O(n dim), or O(filter * dim); on all
     /// threads.
     ///
     /// # Errors
@@ -354,16 +354,16 @@ impl VectorIndex {
     }
 
     /// Room to decode a row of halves; unused for full precision.
-    fn buffer(&self) -> Decoded {
+    fn buffer(&self) -> DecodeBuffer {
         match self.precision {
-            Precision::F32 => Decoded::default(),
+            Precision::F32 => DecodeBuffer::default(),
             Precision::F16 => {
-                Decoded { halves: vec![f16::ZERO; self.dim], row: vec![0.0; self.dim] }
+                DecodeBuffer { halves: vec![f16::ZERO; self.dim], row: vec![0.0; self.dim] }
             }
         }
     }
 
-    fn score_row(&self, query: &[f32], row: usize, buffer: &mut Decoded) -> f32 {
+    fn score_row(&self, query: &[f32], row: usize, buffer: &mut DecodeBuffer) -> f32 {
         let bytes = self.bytes(row..row + 1);
         let score = match self.precision {
             Precision::F32 => dot_le(bytes.as_chunks().0, query),
@@ -416,7 +416,7 @@ impl VectorIndex {
 }
 
 #[derive(Default)]
-struct Decoded {
+struct DecodeBuffer {
     halves: Vec<f16>,
     row: Vec<f32>,
 }
@@ -460,11 +460,11 @@ fn decode(bytes: &[u8], precision: Precision) -> Vec<f32> {
     }
 }
 
-fn check_range(name: &'static str, got: u64, least: u64, most: u64) -> Result<(), VectorError> {
-    if (least..=most).contains(&got) {
+fn check_range(name: &'static str, got: u64, min: u64, max: u64) -> Result<(), VectorError> {
+    if (min..=max).contains(&got) {
         return Ok(());
     }
-    Err(VectorError::OutOfRange { name, got, least, most })
+    Err(VectorError::OutOfRange { name, got, min, max })
 }
 
 #[cfg(test)]

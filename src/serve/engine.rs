@@ -344,7 +344,7 @@ impl Opened {
 
     /// What is in the base; counted by a look at all nodes when it is first asked for.
     pub(super) fn summary(&self) -> Arc<Summary> {
-        self.summary.get_or_init(|| Arc::new(Summary::of(&self.base.kb, &[]))).clone()
+        self.summary.get_or_init(|| Arc::new(Summary::compute(&self.base.kb, &[]))).clone()
     }
 
     /// The bundle that answers now.

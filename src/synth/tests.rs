@@ -18,8 +18,8 @@ use super::{
 };
 use crate::scripted::{MemoryStore, llm, llm_within, question, said};
 use agent_dataset::{
-    DatasetError, Home, ImportOptions, Split, has_own_labels, import_neutral, is_synthetic, label,
-    load_split,
+    DatasetError, Home, ImportOptions, Split, attach_questions, has_own_labels, import_neutral,
+    is_synthetic, load_split,
     sample::{SampleKind, SampleOptions, generate, random::Stream},
 };
 use agent_index::build;
@@ -256,20 +256,20 @@ fn questions_become_those_of_a_base_and_own_labels_stay() {
     };
     for name in ["first", "second"] {
         let base = sample.home.get("base").unwrap();
-        let labelled = label(&sample.home, &base, &write(name, "synthetic")).unwrap();
+        let labelled = attach_questions(&sample.home, &base, &write(name, "synthetic")).unwrap();
         assert_eq!(labelled, sample.home.get("base").unwrap());
         let train = load_split(&labelled, &Split::Train).unwrap();
         assert!(train.len() == 1 && is_synthetic(&train));
         assert!(!has_own_labels(&labelled).unwrap());
     }
     let base = sample.home.get("base").unwrap();
-    let own = label(&sample.home, &base, &write("own", "people")).unwrap();
+    let own = attach_questions(&sample.home, &base, &write("own", "people")).unwrap();
     assert!(has_own_labels(&own).unwrap());
-    let refused = label(&sample.home, &own, &write("third", "synthetic")).unwrap_err();
-    assert!(matches!(refused, DatasetError::Labelled { n: 3, .. }), "{refused}");
+    let refused = attach_questions(&sample.home, &own, &write("third", "synthetic")).unwrap_err();
+    assert!(matches!(refused, DatasetError::HasOwnLabels { n: 3, .. }), "{refused}");
     // A base that was replaced while questions were made for it keeps its own.
-    let changed = label(&sample.home, &base, &write("fourth", "synthetic")).unwrap_err();
-    assert!(matches!(changed, DatasetError::Changed { .. }), "{changed}");
+    let changed = attach_questions(&sample.home, &base, &write("fourth", "synthetic")).unwrap_err();
+    assert!(matches!(changed, DatasetError::BaseChanged { .. }), "{changed}");
     assert_eq!(sample.home.get("base").unwrap(), own);
 }
 

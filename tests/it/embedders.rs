@@ -254,7 +254,10 @@ fn imported_vectors_rank_by_their_dot_product_and_answer_known_queries_only() {
         world.run(index.into_iter().chain(["--force"])).fails(1, words);
     };
     refused(&rows[1..], &["1 of 4 candidates have no vector, node 3 is the first"]);
-    refused(&[&rows[..], &[(4, [1.0, 0.0])]].concat(), &["1 vectors are of no candidate", "id 4"]);
+    refused(
+        &[&rows[..], &[(4, [1.0, 0.0])]].concat(),
+        &["1 vectors do not belong to candidates", "id 4"],
+    );
     refused(&[&rows[..], &[(0, [1.0, 0.0])]].concat(), &["node 0 has two vectors"]);
     refused(&[&rows[1..], &[(3, [f32::NAN, 0.0])]].concat(), &["finite"]);
 }

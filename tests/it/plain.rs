@@ -355,13 +355,13 @@ fn names_are_spelled_out_whole_and_the_longest_is_meant() {
     write_films(&world.path("films"));
     let base = indexed(&world, &world.path("films"));
     let nodes = |text: &str| -> Vec<Vec<NodeId>> {
-        base.entities.spelled(text).into_iter().map(|one| one.nodes).collect()
+        base.entities.exact_mentions(text).into_iter().map(|one| one.nodes).collect()
     };
     assert_eq!(nodes("the director of The Silent Harbor Returns"), [[40]]);
     assert_eq!(nodes("films like the silent harbor"), [[0]], "two words are a name in any case");
     assert_eq!(nodes("with Gus Pemberton, and by Ada Moravec"), [[47], [41]], "in order");
     assert_eq!(nodes("The Silent Harbr, Moravec"), Vec::<Vec<NodeId>>::new(), "no typo, no part");
-    let quoted = base.entities.spelled("films of \"ada moravec\" and Fay Lindgren");
+    let quoted = base.entities.exact_mentions("films of \"ada moravec\" and Fay Lindgren");
     assert_eq!(quoted.iter().map(|one| one.quoted).collect::<Vec<_>>(), [true, false]);
 }
 

@@ -53,7 +53,6 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("prometheus_client", &["src/serve/metrics.rs"]),
     ("clap_complete", &["src/cli/manual.rs"]),
     ("clap_mangen", &["src/cli/manual.rs"]),
-    ("usearch", &["src/index/ann.rs"]),
     ("tantivy", &["src/index/query.rs", "src/index/query/"]),
     ("tokenizers", &["src/embed/bert/word_pieces.rs"]),
     ("clap", &["src/app/", "src/cli/", "src/main.rs"]),

@@ -148,8 +148,8 @@ pub(crate) fn install(
 ) -> Result<Exit> {
     let installed = ctx.home.get(name).ok();
     // A sample answers nobody's questions; it makes room at once for what is meant by its name.
-    let beside = installed.as_ref().is_some_and(|base| dataset::sample_kind(base).is_none());
-    let options = ImportOptions { beside, ..options.clone() };
+    let is_own_data = installed.as_ref().is_some_and(|base| dataset::sample_kind(base).is_none());
+    let options = ImportOptions { as_next_version: is_own_data, ..options.clone() };
     let imported = dataset::import(source, name, input, &options, ctx)?;
     let report = &imported.report;
     if !json {
@@ -215,7 +215,7 @@ pub(super) fn tell(
     ctx: &Context,
 ) -> Result<Exit> {
     let name = &report.base.name;
-    let waits = ctx.home.next(name)?.is_some();
+    let waits = ctx.home.pending_version(name)?.is_some();
     if waits {
         ctx.printer.notice(&dataset::waiting(name));
     } else if replaces {

@@ -60,9 +60,9 @@ pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -
     tables(summary, usize::MAX, usize::MAX, ctx)?;
     let mut lines = Vec::new();
     for typo in &summary.typos {
-        let things = if typo.what == "type" { "node" } else { "edge" };
-        let (what, uses) = (typo.what, counted(typo.uses, things));
-        lines.push(format!("{what} \"{}\" has {uses}: is it \"{}\"?", typo.label, typo.like));
+        let things = if typo.kind == "type" { "node" } else { "edge" };
+        let (what, uses) = (typo.kind, counted(typo.uses, things));
+        lines.push(format!("{what} \"{}\" has {uses}: is it \"{}\"?", typo.label, typo.similar_to));
     }
     for of in &summary.types {
         let first = of.frequent_names.iter().map(|(name, n)| format!("{name} ({n})"));
@@ -159,10 +159,10 @@ fn share(n: u64, of: u64) -> String {
 fn found(summary: &Summary) -> Vec<String> {
     let mut found = Vec::new();
     for typo in &summary.typos {
-        let things = if typo.what == "type" { "node" } else { "edge" };
-        let (label, like) = (plain(&typo.label, MAX_NAME), plain(&typo.like, MAX_NAME));
+        let things = if typo.kind == "type" { "node" } else { "edge" };
+        let (label, like) = (plain(&typo.label, MAX_NAME), plain(&typo.similar_to, MAX_NAME));
         let n = counted(typo.uses, things);
-        found.push(format!("{n} of {} \"{label}\" (like {like})", typo.what));
+        found.push(format!("{n} of {} \"{label}\" (like {like})", typo.kind));
     }
     for of in summary.types.iter().filter(|of| of.isolated.count > 0) {
         let n = counted(of.isolated.count, "node");

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let was_indexed = served.index_dir().exists();
     let (input, options) = args.source.resolve()?;
     let update = Some(Update { allow_loss: args.force });
-    let options = ImportOptions { beside: true, update, dry_run: args.dry_run, ..options };
+    let options = ImportOptions { as_next_version: true, update, dry_run: args.dry_run, ..options };
     let imported = dataset::import(&args.source.from, &served.name, &input, &options, ctx)?;
     let mut report = imported.report;
     let changes = report.changes.take().unwrap_or_default();

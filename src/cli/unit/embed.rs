@@ -21,7 +21,9 @@ use agent_app::{
 };
 use agent_embed::{EmbedError, Embedder};
 use agent_ground::units::Units;
-use agent_index::{self as index, Access, Embedded, EmbedderChoice, IndexError, VectorsOf};
+use agent_index::{
+    self as index, Access, EmbedderChoice, IndexError, PrecomputedVectors, VectorsSpec,
+};
 use agent_kb::Kb;
 
 /// Plans the vectors of an index.
@@ -39,21 +41,21 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
                  openai:MODEL"
         ));
     };
-    let kind = Kind::Embed { vectors: VectorsOf::new(&choice, &*embedder, candidates_only) };
+    let kind = Kind::Embed { vectors: VectorsSpec::new(&choice, &*embedder, candidates_only) };
     let task = Task { dataset: base.name, fingerprint: kb.fingerprint().to_owned(), kind };
-    plan_nodes(args, &task, &index::cut(&kb, candidates_only, args.units))
+    plan_nodes(args, &task, &index::split_nodes(&kb, candidates_only, args.units))
 }
 
 /// What embeds on this machine.
 pub(super) struct Embedding {
     kb: Kb,
-    of: VectorsOf,
+    of: VectorsSpec,
     embedder: Box<dyn Embedder>,
 }
 
 impl Embedding {
     /// Opens the base and the embedder of a task, if they are those of the plan.
-    pub(super) fn open(task: &Task, of: &VectorsOf, ctx: &Context) -> Result<Self> {
+    pub(super) fn open(task: &Task, of: &VectorsSpec, ctx: &Context) -> Result<Self> {
         let (_, kb) = planned(task, ctx)?;
         let other = || {
             let choice = &of.embedder;
@@ -106,12 +108,12 @@ pub(super) fn collect(
     dir: &Path,
     units: &Units,
     task: &Task,
-    of: &VectorsOf,
+    of: &VectorsSpec,
     ctx: &Context,
 ) -> Result<Exit> {
     let (base, kb) = planned(task, ctx)?;
     let mut results = to_be_run(units.results(), dir)?;
-    let vectors = Embedded { of: of.clone(), input: Mutex::new(&mut results) };
+    let vectors = PrecomputedVectors { spec: of.clone(), input: Mutex::new(&mut results) };
     with_embedded(&base, &kb, &vectors, ctx)
 }
 

@@ -25,7 +25,7 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     let fingerprint = kb.fingerprint().to_owned();
     let kind = Kind::Words { format: WORDS_FORMAT };
     let task = Task { dataset: base.name, fingerprint, kind };
-    plan_nodes(args, &task, &index::cut(&kb, false, args.units))
+    plan_nodes(args, &task, &index::split_nodes(&kb, false, args.units))
 }
 
 /// The base of a task, if this program reads words as was planned.

@@ -1,4 +1,4 @@
-//! Here is a line of `nodes.jsonl`: which node is it? Must not know of the lines around it.
+//! Here is a line of `nodes.jsonl`: which node is it?
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl<'de> Deserialize<'de> for NodeKey {
             Value::Number(number) => match number.as_u64() {
                 Some(number) => Ok(NodeKey::Number(number)),
                 None if number.is_i64() => Ok(NodeKey::Text(number.to_string())),
-                None => Err(D::Error::custom(format_args!("id {number} is no whole number"))),
+                None => Err(D::Error::custom(format_args!("id {number} is not an integer"))),
             },
             _ => Err(D::Error::custom("the id is neither a text nor a number")),
         }

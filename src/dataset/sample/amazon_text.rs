@@ -1,7 +1,5 @@
 //! Wording of products: the aspects of a product and the composition of its fields.
-//!
-//! It must not know brands, categories or colours: these are relations and never occur in a
-//! product's text.
+//! Brands, categories and colours are relations and never occur in a product's text.
 
 use serde_json::{Map, Value, json};
 

@@ -1,9 +1,9 @@
 //! Hidden facts of nodes: which property values a node has, known exactly before any sentence is
 //! written.
 //!
-//! An [`Aspect`] is one kind of property (material, method, mechanism) with its values; a value is
-//! a set of synonyms. Documents state the facts in one wording, questions often in another, and
-//! answers follow from the facts alone. It must not know the graph's edges.
+//! An [`Aspect`] is one kind of property (material, method, mechanism) with its values; a value is a set
+//! of synonyms. Documents state the facts in one wording, questions often in another, and answers follow
+//! from the facts alone.
 
 use serde::Deserialize;
 

@@ -1,9 +1,7 @@
 //! The generated graph: sizes of the types, edges per tuple, neighbours over them.
 //!
-//! It must not know names, documents or wording.
-//! Nodes are local indices inside their type; [`World::id`] turns them into ids of the base.
-//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; 200 million edges at most (4
-//! GB).
+//! Nodes are local indices inside their type; [`World::id`] turns them into ids of the base. Memory: 16
+//! bytes per stored edge plus 8 bytes per node and tuple; 200 million edges at most (4 GB).
 //!
 //! Each node belongs to a theme. Most edges stay inside the theme and reach its popular nodes
 //! first, so that the graph has hubs, communities and the triangles that two-branch questions need.

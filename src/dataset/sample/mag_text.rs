@@ -1,7 +1,4 @@
 //! Wording of papers: the aspects of a paper and the composition of its fields.
-//!
-//! It must not know authors, institutions or fields of study: these are relations and never occur
-//! in a paper's text.
 
 use serde_json::{Map, Value, json};
 

@@ -1,10 +1,9 @@
 //! Names of nodes by word lists and syllable grammars: millions of distinct, pronounceable,
 //! invented names.
 //!
-//! A name depends on the seed, the type and the index alone, so names are made again whenever
-//! needed instead of being kept. Words for relations (brands, colours, categories, fields,
-//! institutions) avoid the vocabulary of the documents. It must not know edges or facts, except
-//! those that stand in a title.
+//! A name depends on the seed, the type and the index alone, so names are made again whenever needed
+//! instead of being kept. Words for relations (brands, colours, categories, fields, institutions) avoid
+//! the vocabulary of the documents.
 
 use crate::sample::facts::NO_FACT;
 use crate::sample::graph::World;

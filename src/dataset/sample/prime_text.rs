@@ -1,8 +1,7 @@
 //! Wording of the biomedical base: aspects of diseases, drugs, genes and pathways, and their
 //! fields.
 //!
-//! All statements are invented. It must not know which nodes are related: no text names another
-//! node. The other six types have a name and a source only.
+//! All statements are invented. The other six types have a name and a source only.
 
 use serde_json::{Map, Value, json};
 

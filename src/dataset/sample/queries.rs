@@ -2,9 +2,8 @@
 //! metapaths, pick a gold answer, take one or two of its hidden facts as textual properties, keep
 //! the candidates that have them, phrase it.
 //!
-//! Source: Wu et al. 2024 (STaRK), section 2.4; the language models that extract and check
-//! properties there are replaced by facts that are known exactly. It must not know how documents
-//! are composed.
+//! Source: Wu et al. 2024 (STaRK), section 2.4; the language models that extract and check properties
+//! there are replaced by facts that are known exactly.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

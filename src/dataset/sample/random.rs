@@ -1,9 +1,8 @@
 //! Seeded randomness for the sample generator: independent sub-streams and the few draws it needs.
 //!
-//! It must not know what is being generated.
-//! Every draw is integer arithmetic or exactly rounded floating point (`+ - * /` and `sqrt`), so
-//! that the same seed gives the same bytes on every machine. A stream is named by (seed, purpose,
-//! index): what one node draws never depends on how many nodes there are.
+//! Every draw is integer arithmetic or exactly rounded floating point (`+ - * /` and `sqrt`), so that
+//! the same seed gives the same bytes on every machine. A stream is named by (seed, purpose, index):
+//! what one node draws never depends on how many nodes there are.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

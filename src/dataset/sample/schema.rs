@@ -1,10 +1,9 @@
 //! The three STaRK schemas: node types and relations with their real sizes, and how edges are
 //! drawn.
 //!
-//! It must not know names, documents or queries.
-//! Sizes are those of the published bases (Wu et al. 2024, "STaRK", table 1; PrimeKG, Chandak et
-//! al. 2023), split over the relations by rounded shares. Edge counts here are stored edges, half
-//! of the published ones, which count both orientations.
+//! Sizes are those of the published bases (Wu et al. 2024, "STaRK", table 1; PrimeKG, Chandak et al.
+//! 2023), split over the relations by rounded shares. Edge counts here are stored edges, half of the
+//! published ones, which count both orientations.
 
 use crate::sample::SampleKind;
 

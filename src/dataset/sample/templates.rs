@@ -1,7 +1,5 @@
 //! What a template of questions is: slots, metapaths and phrasings. The templates themselves are in
 //! `data/templates.toml`.
-//!
-//! It must not know how slots are sampled or how names are spelled in a question.
 
 use serde::Deserialize;
 

@@ -1,7 +1,5 @@
 //! The wording of samples: lists of words, what is said of nodes, templates of questions. Read from
 //! `data/*.toml`, which are part of the binary.
-//!
-//! Must not know how names, facts or questions are drawn from it.
 
 use std::sync::LazyLock;
 

@@ -8,8 +8,7 @@
 //! dataset.toml   title, licence, candidate_types, and a [sample] table with kind, seed and scale
 //! ```
 //!
-//! `dataset.toml` is written last: a folder without it is incomplete. It must not know how anything
-//! is drawn.
+//! `dataset.toml` is written last: a folder without it is incomplete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

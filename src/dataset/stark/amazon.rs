@@ -1,4 +1,4 @@
-//! Documents and fields of products, brands, categories and colours. Must not know files.
+//! Documents and fields of products, brands, categories and colours.
 
 use std::cmp::Reverse;
 
@@ -107,7 +107,7 @@ fn description(value: &Value) -> Result<String, String> {
         parts => {
             let parts = list(parts, "description")?.iter().map(Value::as_str);
             let parts: Option<Vec<&str>> = parts.collect();
-            parts.ok_or("\"description\" has a part that is no text")?.join(" ")
+            parts.ok_or("\"description\" has a part that is not a string")?.join(" ")
         }
     };
     Ok(joined.trim_matches(' ').to_string())
@@ -128,7 +128,7 @@ fn push_features(text: &mut String, features: &Value) -> Result<(), String> {
         if !python::is_true(feature) {
             continue;
         }
-        let feature = feature.as_str().ok_or("\"feature\" has an entry that is no text")?;
+        let feature = feature.as_str().ok_or("\"feature\" has an entry that is not a string")?;
         if !feature.to_lowercase().contains("asin") {
             *text += &format!("#{number}: {feature}\n");
         }
@@ -159,7 +159,7 @@ fn votes(value: &Value) -> Result<i64, String> {
         value if value.as_float().is_some_and(f64::is_nan) => Ok(0),
         other => {
             let number = other.as_str().and_then(|text| python::int(&text.replace(',', "")));
-            number.ok_or_else(|| format!("\"vote\" is {}, no count", python::text(other)))
+            number.ok_or_else(|| format!("\"vote\" is {}, not a count", python::text(other)))
         }
     }
 }

@@ -1,5 +1,4 @@
 //! A folder or a zip file as one source of named files: lists them, opens one as a reader.
-//! Must not know what the files mean.
 //!
 //! Nothing is ever written under a name that an archive gives. Of a zip file only stored and
 //! deflated members are read; names that lead elsewhere, links, encryption, members that overlap
@@ -70,20 +69,20 @@ pub enum ArchiveError {
         message: String,
     },
     /// A member that an honest archive does not have.
-    #[error("member {name:?} {what}; pack the files again without it")]
+    #[error("member {name:?} {reason}; pack the files again without it")]
     Member {
         /// Its name, shortened.
         name: String,
         /// What is wrong with it.
-        what: &'static str,
+        reason: &'static str,
     },
     /// A member is not what the list says.
-    #[error("member {name:?} is damaged: {what}; fetch the file again")]
+    #[error("member {name:?} is damaged: {reason}; fetch the file again")]
     Damaged {
         /// Its name, shortened.
         name: String,
         /// What does not agree.
-        what: &'static str,
+        reason: &'static str,
     },
     /// A limit was met.
     #[error("the archive has more than {limit} {unit}; raise the limit if it can be trusted")]
@@ -94,7 +93,7 @@ pub enum ArchiveError {
         unit: &'static str,
     },
     /// There is no member of that name.
-    #[error("there is no {name:?} in it; check that the archive is the right one")]
+    #[error("it has no {name:?}; check that this is the right archive")]
     Missing {
         /// The name.
         name: String,
@@ -249,7 +248,7 @@ impl Members {
         for entry in zip.files().map_err(directory)? {
             let entry = entry.map_err(directory)?;
             let name = entry.name().map_err(directory)?;
-            let refuse = |what| Err(ArchiveError::Member { name: shortened(&name), what });
+            let refuse = |reason| Err(ArchiveError::Member { name: shortened(&name), reason });
             // Some packers write every name below the folder they stand in.
             let stored_bytes = name.len() as u64;
             let name = match name.strip_prefix("./") {
@@ -307,7 +306,7 @@ impl Members {
             let least = member.header.saturating_add(LOCAL_HEADER_BYTES + member.stored_bytes);
             if least.saturating_add(member.stored) > end {
                 let name = shortened(&member.name);
-                return Err(ArchiveError::Member { name, what: "overlaps with another" });
+                return Err(ArchiveError::Member { name, reason: "overlaps with another" });
             }
         }
         members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -316,7 +315,7 @@ impl Members {
                 && first.name == second.name
             {
                 let name = shortened(&first.name);
-                return Err(ArchiveError::Member { name, what: "occurs twice" });
+                return Err(ArchiveError::Member { name, reason: "occurs twice" });
             }
         }
         Ok(Members { members })
@@ -340,8 +339,8 @@ fn is_plain(name: &str) -> bool {
 }
 
 impl Member {
-    fn damaged(&self, what: &'static str) -> ArchiveError {
-        ArchiveError::Damaged { name: shortened(&self.name), what }
+    fn damaged(&self, reason: &'static str) -> ArchiveError {
+        ArchiveError::Damaged { name: shortened(&self.name), reason }
     }
 
     /// Where its bytes begin in the file.
@@ -401,9 +400,9 @@ impl<R: Read> Read for MemberReader<R> {
             Bytes::Stored(bytes) => bytes.read(buffer),
             Bytes::Deflated(bytes) => bytes.read(buffer),
         };
-        let damaged = |what: &str| {
+        let damaged = |reason: &str| {
             let name = shortened(&self.name);
-            io::Error::new(io::ErrorKind::InvalidData, format!("{name:?} is damaged: {what}"))
+            io::Error::new(io::ErrorKind::InvalidData, format!("{name:?} is damaged: {reason}"))
         };
         let n = n.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => damaged("no deflated data"),
@@ -416,7 +415,7 @@ impl<R: Read> Read for MemberReader<R> {
             return Err(damaged("it unpacks to fewer bytes than it says"));
         }
         if n == 0 && self.seen.sum() != self.crc {
-            return Err(damaged("its checksum is another"));
+            return Err(damaged("its checksum does not match"));
         }
         Ok(n)
     }

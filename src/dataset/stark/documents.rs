@@ -1,6 +1,5 @@
 //! Documents of an installed base of the benchmark in the four variants of the reference: with or
-//! without relations, plain or compact. Must not know the files a base came from: all is taken
-//! from the base itself.
+//! without relations, plain or compact. All data come from the base itself.
 //!
 //! The reference is `get_doc_info` and `get_rel_info` of `stark_qa` 1.1.0 with their defaults.
 //! Relations are followed both ways, since its graph has no direction, unless

@@ -1,5 +1,4 @@
-//! The reference's way of making a graph undirected, which merges relations. Must not know files
-//! or stores.
+//! Makes a graph undirected as the reference does, which merges relations.
 
 /// The type number of each stored edge after the reference has made the graph undirected; `None` if
 /// it leaves the graph as it is.

@@ -1,5 +1,4 @@
-//! Finds the files of one base of the benchmark and reads them as numbers and values. Must not
-//! know what they mean.
+//! Finds the files of one base of the benchmark and reads them as numbers and values.
 
 use std::{
     collections::BTreeMap,
@@ -215,7 +214,7 @@ impl Files {
         file: &str,
         n_rows: usize,
         limit: u64,
-        (what, convert): (&str, impl Fn(i64) -> Option<T>),
+        (expected, convert): (&str, impl Fn(i64) -> Option<T>),
     ) -> Result<Vec<T>, DatasetError> {
         let bad = |message: String| wrong(self.path(file), message);
         let reader = self.archive.seekable(&self.name(file), &self.scratch);
@@ -238,7 +237,9 @@ impl Files {
             return Err(bad(format!("it holds {limit} numbers or more; take a smaller base")));
         }
         if let Some(element) = refused {
-            return Err(bad(format!("it holds {element}, which is no {what}; fetch it again")));
+            return Err(bad(format!(
+                "it holds {element}, which is not a {expected}; fetch it again"
+            )));
         }
         let has_rows = match shape.as_slice() {
             [_] => n_rows == 1,

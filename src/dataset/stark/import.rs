@@ -1,5 +1,4 @@
-//! Imports the files of one base of the benchmark by streaming. Must not know how they are packed
-//! nor how a base is stored.
+//! Imports the files of one base of the benchmark by streaming.
 
 use std::{
     cell::{Cell, RefCell},
@@ -133,14 +132,14 @@ fn names(
 }
 
 /// Counts the bytes of a file as they are read, and fails when the import is to stop.
-struct Watched<'a, 'w, R> {
+struct ProgressReader<'a, 'w, R> {
     reader: R,
     done: &'a Cell<u64>,
     total: u64,
     watch: &'a RefCell<&'a mut Watch<'w>>,
 }
 
-impl<R: Read> Read for Watched<'_, '_, R> {
+impl<R: Read> Read for ProgressReader<'_, '_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.reader.read(buffer)?;
         let before = self.done.get();
@@ -155,7 +154,7 @@ impl<R: Read> Read for Watched<'_, '_, R> {
 }
 
 /// Writes nodes in order of their ids, however they come.
-struct InOrder<'a> {
+struct OrderedNodeWriter<'a> {
     files: &'a Files,
     types: BTreeMap<i64, String>,
     /// The type number of each node.
@@ -166,7 +165,7 @@ struct InOrder<'a> {
     n_printed: u64,
 }
 
-impl InOrder<'_> {
+impl OrderedNodeWriter<'_> {
     fn wrong(&self, message: String) -> DatasetError {
         wrong(self.files.path(NODES_FILE), message)
     }
@@ -191,16 +190,16 @@ impl InOrder<'_> {
         let known = number.and_then(|id| u32::try_from(id).ok());
         let Some(id) = known.filter(|id| (*id as usize) < n_nodes) else {
             return Err(self.wrong(format!(
-                "a key is no node id from 0 to {}, the last of node_types.pt; fetch both again",
+                "a key is not a node id from 0 to {}, the last of node_types.pt; fetch both again",
                 n_nodes.saturating_sub(1)
             )));
         };
         if id < self.writer.n_nodes() || self.spool.has(id) {
-            return Err(self.wrong(format!("node {id} is there twice; fetch it again")));
+            return Err(self.wrong(format!("node {id} occurs twice; fetch it again")));
         }
         self.n_printed += info.n_printed();
         let node = node::read(self.files.kind, self.type_name(id)?, info)
-            .map_err(|what| self.wrong(format!("node {id}: {what}; fetch the file again")))?;
+            .map_err(|reason| self.wrong(format!("node {id}: {reason}; fetch the file again")))?;
         if id == self.writer.n_nodes() {
             self.write(id, &node)?;
             self.drain()
@@ -242,7 +241,7 @@ fn read_nodes(
     let type_of = files.numbers("node_types.pt", 1, MAX_NODES.into(), to_type)?;
     // Not above the limit.
     let n_nodes = type_of.len() as u32;
-    let mut nodes = InOrder {
+    let mut nodes = OrderedNodeWriter {
         files,
         types: names(files, "node_type_dict.pkl", files.kind.types())?,
         type_of,
@@ -257,7 +256,7 @@ fn read_nodes(
     let watch = RefCell::new(watch);
     let open = || {
         let reader = files.read(NODES_FILE)?;
-        Ok(Watched { reader, done: &done, total, watch: &watch })
+        Ok(ProgressReader { reader, done: &done, total, watch: &watch })
     };
     let mut failed = None;
     let mut on_item = |id: Value, info: Value| match nodes.add(&id, &info) {

@@ -1,5 +1,4 @@
-//! The three bases of the benchmark: what each is called and in which order its types and
-//! relations are numbered. Must not know files or documents.
+//! The three bases of the benchmark: their names and the numbering of their types and relations.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Documents and fields of papers, authors, institutions and fields of study. Must not know files.
+//! Documents and fields of papers, authors, institutions and fields of study.
 
 use crate::stark::{
     node::{Node, push_field, required},
@@ -49,7 +49,7 @@ pub(super) fn read(info: &Value) -> Result<Node, String> {
 
 fn paper(info: &Value) -> Result<(String, String), String> {
     let title = python::text(required(info, "title")?);
-    let about = required(info, "abstract")?.as_str().ok_or("\"abstract\" is no text")?;
+    let about = required(info, "abstract")?.as_str().ok_or("\"abstract\" is not a string")?;
     let about = about.replace('\r', "");
     let mut text =
         format!(" - paper title: {title}\n - abstract: {}\n", about.trim_end_matches('\n'));
@@ -78,10 +78,10 @@ fn paper(info: &Value) -> Result<(String, String), String> {
 fn counted(info: &Value, label: &str, prefix: &str) -> Result<(String, String), String> {
     let name = python::text(required(info, "DisplayName")?);
     let mut text = format!("{label}: {name}\n");
-    for (key, what) in [("PaperCount", "paper"), ("CitationCount", "citation")] {
+    for (key, noun) in [("PaperCount", "paper"), ("CitationCount", "citation")] {
         let count = required(info, key)?;
         if !matches!(count, Value::Int(-1)) && count.as_float() != Some(-1.0) {
-            text += &format!("- {prefix} {what} count: {}\n", python::text(count));
+            text += &format!("- {prefix} {noun} count: {}\n", python::text(count));
         }
     }
     let name = if name == "-1" { String::new() } else { name };

@@ -1,5 +1,5 @@
-//! A node as the installed base keeps it, and what the three kinds of base need to make one from
-//! a value of `node_info.pkl`. Must not know files.
+//! A node as the installed base keeps it, and what the three kinds of base need to make one from a value
+//! of `node_info.pkl`.
 //!
 //! The text is what the reference's `get_doc_info` gives without relations and not compact, byte
 //! for byte. A node that the reference itself fails on is an error here.
@@ -38,7 +38,7 @@ pub(super) fn required<'a>(info: &'a Value, key: &str) -> Result<&'a Value, Stri
 
 /// The elements of a list under a key.
 pub(super) fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
-    value.as_slice().ok_or_else(|| format!("\"{key}\" is no list"))
+    value.as_slice().ok_or_else(|| format!("\"{key}\" is not a list"))
 }
 
 /// Adds a field unless it is empty.

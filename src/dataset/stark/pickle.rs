@@ -1,5 +1,5 @@
-//! Reads Python pickles, protocols 0 to 5, as plain values. Must not know Python: of all that a
-//! pickle may name, only what is listed here is understood, and nothing is ever run.
+//! Reads Python pickles, protocols 0 to 5, as plain values. Only the globals listed here are understood,
+//! and nothing is ever run.
 //!
 //! The source is the list of opcodes of Python's `pickletools`. Files are read twice: the first
 //! pass counts which memo slots are fetched, the second keeps only those, each until its last
@@ -146,12 +146,12 @@ pub enum PickleError {
         offset: u64,
     },
     /// What is no pickle, or a damaged one.
-    #[error("byte {offset}: {what}; the file is damaged or no pickle, fetch it again")]
+    #[error("byte {offset}: {reason}; the file is damaged or not a pickle; fetch it again")]
     Malformed {
         /// After which byte it was noticed.
         offset: u64,
         /// What is wrong.
-        what: &'static str,
+        reason: &'static str,
     },
     /// An opcode that plain values do not need.
     #[error(
@@ -204,7 +204,7 @@ pub enum PickleError {
         unit: &'static str,
     },
     /// The pickle of [`read_dict`] holds something else.
-    #[error("the pickle is no dict; take the file that holds the items")]
+    #[error("the pickle is not a dict; use the file that holds the items")]
     NoDict,
 }
 

@@ -1,4 +1,4 @@
-//! Documents and fields of diseases, genes, drugs and the like. Must not know files.
+//! Documents and fields of diseases, genes, drugs and the like.
 
 use crate::stark::{
     node::{Node, list, push_field, required},
@@ -30,12 +30,12 @@ pub(super) fn read(info: &Value) -> Result<Node, String> {
     }
     let details = match info.get("details") {
         Some(Value::Dict(details)) => details.as_ref(),
-        Some(other) if !is_blank(other) => return Err("\"details\" is no dict".to_string()),
+        Some(other) if !is_blank(other) => return Err("\"details\" is not a dict".to_string()),
         _ => &[],
     };
     let mut header = "- details:\n";
     for (key, value) in details {
-        let key = key.as_str().ok_or("a key of \"details\" is no text")?;
+        let key = key.as_str().ok_or("a key of \"details\" is not a string")?;
         if is_blank(value) || key.starts_with('_') || key.contains("_id") {
             continue;
         }
@@ -97,7 +97,9 @@ fn of_gene(key: &str, value: Value) -> Result<Value, String> {
         }
         "generif" => {
             let text = |finding| {
-                required(finding, "text")?.as_str().ok_or("a PubMed text is no text".to_string())
+                required(finding, "text")?
+                    .as_str()
+                    .ok_or("a PubMed text is not a string".to_string())
             };
             let texts: Result<Vec<&str>, String> = list(&value, key)?.iter().map(text).collect();
             let mut joined = texts?.join("; ");

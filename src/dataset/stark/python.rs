@@ -1,5 +1,5 @@
-//! Writes values as Python's `str` and `repr` write them, since documents of the benchmark hold
-//! such text. Must not know what the values mean.
+//! Writes values as Python's `str` and `repr` write them, since documents of the benchmark hold such
+//! text.
 //!
 //! Numbers of numpy are written as plain ones, as numpy did before version 2. Whether a character
 //! is printed or escaped depends on the version of Unicode: one that was assigned after Python's

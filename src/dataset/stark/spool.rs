@@ -1,5 +1,5 @@
-//! Keeps nodes that come before their turn on disk, since the files of the benchmark hold them in
-//! any order and a base is written in order of ids. Must not know where nodes come from.
+//! Keeps nodes that arrive out of order on disk: the files of the benchmark hold them in any order, and a
+//! base is written in order of ids.
 
 use std::{
     fs::File,

@@ -238,8 +238,12 @@ fn a_wrong_file_is_named_and_nothing_is_installed() {
     for (file, bytes, words) in [
         ("node_info.pkl", cut, "node_info.pkl: the pickle ends at byte"),
         ("node_info.pkl", mag_nodes.as_slice(), "node_info.pkl: node 0: it has no \"name\""),
-        ("node_info.pkl", b"\x80\x04}K\x0f}s.", "node_info.pkl: a key is no node id from 0 to 14"),
-        ("node_info.pkl", b"\x80\x04}X\x01\0\0\x000}s.", "a key is no node id"),
+        (
+            "node_info.pkl",
+            b"\x80\x04}K\x0f}s.",
+            "node_info.pkl: a key is not a node id from 0 to 14",
+        ),
+        ("node_info.pkl", b"\x80\x04}X\x01\0\0\x000}s.", "a key is not a node id"),
         ("node_info.pkl", b"\x80\x04}.", "node_info.pkl: node 0 of 15 is missing"),
         ("node_types.pt", b"text", "node_types.pt: "),
         ("node_type_dict.pkl", b"\x80\x04}.", "node_types.pt: node "),
@@ -251,7 +255,7 @@ fn a_wrong_file_is_named_and_nothing_is_installed() {
         ),
         ("edge_types.pt", &node_types, "edge_types.pt: 15 types, but 82 edges"),
         ("edge_types.pt", &edge_index, "edge_types.pt: its shape is [2, 82]"),
-        ("edge_type_dict.pkl", b"\x80\x04}.", "edge_types.pt: it holds 0, which is no relation"),
+        ("edge_type_dict.pkl", b"\x80\x04}.", "edge_types.pt: it holds 0, which is not a relation"),
         ("edge_index.pt", &node_types, "edge_index.pt: its shape is [15]"),
     ] {
         let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Reads tensors that `torch.save` wrote, since torch 1.6 zip files of one pickle and one member
-//! for each storage. Must not know torch: of its names only storages and the rebuilding of a
-//! tensor from one are understood, as descriptions.
+//! Reads tensors that `torch.save` wrote, since torch 1.6 zip files of one pickle and one member for
+//! each storage. Only storages and the rebuilding of a tensor from one are understood, as
+//! descriptions.
 //!
 //! Memory is that of the tensor at hand, which is never more than the file holds, and of the
 //! pickle that describes all of them.
@@ -63,18 +63,18 @@ pub enum TorchError {
     #[error("cannot read a tensor: {0}")]
     Io(#[from] io::Error),
     /// What is no file of tensors.
-    #[error("it is no file of torch 1.6 or newer: {what}; save it again with torch.save")]
+    #[error("not a file of torch 1.6 or newer: {reason}; save it again with torch.save")]
     NotTorch {
         /// What is missing.
-        what: &'static str,
+        reason: &'static str,
     },
     /// A tensor does not fit its storage, or is of a kind that is not read.
-    #[error("tensor {tensor} {what}; save it again with torch.save")]
+    #[error("tensor {tensor} {reason}; save it again with torch.save")]
     Tensor {
         /// Which one in file order, from 0.
         tensor: u64,
         /// What is wrong with it.
-        what: &'static str,
+        reason: &'static str,
     },
 }
 
@@ -209,7 +209,7 @@ pub fn read_integers<R: Read + Seek>(
 ) -> Result<Vec<usize>, TorchError> {
     let mut file = TorchFile::open(reader, limits)?;
     let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, &NAMES)?, 0)?;
-    let no_integers = TorchError::Tensor { tensor: 0, what: "holds no integers" };
+    let no_integers = TorchError::Tensor { tensor: 0, reason: "holds no integers" };
     if view.dtype.integer(0).is_none() {
         return Err(no_integers);
     }
@@ -309,17 +309,17 @@ impl<R: Read + Seek> TorchFile<R> {
         let mut magic = [0; 2];
         reader.read_exact(&mut magic)?;
         if magic != *b"PK" {
-            return Err(TorchError::NotTorch { what: "it is no zip file" });
+            return Err(TorchError::NotTorch { reason: "it is not a zip file" });
         }
         let members = Members::read(&mut reader, &limits.archive)?;
         let root = members.iter().find_map(|member| {
             let root = member.name.strip_suffix("/data.pkl")?;
             (!root.contains('/')).then(|| root.to_owned())
         });
-        let root = root.ok_or(TorchError::NotTorch { what: "there is no data.pkl" })?;
+        let root = root.ok_or(TorchError::NotTorch { reason: "it has no data.pkl" })?;
         let pickle = members.get(&format!("{root}/data.pkl"))?;
         if pickle.deflated {
-            return Err(TorchError::NotTorch { what: "data.pkl is packed" });
+            return Err(TorchError::NotTorch { reason: "data.pkl is packed" });
         }
         let mut bytes = Vec::new();
         pickle.open(&mut reader)?.read_to_end(&mut bytes)?;
@@ -334,16 +334,16 @@ impl<R: Read + Seek> TorchFile<R> {
         let big_endian = match order.as_slice() {
             b"little" => false,
             b"big" => true,
-            _ => return Err(TorchError::NotTorch { what: "its byte order is unknown" }),
+            _ => return Err(TorchError::NotTorch { reason: "its byte order is unknown" }),
         };
         Ok(TorchFile { reader, members, root, pickle: bytes.into(), big_endian })
     }
 
     /// The part of a storage that a value describes.
     fn view(&mut self, value: &Value, tensor: u64) -> Result<View, TorchError> {
-        let wrong = |what| TorchError::Tensor { tensor, what };
-        let described = describe(value).ok_or(wrong("is no plain tensor on the CPU or GPU"))?;
-        let Described { dtype, key, n_stored, offset, shape, strides } = described;
+        let wrong = |reason| TorchError::Tensor { tensor, reason };
+        let described = describe(value).ok_or(wrong("is not a plain tensor on the CPU or GPU"))?;
+        let TensorDescription { dtype, key, n_stored, offset, shape, strides } = described;
         let member = self.members.get(&format!("{}/data/{key}", self.root))?;
         let bytes = dtype.bytes() as u64;
         if member.deflated || n_stored.checked_mul(bytes) != Some(member.size) {
@@ -364,7 +364,7 @@ impl<R: Read + Seek> TorchFile<R> {
     }
 
     fn tensor(&mut self, view: &View) -> Result<Tensor, TorchError> {
-        let too_large = |_| TorchError::Tensor { tensor: 0, what: "does not fit the memory" };
+        let too_large = |_| TorchError::Tensor { tensor: 0, reason: "does not fit the memory" };
         let n = usize::try_from(view.n_bytes()).map_err(too_large)?;
         let mut data = vec![0; n];
         if view.in_row_order() {
@@ -399,7 +399,7 @@ impl<R: Read + Seek> TorchFile<R> {
         let bytes = view.dtype.bytes();
         let dimensions = view.shape.iter().zip(&view.strides);
         let last: u64 = dimensions.map(|(length, stride)| stride * (*length as u64 - 1)).sum();
-        let too_large = |_| TorchError::Tensor { tensor: 0, what: "does not fit the memory" };
+        let too_large = |_| TorchError::Tensor { tensor: 0, reason: "does not fit the memory" };
         let mut span = vec![0; usize::try_from((last + 1) * bytes as u64).map_err(too_large)?];
         self.seek(view)?;
         self.read_elements(&mut span, view.dtype)?;
@@ -424,7 +424,7 @@ impl<R: Read + Seek> TorchFile<R> {
 }
 
 /// What a pickle says of a tensor.
-struct Described<'a> {
+struct TensorDescription<'a> {
     dtype: Dtype,
     key: &'a str,
     n_stored: u64,
@@ -433,7 +433,7 @@ struct Described<'a> {
     strides: Vec<u64>,
 }
 
-fn describe(value: &Value) -> Option<Described<'_>> {
+fn describe(value: &Value) -> Option<TensorDescription<'_>> {
     let [storage, offset, shape, strides, ..] = arguments(value, REBUILD)? else { return None };
     let [kind, dtype, key, _place, n_stored] = arguments(storage, "persistent")? else {
         return None;
@@ -446,7 +446,7 @@ fn describe(value: &Value) -> Option<Described<'_>> {
     let fits = kind.as_str() == Some("storage")
         && shape.len() == strides.len()
         && shape.len() <= MAX_DIMENSIONS;
-    fits.then_some(Described {
+    fits.then_some(TensorDescription {
         dtype: Dtype::of(&dtype.name)?,
         key: key.as_str()?,
         n_stored: unsigned(n_stored)?,

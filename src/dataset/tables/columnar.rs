@@ -1,8 +1,8 @@
-//! Tables in Parquet: columns and rows. The only file here that knows the format, in builds with the
-//! feature `parquet`. The file may come from anybody: whatever is wrong with it is told as an error.
+//! Tables in Parquet: columns and rows, in builds with the feature `parquet`. The only module that uses
+//! the format. Files are untrusted: every defect is returned as an error.
 //!
-//! Rows are read one after another; a page of each column is held in memory. A value that is text
-//! though nothing says so is text; other bytes are left out.
+//! Rows are read one after another; a page of each column is held in memory. A value of an undeclared type
+//! is text if it is UTF-8; other bytes are left out.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ use serde_json::{Map, Number, Value};
 use crate::{
     DatasetError,
     error::Problems,
-    tables::rows::{OnRow, Row, is_empty},
+    tables::rows::{Row, RowHandler, is_empty},
 };
 use agent_ground::files;
 
@@ -60,7 +60,7 @@ pub(super) fn columns(path: &Path) -> Result<Vec<String>, DatasetError> {
 pub(super) fn each(
     path: &Path,
     problems: &mut Problems,
-    on_row: &mut OnRow<'_>,
+    on_row: &mut RowHandler<'_>,
 ) -> Result<(), DatasetError> {
     let reader = open(path)?;
     let mut rows = guarded(path, || reader.get_row_iter(None))?;

@@ -1,8 +1,8 @@
-//! Rows of CSV and its kin, read line by line within limits of memory. Must not know what rows mean.
+//! Rows of CSV and its kin, read line by line within limits of memory.
 //!
-//! Cells are parted by the character that the header has most of: comma, semicolon, tab or bar; in a
-//! file whose name says tabs, by them if there is one. A cell that begins with a quote ends with
-//! one; within, two quotes are one, and lines may end.
+//! The delimiter is the most frequent of comma, semicolon, tab and bar in the header; in a `.tsv` or `.tab`
+//! file a tab if there is one. A cell that begins with a quote ends with one; within, two quotes stand for
+//! one, and line ends are allowed.
 
 use std::{borrow::Cow, collections::VecDeque, path::Path};
 
@@ -13,21 +13,21 @@ use crate::{
     error::{Fault, Problems},
     lines::{Lines, MAX_LINE_BYTES},
     neutral::text_of,
-    tables::rows::{OnRow, Row, extension},
+    tables::rows::{Row, RowHandler, extension},
 };
 
 /// What may part cells; of those that a header has equally many of, the first.
 const DELIMITERS: [char; 4] = [',', '\t', ';', '|'];
-/// Lines of one row; a quote that is open longer was not meant as one.
+/// Maximum lines of one row; a quote open for longer is taken literally.
 const MAX_ROW_LINES: u64 = 10_000;
-/// Characters of a row that does not end that are told.
+/// Characters of an unclosed row in a message.
 const SHOWN_CHARS: usize = 200;
-/// Extensions that say that tabs part cells.
+/// Extensions of tab-separated files.
 const TABBED: [&str; 2] = ["tsv", "tab"];
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 10_000;
 
-/// Takes a row line by line.
+/// Splits a row into cells, line by line.
 struct Splitter {
     delimiter: char,
     cells: Vec<String>,
@@ -37,15 +37,14 @@ struct Splitter {
     bytes: usize,
 }
 
-/// What a line is to its row.
+/// State of a row after a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fed {
+enum FedLine {
     /// The row ends with it.
     Last,
     /// A quote is open at its end.
     Open,
-    /// The quote of a cell that began on a line before is closed within a text, so it was not meant
-    /// as one.
+    /// A quote opened on an earlier line closes within a text, so it is taken literally.
     Stray,
 }
 
@@ -54,8 +53,8 @@ impl Splitter {
         Splitter { delimiter, cells: Vec::new(), cell: String::new(), is_open: false, bytes: 0 }
     }
 
-    /// Takes a line without its end.
-    fn feed(&mut self, line: &str) -> Fed {
+    /// Adds a line without its end.
+    fn feed(&mut self, line: &str) -> FedLine {
         self.bytes += line.len();
         let mut chars = line.chars().peekable();
         // Whether nothing of the cell was seen yet.
@@ -75,7 +74,7 @@ impl Splitter {
                         self.is_open = false;
                         let next = chars.clone().find(|c| *c == self.delimiter || *c != ' ');
                         if began_before && next.is_some_and(|c| c != self.delimiter) {
-                            return Fed::Stray;
+                            return FedLine::Stray;
                         }
                         began_before = false;
                     }
@@ -93,13 +92,13 @@ impl Splitter {
             is_start = false;
         }
         if self.is_open {
-            return Fed::Open;
+            return FedLine::Open;
         }
         self.cells.push(std::mem::take(&mut self.cell));
-        Fed::Last
+        FedLine::Last
     }
 
-    /// The cells of the row, and nothing is left of it.
+    /// Takes the cells of the row and resets the splitter.
     fn take(&mut self) -> Vec<String> {
         self.bytes = 0;
         self.is_open = false;
@@ -109,7 +108,7 @@ impl Splitter {
 }
 
 /// A row that is being read.
-struct Begun {
+struct PartialRow {
     first: u64,
     /// The beginning of its first line.
     text: String,
@@ -121,12 +120,12 @@ struct Begun {
 struct Records {
     lines: Lines,
     splitter: Splitter,
-    /// Lines that were read for a row that did not end: rows of their own.
-    again: VecDeque<(u64, String)>,
+    /// Lines read for an unclosed row, to be read again as rows of their own.
+    pending: VecDeque<(u64, String)>,
 }
 
 impl Records {
-    /// Opens a file and reads its header; no names where it cannot be read.
+    /// Opens a file and reads its header; no names if it cannot be read.
     fn open(path: &Path, problems: &mut Problems) -> Result<(Records, Vec<String>), DatasetError> {
         let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
         let first = match lines.next()? {
@@ -135,13 +134,13 @@ impl Records {
         };
         let Some(first) = first else {
             let splitter = Splitter::new(',');
-            return Ok((Records { lines, splitter, again: VecDeque::new() }, Vec::new()));
+            return Ok((Records { lines, splitter, pending: VecDeque::new() }, Vec::new()));
         };
         let count = |c: char| first.matches(c).count();
-        let most = DELIMITERS.into_iter().rev().max_by_key(|&c| count(c)).unwrap_or(',');
+        let most_frequent = DELIMITERS.into_iter().rev().max_by_key(|&c| count(c)).unwrap_or(',');
         let says_tabs = TABBED.contains(&extension(path).as_str()) && count('\t') > 0;
-        let splitter = Splitter::new(if says_tabs { '\t' } else { most });
-        let mut records = Records { lines, splitter, again: VecDeque::from([(1, first)]) };
+        let splitter = Splitter::new(if says_tabs { '\t' } else { most_frequent });
+        let mut records = Records { lines, splitter, pending: VecDeque::from([(1, first)]) };
         let names = match records.next(path, problems)? {
             Some((1, names)) => names,
             _ => Vec::new(),
@@ -154,16 +153,16 @@ impl Records {
         Ok((records, names))
     }
 
-    /// The next row that is not empty, with its line. One whose quote is never closed is told, and
-    /// what was read for it is read again from the line behind its first.
+    /// The next non-empty row with its line. An unclosed quote is a problem; the lines after the first of such
+    /// a row are read again.
     fn next(
         &mut self,
         path: &Path,
         problems: &mut Problems,
     ) -> Result<Option<(u64, Vec<String>)>, DatasetError> {
-        let mut row: Option<Begun> = None;
+        let mut row: Option<PartialRow> = None;
         loop {
-            let line = match self.again.pop_front() {
+            let line = match self.pending.pop_front() {
                 Some((number, text)) => Some((number, Cow::Owned(text))),
                 None => match self.lines.next()? {
                     Some((number, line)) => match text_of(line, path, number, problems) {
@@ -174,43 +173,45 @@ impl Records {
                 },
             };
             let Some((number, text)) = line else {
-                let Some(begun) = row.take() else { return Ok(None) };
-                self.read_again(begun, path, problems);
+                let Some(partial) = row.take() else { return Ok(None) };
+                self.reject_row(partial, path, problems);
                 continue;
             };
             if row.is_none() && text.is_empty() {
                 continue;
             }
             let fed = self.splitter.feed(&text);
-            let begun = match row.take() {
-                Some(mut begun) => {
-                    begun.behind.push_back((number, text.into_owned()));
-                    begun
+            let partial = match row.take() {
+                Some(mut partial) => {
+                    partial.behind.push_back((number, text.into_owned()));
+                    partial
                 }
-                None if fed == Fed::Last => return Ok(Some((number, self.splitter.take()))),
+                None if fed == FedLine::Last => return Ok(Some((number, self.splitter.take()))),
                 None => {
                     let text = text.chars().take(SHOWN_CHARS).collect();
-                    Begun { first: number, text, behind: VecDeque::new() }
+                    PartialRow { first: number, text, behind: VecDeque::new() }
                 }
             };
-            let is_long = number - begun.first > MAX_ROW_LINES;
+            let is_long = number - partial.first > MAX_ROW_LINES;
             match fed {
-                Fed::Last => return Ok(Some((begun.first, self.splitter.take()))),
-                Fed::Open if !is_long && self.splitter.bytes <= MAX_LINE_BYTES => row = Some(begun),
-                Fed::Open | Fed::Stray => self.read_again(begun, path, problems),
+                FedLine::Last => return Ok(Some((partial.first, self.splitter.take()))),
+                FedLine::Open if !is_long && self.splitter.bytes <= MAX_LINE_BYTES => {
+                    row = Some(partial)
+                }
+                FedLine::Open | FedLine::Stray => self.reject_row(partial, path, problems),
             }
         }
     }
 
     /// Tells that a row does not end, and goes back to the line behind its first.
-    fn read_again(&mut self, mut row: Begun, path: &Path, problems: &mut Problems) {
+    fn reject_row(&mut self, mut row: PartialRow, path: &Path, problems: &mut Problems) {
         let message = "a quote that opens in this row is never closed";
         let hint = "close it, or write a quote within a text as two";
         let fault = Fault::new(ProblemKind::OpenQuote, message, hint);
-        problems.add(path, row.first, fault.here(&row.text));
+        problems.add(path, row.first, fault.with_excerpt(&row.text));
         self.splitter.take();
-        row.behind.append(&mut self.again);
-        self.again = row.behind;
+        row.behind.append(&mut self.pending);
+        self.pending = row.behind;
     }
 }
 
@@ -224,7 +225,7 @@ pub(super) fn columns(path: &Path) -> Result<Vec<String>, DatasetError> {
 pub(super) fn each(
     path: &Path,
     problems: &mut Problems,
-    on_row: &mut OnRow<'_>,
+    on_row: &mut RowHandler<'_>,
 ) -> Result<(), DatasetError> {
     let (mut records, columns) = Records::open(path, problems)?;
     if columns.is_empty() || columns == ["column 1"] {
@@ -236,7 +237,7 @@ pub(super) fn each(
         if columns.iter().take(at).any(|before| before == name) {
             let message = format!("two columns are called \"{name}\"");
             let fault = Fault::new(ProblemKind::BadColumn, message, "rename one of them");
-            problems.add(path, 1, fault.here(&columns.join(",")));
+            problems.add(path, 1, fault.with_excerpt(&columns.join(",")));
             return Ok(());
         }
     }
@@ -254,7 +255,7 @@ pub(super) fn each(
             };
             let hint = format!("quote texts that hold {part}, and write all cells");
             let fault = Fault::new(ProblemKind::RaggedRow, message, hint);
-            problems.add(path, line, fault.here(&cells.join("  ")));
+            problems.add(path, line, fault.with_excerpt(&cells.join("  ")));
             continue;
         }
         let cells = columns.iter().cloned().zip(cells).filter(|(_, cell)| !cell.is_empty());
@@ -282,7 +283,7 @@ mod tests {
             if is_over && line.is_empty() {
                 continue;
             }
-            is_over = splitter.feed(line) == Fed::Last;
+            is_over = splitter.feed(line) == FedLine::Last;
             if is_over {
                 rows.push(splitter.take());
             }

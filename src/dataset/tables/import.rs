@@ -1,5 +1,5 @@
-//! Here are a mapping and tables: which nodes and edges? Reads tables of nodes twice, for nodes and
-//! for their links, and tables of edges once. Must not guess.
+//! Imports tables by a mapping. Tables of nodes are read twice, for nodes and for their links, and tables
+//! of edges once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -22,17 +22,17 @@ use crate::{
 };
 use agent_kb::{KbWriter, NodeId};
 
-/// Rows between two looks at the stop flag and two progress reports.
+/// Rows between two progress reports and stop checks.
 const ROWS_PER_REPORT: u64 = 4096;
 
-/// Imports the tables of a mapping as base `name` of `home`. `source` is the directory in which
-/// they lie, or the one file that all of them are; in a directory, questions and `dataset.toml`
-/// are those of the neutral format.
+/// Imports the tables of a mapping as base `name` of `home`. `source` is the directory of the tables, or the
+/// single file with all of them; in a directory, questions and `dataset.toml` are those of the neutral
+/// format.
 ///
 /// Progress is counted in tables. Memory as in [`crate::import_neutral`].
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
+/// Any [`DatasetError`]; then nothing is left behind and a base of that name is unchanged.
 pub fn import_tables(
     source: &Path,
     mapping: &Mapping,
@@ -43,7 +43,7 @@ pub fn import_tables(
     stop: &AtomicBool,
 ) -> Result<ImportReport, DatasetError> {
     let mut watch = Watch { on_progress, stop };
-    let (nodes, edges) = checked(source, mapping)?;
+    let (nodes, edges) = open_tables(source, mapping)?;
     let (mut meta, templates) = read_toml(source)?;
     for (own, given) in [(&mut meta.title, &mapping.title), (&mut meta.licence, &mapping.licence)] {
         if !given.is_empty() {
@@ -58,85 +58,89 @@ pub fn import_tables(
         templates: &templates,
         ids: Ids::default(),
         files: BTreeMap::new(),
-        refused: HashSet::new(),
-        lost: BTreeSet::new(),
+        rejected: HashSet::new(),
+        incomplete_types: BTreeSet::new(),
         n_pushed: 0,
         writer: &mut install.writer,
     };
     let problems = &mut install.problems;
-    for (at, (of, table)) in nodes.iter().enumerate() {
-        let mut told = || watch.report(Phase::Nodes, at as u64, nodes.len() as u64);
-        import.nodes((at, of, table), problems, &mut told)?;
+    for (at, (spec, table)) in nodes.iter().enumerate() {
+        let mut report = || watch.report(Phase::Nodes, at as u64, nodes.len() as u64);
+        import.nodes((at, spec, table), problems, &mut report)?;
     }
     watch.report(Phase::Nodes, nodes.len() as u64, nodes.len() as u64)?;
     if import.writer.n_nodes() == 0 {
-        // What is wrong with the rows says more than that nothing is left of them.
+        // Problems of rows explain more than the lack of nodes.
         std::mem::take(problems).finish()?;
         return Err(DatasetError::NoNodes { path: source.to_path_buf() });
     }
     let linking: Vec<_> =
-        nodes.iter().enumerate().filter(|(_, (of, _))| !of.relations.is_empty()).collect();
+        nodes.iter().enumerate().filter(|(_, (spec, _))| !spec.relations.is_empty()).collect();
     let total = (linking.len() + edges.len()) as u64;
-    for (done, (at, (of, table))) in linking.iter().enumerate() {
-        let mut told = || watch.report(Phase::Edges, done as u64, total);
-        import.links((*at, of, table), problems, &mut told)?;
+    for (done, (at, (spec, table))) in linking.iter().enumerate() {
+        let mut report = || watch.report(Phase::Edges, done as u64, total);
+        import.links((*at, spec, table), problems, &mut report)?;
     }
-    for (at, (of, table)) in edges.iter().enumerate() {
+    for (at, (spec, table)) in edges.iter().enumerate() {
         let done = (linking.len() + at) as u64;
-        import.edges(of, table, problems, &mut || watch.report(Phase::Edges, done, total))?;
+        import.edges(spec, table, problems, &mut || watch.report(Phase::Edges, done, total))?;
     }
     watch.report(Phase::Edges, total, total)?;
-    (install.n_pushed, install.lost_nodes) = (import.n_pushed, !import.lost.is_empty());
+    (install.n_pushed, install.lost_nodes) = (import.n_pushed, !import.incomplete_types.is_empty());
     install.finish(&meta, source, &mut watch)
 }
 
-type Checked<'a> = (Vec<(&'a NodesTable, Table)>, Vec<(&'a EdgesTable, Table)>);
+type CheckedTables<'a> = (Vec<(&'a NodesTable, Table)>, Vec<(&'a EdgesTable, Table)>);
 
-/// Opens the tables of a mapping, and checks that columns and types are there.
-fn checked<'a>(source: &Path, mapping: &'a Mapping) -> Result<Checked<'a>, DatasetError> {
+/// Opens the tables of a mapping and checks that its columns and types exist.
+fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<'a>, DatasetError> {
     let root = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
     let mut problems = Problems::new(false);
     let types: BTreeSet<&str> =
         mapping.nodes.iter().map(|table| table.node_type.as_str()).collect();
     let mut check = Check { root, types, problems: &mut problems };
     let mut nodes = Vec::new();
-    for of in &mapping.nodes {
-        let Some(table) = check.table(&of.file, of.table.as_deref(), of.line) else { continue };
-        let links = of.relations.iter().map(|link| link.column.as_str());
-        let fields = of.fields.iter().flatten().map(String::as_str);
-        let named = of.id.iter().chain(&of.name).map(String::as_str);
-        let lists = of.lists.keys().map(String::as_str);
-        check.columns(&table, of.line, named.chain(fields).chain(links).chain(lists))?;
-        for link in &of.relations {
-            check.node_type(&table, of.line, &link.to);
+    for spec in &mapping.nodes {
+        let Some(table) = check.table(&spec.file, spec.table.as_deref(), spec.line) else {
+            continue;
+        };
+        let links = spec.relations.iter().map(|link| link.column.as_str());
+        let fields = spec.fields.iter().flatten().map(String::as_str);
+        let named = spec.id.iter().chain(&spec.name).map(String::as_str);
+        let lists = spec.lists.keys().map(String::as_str);
+        check.columns(&table, spec.line, named.chain(fields).chain(links).chain(lists))?;
+        for link in &spec.relations {
+            check.node_type(&table, spec.line, &link.to);
         }
-        nodes.push((of, table));
+        nodes.push((spec, table));
     }
     let mut edges = Vec::new();
-    for of in &mapping.edges {
-        let Some(table) = check.table(&of.file, of.table.as_deref(), of.line) else { continue };
-        let ends = [of.source.column.as_str(), of.target.column.as_str()];
-        let columns = ends.into_iter().chain(of.relation_column.as_deref());
-        check.columns(&table, of.line, columns)?;
-        for end in [&of.source, &of.target] {
-            check.node_type(&table, of.line, &end.node_type);
+    for spec in &mapping.edges {
+        let Some(table) = check.table(&spec.file, spec.table.as_deref(), spec.line) else {
+            continue;
+        };
+        let ends = [spec.source.column.as_str(), spec.target.column.as_str()];
+        let columns = ends.into_iter().chain(spec.relation_column.as_deref());
+        check.columns(&table, spec.line, columns)?;
+        for end in [&spec.source, &spec.target] {
+            check.node_type(&table, spec.line, &end.node_type);
         }
-        if of.relation.is_some() == of.relation_column.is_some() {
+        if spec.relation.is_some() == spec.relation_column.is_some() {
             let message = "the edges have no relation, or two ways to it";
             check.add(
                 &table,
-                of.line,
+                spec.line,
                 message.to_owned(),
                 "give relation or relation_column".into(),
             );
         }
-        edges.push((of, table));
+        edges.push((spec, table));
     }
     problems.finish()?;
     Ok((nodes, edges))
 }
 
-/// Checks a mapping against what is there.
+/// Checks a mapping against the tables.
 struct Check<'a> {
     root: &'a Path,
     types: BTreeSet<&'a str>,
@@ -144,7 +148,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Where a fault is told: in the mapping, or where there is none, in the table.
+    /// Location of a problem: in the mapping file or, without one, in the table.
     fn place(&self, table: &Path, line: u64) -> (PathBuf, u64) {
         match line {
             0 => (table.to_path_buf(), 1),
@@ -162,7 +166,7 @@ impl Check<'_> {
         let is_below = relative.components().all(|part| matches!(part, Component::Normal(_)));
         let path = self.root.join(relative);
         let found = match is_below && !file.is_empty() {
-            true => Table::named(&path, name),
+            true => Table::find(&path, name),
             false => Err("it does not lie below the directory of the mapping".to_owned()),
         };
         match found {
@@ -189,7 +193,7 @@ impl Check<'_> {
         let missing: BTreeSet<&str> =
             wanted.filter(|name| !columns.iter().any(|column| column == name)).collect();
         for name in missing {
-            let message = format!("{} has no column \"{name}\"", shown(table));
+            let message = format!("{} has no column \"{name}\"", table_label(table));
             self.add(table, line, message, format!("its columns are: {}", columns.join(", ")));
         }
         Ok(())
@@ -205,7 +209,7 @@ impl Check<'_> {
 }
 
 /// The name of a table without directories.
-fn shown(table: &Table) -> String {
+fn table_label(table: &Table) -> String {
     table.place().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
@@ -216,51 +220,52 @@ struct Import<'a> {
     ids: Ids,
     /// The tables that make nodes of a type, for messages.
     files: BTreeMap<String, String>,
-    /// Rows that made no node, by table and line: they make no edges either.
-    refused: HashSet<(usize, u64)>,
-    /// The types of which some rows could not be read.
-    lost: BTreeSet<String>,
+    /// Rejected rows, by table and line; they make no edges either.
+    rejected: HashSet<(usize, u64)>,
+    /// Types with unreadable rows.
+    incomplete_types: BTreeSet<String>,
     n_pushed: u64,
 }
 
 /// Reports progress and polls the stop flag.
-type Told<'a> = dyn FnMut() -> Result<(), DatasetError> + 'a;
+type ReportProgress<'a> = dyn FnMut() -> Result<(), DatasetError> + 'a;
 
 impl Import<'_> {
     /// Reads the nodes of a table.
     fn nodes(
         &mut self,
-        (at, of, table): (usize, &NodesTable, &Table),
+        (at, spec, table): (usize, &NodesTable, &Table),
         problems: &mut Problems,
-        told: &mut Told<'_>,
+        report: &mut ReportProgress<'_>,
     ) -> Result<(), DatasetError> {
-        told()?;
+        report()?;
         let place = table.place();
-        self.files.entry(of.node_type.clone()).or_insert_with(|| shown(table));
-        let linking: HashSet<&str> = of.relations.iter().map(|link| link.column.as_str()).collect();
+        self.files.entry(spec.node_type.clone()).or_insert_with(|| table_label(table));
+        let linking: HashSet<&str> =
+            spec.relations.iter().map(|link| link.column.as_str()).collect();
         let mut n = 0;
         // Of a row that occurs twice there is a node.
         let (before, mut n_twice) = (problems.count(), 0);
         table.each(problems, &mut |problems, row| {
             n += 1;
             if n % ROWS_PER_REPORT == 0 {
-                told()?;
+                report()?;
             }
-            if let Some(fault) = self.node(of, n, &row, &linking)? {
-                self.refused.insert((at, row.line));
+            if let Some(fault) = self.node(spec, n, &row, &linking)? {
+                self.rejected.insert((at, row.line));
                 n_twice += u64::from(fault.kind == ProblemKind::DuplicateId);
-                problems.add(&place, row.line, fault.here(&row.shown()));
+                problems.add(&place, row.line, fault.with_excerpt(&row.excerpt()));
             }
             Ok(true)
         })?;
         if problems.count() > before + n_twice {
-            self.lost.insert(of.node_type.clone());
+            self.incomplete_types.insert(spec.node_type.clone());
         }
         Ok(())
     }
 
-    /// Tells what is wrong with an edge. A node that is not there may be one that could not be read.
-    fn tell(
+    /// Adds a problem of an edge. An unknown node may be one that could not be read.
+    fn add_problem(
         &self,
         types: &[&str],
         fault: Fault,
@@ -268,40 +273,45 @@ impl Import<'_> {
         problems: &mut Problems,
     ) {
         let follows = fault.kind == ProblemKind::UnknownNode
-            && types.iter().any(|node_type| self.lost.contains(*node_type));
-        problems.add_or_follow(follows, place, row.line, fault.here(&row.shown()));
+            && types.iter().any(|node_type| self.incomplete_types.contains(*node_type));
+        problems.add_maybe_consequence(
+            follows,
+            place,
+            row.line,
+            fault.with_excerpt(&row.excerpt()),
+        );
     }
 
-    /// Writes the node of a row, or says why there is none.
+    /// Writes the node of a row; returns the problem if there is one.
     fn node(
         &mut self,
-        of: &NodesTable,
+        spec: &NodesTable,
         n: u64,
         row: &Row,
         linking: &HashSet<&str>,
     ) -> Result<Option<Fault>, DatasetError> {
-        let Some(key) = key_of(of, n, row) else {
-            let column = of.id.as_deref().unwrap_or_default();
+        let Some(key) = key_of(spec, n, row) else {
+            let column = spec.id.as_deref().unwrap_or_default();
             let message = format!("the row has no id: column \"{column}\" is empty");
             let hint = "give it one, or leave the row out";
             return Ok(Some(Fault::new(ProblemKind::BadId, message, hint)));
         };
-        if self.ids.get(&of.node_type, &key).is_some() {
-            let message = format!("the {} \"{key}\" occurs twice", of.node_type);
+        if self.ids.get(&spec.node_type, &key).is_some() {
+            let message = format!("the {} \"{key}\" occurs twice", spec.node_type);
             let hint = "ids are unique within a type; keep one of the rows";
             return Ok(Some(Fault::new(ProblemKind::DuplicateId, message, hint)));
         }
-        let name = of.name.as_ref().and_then(|column| row.text(column));
-        let details = details(of, row, linking);
+        let name = spec.name.as_ref().and_then(|column| row.text(column));
+        let details = details(spec, row, linking);
         let content = Content {
-            node_type: &of.node_type,
+            node_type: &spec.node_type,
             name: name.as_deref().unwrap_or(&key),
             details: &details,
         };
         let node = self.writer.n_nodes();
         let fault = content.push(Some(&key), self.templates, self.writer)?;
         if fault.is_none() {
-            self.ids.insert(&of.node_type, &key, node);
+            self.ids.insert(&spec.node_type, &key, node);
         }
         Ok(fault)
     }
@@ -309,36 +319,36 @@ impl Import<'_> {
     /// Reads the links of a table of nodes.
     fn links(
         &mut self,
-        (at, of, table): (usize, &NodesTable, &Table),
+        (at, spec, table): (usize, &NodesTable, &Table),
         problems: &mut Problems,
-        told: &mut Told<'_>,
+        report: &mut ReportProgress<'_>,
     ) -> Result<(), DatasetError> {
-        told()?;
+        report()?;
         let place = table.place();
         let mut n = 0;
-        // Its rows were told of when nodes were read.
-        let mut told_before = Problems::new(true);
-        table.each(&mut told_before, &mut |_, row| {
+        // Problems of its rows were reported when nodes were read.
+        let mut reported_before = Problems::new(true);
+        table.each(&mut reported_before, &mut |_, row| {
             n += 1;
             if n % ROWS_PER_REPORT == 0 {
-                told()?;
+                report()?;
             }
-            if self.refused.contains(&(at, row.line)) {
+            if self.rejected.contains(&(at, row.line)) {
                 return Ok(true);
             }
-            let key = key_of(of, n, &row);
-            let Some(source) = key.and_then(|key| self.ids.get(&of.node_type, &key)) else {
+            let key = key_of(spec, n, &row);
+            let Some(source) = key.and_then(|key| self.ids.get(&spec.node_type, &key)) else {
                 return Ok(true);
             };
-            for Link { column, relation, to } in &of.relations {
-                let separator = of.lists.get(column).map(String::as_str);
+            for Link { column, relation, to } in &spec.relations {
+                let separator = spec.lists.get(column).map(String::as_str);
                 for id in row.texts(column, separator) {
                     let pushed = match self.find(to, &id) {
                         Ok(target) => self.edge(source, relation, target)?,
                         Err(fault) => Some(fault),
                     };
                     if let Some(fault) = pushed {
-                        self.tell(&[to], fault, (&place, &row), problems);
+                        self.add_problem(&[to], fault, (&place, &row), problems);
                     }
                 }
             }
@@ -349,33 +359,33 @@ impl Import<'_> {
     /// Reads a table of edges.
     fn edges(
         &mut self,
-        of: &EdgesTable,
+        spec: &EdgesTable,
         table: &Table,
         problems: &mut Problems,
-        told: &mut Told<'_>,
+        report: &mut ReportProgress<'_>,
     ) -> Result<(), DatasetError> {
-        told()?;
+        report()?;
         let place = table.place();
         let mut n = 0;
         table.each(problems, &mut |problems, row| {
             n += 1;
             if n % ROWS_PER_REPORT == 0 {
-                told()?;
+                report()?;
             }
-            let pushed = match self.ends(of, &row) {
+            let pushed = match self.ends(spec, &row) {
                 Ok((source, relation, target)) => self.edge(source, &relation, target)?,
                 Err(fault) => Some(fault),
             };
             if let Some(fault) = pushed {
-                let types = [&of.source, &of.target].map(|end| end.node_type.as_str());
-                self.tell(&types, fault, (&place, &row), problems);
+                let types = [&spec.source, &spec.target].map(|end| end.node_type.as_str());
+                self.add_problem(&types, fault, (&place, &row), problems);
             }
             Ok(true)
         })
     }
 
     /// The edge of a row.
-    fn ends(&self, of: &EdgesTable, row: &Row) -> Result<(NodeId, String, NodeId), Fault> {
+    fn ends(&self, spec: &EdgesTable, row: &Row) -> Result<(NodeId, String, NodeId), Fault> {
         let cell = |column: &str| {
             row.text(column).ok_or_else(|| {
                 let message = format!("the row has no {column}");
@@ -383,14 +393,14 @@ impl Import<'_> {
             })
         };
         let end = |end: &End| self.find(&end.node_type, &cell(&end.column)?);
-        let relation = match (&of.relation, &of.relation_column) {
+        let relation = match (&spec.relation, &spec.relation_column) {
             (Some(relation), _) => relation.clone(),
             (None, column) => cell(column.as_deref().unwrap_or_default())?,
         };
-        Ok((end(&of.source)?, relation, end(&of.target)?))
+        Ok((end(&spec.source)?, relation, end(&spec.target)?))
     }
 
-    /// Writes an edge, or says why not.
+    /// Writes an edge; returns the problem if there is one.
     fn edge(
         &mut self,
         source: NodeId,
@@ -406,8 +416,8 @@ impl Import<'_> {
         }
     }
 
-    /// The node of a type with that id. A whole number is the same with and without `.0`, which
-    /// some programs write into columns that have gaps.
+    /// The node of a type with an id. An integer may end with `.0`, which some programs write into columns with
+    /// gaps.
     fn find(&self, node_type: &str, id: &str) -> Result<NodeId, Fault> {
         let whole = || self.ids.get(node_type, id.strip_suffix(".0")?);
         self.ids.get(node_type, id).or_else(whole).ok_or_else(|| {
@@ -416,38 +426,38 @@ impl Import<'_> {
             let hint = format!(
                 "{file} has {}; add the {node_type}, or import with --lenient to leave such edges \
                  out and count them",
-                self.ids.told(node_type)
+                self.ids.describe(node_type)
             );
             Fault::new(ProblemKind::UnknownNode, message, hint)
         })
     }
 }
 
-/// What the data call the node of a row, the `n`th of its table.
-fn key_of(of: &NodesTable, n: u64, row: &Row) -> Option<String> {
-    match &of.id {
+/// The key of the node of the `n`-th row of a table.
+fn key_of(spec: &NodesTable, n: u64, row: &Row) -> Option<String> {
+    match &spec.id {
         Some(column) => row.text(column),
-        None => Some(format!("{}-{n}", of.node_type)),
+        None => Some(format!("{}-{n}", spec.node_type)),
     }
 }
 
 /// The fields of a row.
-fn details(of: &NodesTable, row: &Row, linking: &HashSet<&str>) -> Map<String, Value> {
+fn details(spec: &NodesTable, row: &Row, linking: &HashSet<&str>) -> Map<String, Value> {
     let is_free = |column: &str| {
-        of.id.as_deref() != Some(column)
-            && of.name.as_deref() != Some(column)
+        spec.id.as_deref() != Some(column)
+            && spec.name.as_deref() != Some(column)
             && !linking.contains(column)
     };
     let cell = |column: &String| {
         let value = row.cells.get(column)?;
-        let separator = of.lists.get(column).map(String::as_str);
+        let separator = spec.lists.get(column).map(String::as_str);
         let value = match separator {
             Some(_) => Value::Array(items(value, separator)),
             None => value.clone(),
         };
         Some((column.clone(), value))
     };
-    match &of.fields {
+    match &spec.fields {
         Some(fields) => fields.iter().filter_map(cell).collect(),
         None => row.cells.keys().filter(|column| is_free(column)).filter_map(cell).collect(),
     }

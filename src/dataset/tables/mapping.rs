@@ -1,5 +1,5 @@
-//! Which table holds what: as a file that people edit, as options of a command, as lines to read.
-//! Must not read tables.
+//! The mapping from tables to nodes and edges: as a file that people edit, as command-line options, as
+//! lines for people.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -9,21 +9,21 @@ use toml::Spanned;
 use crate::DatasetError;
 use agent_ground::files;
 
-/// The file of a directory that says what its tables are.
+/// The mapping file of a directory.
 pub const MAPPING_FILE: &str = "mapping.toml";
 /// Longest mapping in bytes.
 const MAX_MAPPING_BYTES: u64 = 1 << 20;
-/// What parts the items of a column whose cells are JSON lists.
+/// Separator that stands for cells with JSON lists.
 pub(super) const JSON_LIST: &str = "json";
 
-/// What becomes what.
+/// Maps tables to nodes and edges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// Title for people; empty leaves it to `dataset.toml`.
     pub title: String,
     /// Licence for people, likewise.
     pub licence: String,
-    /// Types whose nodes may be answers, likewise.
+    /// Candidate types, likewise.
     pub candidate_types: Vec<String>,
     /// Tables with a node per row, in the order in which nodes are numbered.
     pub nodes: Vec<NodesTable>,
@@ -49,16 +49,16 @@ pub struct NodesTable {
     /// The column of names; none: the id.
     #[serde(default)]
     pub name: Option<String>,
-    /// The columns of texts; none: all that are nothing else.
+    /// The columns of fields; none: all other columns.
     #[serde(default)]
     pub fields: Option<Vec<String>>,
-    /// Columns of several values, by what parts these.
+    /// Separators by column, for columns of several values.
     #[serde(default)]
     pub lists: BTreeMap<String, String>,
     /// Columns with ids of other nodes.
     #[serde(default)]
     pub relations: Vec<Link>,
-    /// The line of the mapping at which it begins; 0 where there is none.
+    /// Its first line in the mapping file; 0 if there is none.
     #[serde(skip)]
     pub line: u64,
 }
@@ -84,9 +84,9 @@ pub struct EdgesTable {
     /// The table, in a database.
     #[serde(default)]
     pub table: Option<String>,
-    /// Where edges begin.
+    /// Source of the edges.
     pub source: End,
-    /// Where edges end.
+    /// Target of the edges.
     pub target: End,
     /// The relation of all edges.
     #[serde(default)]
@@ -124,7 +124,7 @@ impl Mapping {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`DatasetError::BadToml`] with the line, or that the file cannot be read.
+    /// [`DatasetError::BadToml`], [`DatasetError::Io`].
     pub fn read(path: &Path) -> Result<Mapping, DatasetError> {
         let text = files::read_text(path, MAX_MAPPING_BYTES);
         let text = text.map_err(DatasetError::io("read", path))?;
@@ -157,7 +157,7 @@ impl Mapping {
         })
     }
 
-    /// The text of a file that says the same.
+    /// The mapping as the text of a mapping file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from(
             "# What becomes what; edit it, then import the directory. A list of `fields` leaves other\n\
@@ -183,10 +183,10 @@ impl Mapping {
         text
     }
 
-    /// What becomes what, a line for each table.
+    /// A one-line summary of each table.
     pub fn lines(&self) -> Vec<String> {
-        let nodes = self.nodes.iter().map(NodesTable::told);
-        nodes.chain(self.edges.iter().map(EdgesTable::told)).collect()
+        let nodes = self.nodes.iter().map(NodesTable::describe);
+        nodes.chain(self.edges.iter().map(EdgesTable::describe)).collect()
     }
 }
 
@@ -208,7 +208,7 @@ fn write_head(text: &mut String, kind: &str, file: &str, table: Option<&str>) {
 }
 
 /// The name of a table for people.
-fn shown(file: &str, table: Option<&str>) -> String {
+fn table_label(file: &str, table: Option<&str>) -> String {
     table.map_or_else(|| file.to_owned(), |table| format!("{file}:{table}"))
 }
 
@@ -240,7 +240,7 @@ impl NodesTable {
         }
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let mut parts = vec![match &self.id {
             Some(id) => format!("id {id}"),
             None => "ids by row".to_owned(),
@@ -253,7 +253,7 @@ impl NodesTable {
         }
         let links = self.relations.iter();
         parts.extend(links.map(|link| format!("{} -{}-> {}", link.column, link.relation, link.to)));
-        let table = shown(&self.file, self.table.as_deref());
+        let table = table_label(&self.file, self.table.as_deref());
         format!("{table}: one {} per row: {}", self.node_type, parts.join(", "))
     }
 }
@@ -273,20 +273,20 @@ impl EdgesTable {
         }
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let relation = match (&self.relation, &self.relation_column) {
             (Some(relation), _) => relation.clone(),
             (None, Some(column)) => format!("as {column} says"),
             (None, None) => "?".to_owned(),
         };
-        let table = shown(&self.file, self.table.as_deref());
+        let table = table_label(&self.file, self.table.as_deref());
         let end = |end: &End| format!("{} ({})", end.column, end.node_type);
         let (source, target) = (end(&self.source), end(&self.target));
         format!("{table}: one edge per row: {source} -{relation}-> {target}")
     }
 }
 
-/// What an option says of a table; what it leaves out is guessed.
+/// A table option; omitted parts are guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableHint {
     /// The file.
@@ -304,8 +304,8 @@ pub struct TableHint {
 impl std::str::FromStr for TableHint {
     type Err = String;
 
-    /// `FILE:TYPE`, or `FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE,COLUMN=RELATION->TYPE`, each
-    /// of the later parts at will.
+    /// `FILE:TYPE`, or `FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE,COLUMN=RELATION->TYPE`; the later parts are
+    /// optional.
     fn from_str(text: &str) -> Result<TableHint, String> {
         let form = "write FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE";
         let mut parts = text.splitn(3, ':');
@@ -326,7 +326,7 @@ impl std::str::FromStr for TableHint {
             } else if let Some(column) = part.strip_prefix("name=") {
                 hint.name = Some(column.to_owned());
             } else {
-                return Err(format!("{part:?} is no part of it; {form}"));
+                return Err(format!("{part:?} is not a valid part; {form}"));
             }
         }
         Ok(hint)
@@ -370,7 +370,7 @@ impl std::str::FromStr for EdgesTable {
     }
 }
 
-/// What a column calls its relation: `brand_id` is `has_brand`, `also_bought` is itself.
+/// The relation name of a column: `brand_id` is `has_brand`, `also_bought` is itself.
 pub(super) fn relation_of(column: &str) -> String {
     match without_id(column) {
         Some(stem) => format!("has_{stem}"),

@@ -1,5 +1,5 @@
-//! Imports tables as people have them: CSV, TSV, JSON lines and Parquet with a row per node or edge,
-//! and databases of SQLite. Must not know how a base is stored.
+//! Imports tables as people have them: CSV, TSV, JSON lines and Parquet with a row per node or edge, and
+//! databases of SQLite.
 //!
 //! A [`Mapping`] says what becomes what. It is read from `mapping.toml`, made from options, or
 //! guessed from headers, samples and the schema of a database, always into the same form:

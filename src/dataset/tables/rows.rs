@@ -1,4 +1,4 @@
-//! Here is a table of any kind: which columns and which rows? Must not know what rows mean.
+//! Columns and rows of a table of any kind.
 
 use std::{
     collections::HashSet,
@@ -19,13 +19,12 @@ use crate::{
 
 /// Most columns of JSON lines.
 const MAX_COLUMNS: usize = 10_000;
-/// Files larger than this are no small tables; a database is opened, never read whole.
 const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
 const JSON_LINES: [&str; 2] = ["jsonl", "ndjson"];
 const PARQUET: &str = "parquet";
 const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
 
-/// A table that can be read, from its beginning, as often as it is asked for.
+/// A table that can be read repeatedly.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     path: PathBuf,
@@ -50,17 +49,17 @@ pub(super) struct Row {
     pub(super) cells: Map<String, Value>,
 }
 
-/// What is done with a row; false ends the reading.
-pub(super) type OnRow<'a> = dyn FnMut(&mut Problems, Row) -> Result<bool, DatasetError> + 'a;
+/// Receives rows; returns false to stop reading.
+pub(super) type RowHandler<'a> = dyn FnMut(&mut Problems, Row) -> Result<bool, DatasetError> + 'a;
 
 impl Row {
-    /// The row as it may be shown.
-    pub(super) fn shown(&self) -> String {
+    /// The text of the row for messages.
+    pub(super) fn excerpt(&self) -> String {
         let cells = self.cells.values().map(|value| text_of_cell(value).unwrap_or_default());
         cells.collect::<Vec<_>>().join("  ")
     }
 
-    /// The text of a cell, without space around it; none if it is empty or no single value.
+    /// The trimmed text of a cell; `None` if it is empty or not a single value.
     pub(super) fn text(&self, column: &str) -> Option<String> {
         text_of_cell(self.cells.get(column)?)
     }
@@ -98,15 +97,14 @@ fn text_of_cell(value: &Value) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The extension without that of packing.
+/// The lower-case extension without that of the packing.
 pub(super) fn extension(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
     name.rsplit_once('.').map_or_else(String::new, |(_, extension)| extension.to_owned())
 }
 
-/// Whether a file of a directory is a table by its name, or a database by its first bytes. Hidden
-/// files, whose names begin with a point, are none.
+/// Whether a file is a table by its name, or a database by its first bytes. Hidden files are not.
 pub(super) fn is_table(path: &Path) -> bool {
     let extension = extension(path);
     let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES).chain(&[PARQUET]);
@@ -118,13 +116,13 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// Whether a file of a directory holds data by its name or first bytes, as a table or otherwise.
+/// Whether a file holds data, supported or not, by its name or first bytes.
 pub fn holds_data(path: &Path) -> bool {
-    is_table(path) || unread(path).is_some()
+    is_table(path) || unsupported_hint(path).is_some()
 }
 
-/// What to do about a file of data that is no table; none of other files.
-pub(super) fn unread(path: &Path) -> Option<&'static str> {
+/// A remedy for an unsupported data file; `None` for other files.
+pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
     match extension(path).as_str() {
         _ if is_hidden(path) => None,
         "arrow" | "feather" => {
@@ -139,16 +137,16 @@ pub(super) fn unread(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Why a file of another kind cannot be read, and what to do.
-fn no_table(path: &Path) -> DatasetError {
+/// The error for a file that is not a table, with a remedy.
+fn not_a_table(path: &Path) -> DatasetError {
     let message = match extension(path).as_str() {
         PARQUET => {
             "this build does not read Parquet; build it with `cargo build --release --features \
              parquet`, or convert the file to CSV, for instance with `duckdb -c \"COPY \
              'x.parquet' TO 'x.csv'\"`"
         }
-        _ => unread(path)
-            .unwrap_or("it is no table; tables are .csv, .tsv, .jsonl and .sqlite files"),
+        _ => unsupported_hint(path)
+            .unwrap_or("not a table; tables are .csv, .tsv, .jsonl and .sqlite files"),
     };
     DatasetError::BadInput { path: path.to_path_buf(), message: message.to_owned() }
 }
@@ -157,7 +155,7 @@ impl Table {
     /// All tables of a file.
     ///
     /// # Errors
-    /// That the file is of another kind, or that the database cannot be read.
+    /// [`DatasetError::BadInput`] if the file is not a table or the database cannot be read.
     pub(super) fn all(path: &Path) -> Result<Vec<Table>, DatasetError> {
         let of = |kind| Table { path: path.to_path_buf(), kind };
         let extension = extension(path);
@@ -175,16 +173,16 @@ impl Table {
         if extension == PARQUET {
             return Ok(vec![of(Kind::Parquet)]);
         }
-        Err(no_table(path))
+        Err(not_a_table(path))
     }
 
-    /// The table of a name in a file.
+    /// The table with a name in a file.
     ///
     /// # Errors
-    /// Why there is none, and what there is.
-    pub(super) fn named(path: &Path, name: Option<&str>) -> Result<Table, String> {
+    /// Why it cannot be read, or the existing tables.
+    pub(super) fn find(path: &Path, name: Option<&str>) -> Result<Table, String> {
         if !path.is_file() {
-            return Err("there is no such file".to_owned());
+            return Err("no such file".to_owned());
         }
         let all = Table::all(path).map_err(|error| error.to_string())?;
         let names = || {
@@ -203,7 +201,7 @@ impl Table {
         }
     }
 
-    /// Its name in a database.
+    /// The table name, for a database.
     pub(super) fn name(&self) -> Option<&str> {
         match &self.kind {
             Kind::Sqlite(table) => Some(table),
@@ -216,7 +214,7 @@ impl Table {
         &self.path
     }
 
-    /// The file, in a database with the table, as messages call it.
+    /// The file, for a database with the table, for messages.
     pub(super) fn place(&self) -> PathBuf {
         match &self.kind {
             Kind::Sqlite(table) => PathBuf::from(format!("{}:{table}", self.path.display())),
@@ -224,7 +222,7 @@ impl Table {
         }
     }
 
-    /// What it is called without directory and extensions.
+    /// The name without directory and extensions.
     pub(super) fn stem(&self) -> String {
         if let Some(name) = self.name() {
             return name.to_owned();
@@ -245,7 +243,7 @@ impl Table {
             Kind::Sqlite(table) => sqlite::columns(&self.path, table),
             Kind::JsonLines => {
                 let (mut columns, mut known) = (Vec::new(), HashSet::new());
-                // What is wrong with rows is told when they are read.
+                // Problems of rows are reported when they are imported.
                 let mut ignored = Problems::new(true);
                 self.each(&mut ignored, &mut |_, row| {
                     for column in row.cells.keys().filter(|column| !known.contains(*column)) {
@@ -266,25 +264,25 @@ impl Table {
         }
     }
 
-    /// Its column of ids and its columns with ids of others, as a database declares them.
+    /// The keys declared by the database.
     ///
     /// # Errors
     /// That it cannot be read.
-    pub(super) fn declared(&self) -> Result<sqlite::Declared, DatasetError> {
+    pub(super) fn declared(&self) -> Result<sqlite::DeclaredKeys, DatasetError> {
         match &self.kind {
             Kind::Sqlite(table) => sqlite::declared(&self.path, table),
-            _ => Ok(sqlite::Declared::default()),
+            _ => Ok(sqlite::DeclaredKeys::default()),
         }
     }
 
-    /// Reads all rows in order; those that cannot be read go to `problems`.
+    /// Reads all rows in order; malformed rows go to `problems`.
     ///
     /// # Errors
-    /// That the file cannot be read on, or what `on_row` gives.
+    /// Those of reading and of `on_row`.
     pub(super) fn each(
         &self,
         problems: &mut Problems,
-        on_row: &mut OnRow<'_>,
+        on_row: &mut RowHandler<'_>,
     ) -> Result<(), DatasetError> {
         match &self.kind {
             Kind::Delimited => delimited::each(&self.path, problems, on_row),
@@ -299,7 +297,7 @@ impl Table {
 fn each_json(
     path: &Path,
     problems: &mut Problems,
-    on_row: &mut OnRow<'_>,
+    on_row: &mut RowHandler<'_>,
 ) -> Result<(), DatasetError> {
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     while let Some((line, text)) = lines.next()? {
@@ -310,12 +308,12 @@ fn each_json(
         let mut cells: Map<String, Value> = match serde_json::from_str(text) {
             Ok(cells) => cells,
             Err(error) => {
-                let told = error.to_string();
-                let message = told.split(" at line ").next().unwrap_or_default();
+                let error_text = error.to_string();
+                let message = error_text.split(" at line ").next().unwrap_or_default();
                 let message = format!("{message} (column {})", error.column());
                 let hint = "write one object {\"column\": value, ...} a line";
                 let fault = Fault::new(ProblemKind::BadJson, message, hint);
-                problems.add(path, line, fault.here(text));
+                problems.add(path, line, fault.with_excerpt(text));
                 continue;
             }
         };

@@ -1,6 +1,7 @@
-//! Tables of a database of SQLite: columns, declared keys and rows. The only file here that knows
-//! the engine. The database may come from anybody: it is opened to be read only, its views and
-//! triggers are never run, and no value is longer than a line of a file may be.
+//! Tables of an SQLite database: columns, declared keys and rows. The only module that uses `rusqlite`.
+//!
+//! The database is untrusted: it is opened read-only, its views and triggers are never run, and no value
+//! is longer than a line of a file may be.
 
 use std::path::Path;
 
@@ -11,18 +12,18 @@ use crate::{
     DatasetError, ProblemKind,
     error::{Fault, Problems},
     lines::MAX_LINE_BYTES,
-    tables::rows::{OnRow, Row, Table},
+    tables::rows::{Row, RowHandler, Table},
 };
 use agent_ground::files;
 
-/// How a database begins.
+/// First bytes of a database.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Tables of a database.
 const MAX_TABLES: usize = 1_000;
 
-/// What the schema says of a table.
+/// Keys that the schema declares for a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Declared {
+pub(super) struct DeclaredKeys {
     /// The columns of the primary key.
     pub(super) key: Vec<String>,
     /// Columns with keys of other tables.
@@ -36,14 +37,13 @@ pub(super) struct Reference {
     pub(super) columns: Vec<String>,
     /// The other table.
     pub(super) table: String,
-    /// The other table's column that they hold the values of, of several the first; none where the
-    /// schema means its primary key.
-    pub(super) to: Option<String>,
+    /// The referenced column, of several the first; `None` for the primary key.
+    pub(super) target_column: Option<String>,
 }
 
 impl Reference {
-    /// Whether it is to a table, in the same file.
-    pub(super) fn is_to(&self, table: &Table) -> bool {
+    /// Whether it refers to a table in the same file.
+    pub(super) fn targets(&self, table: &Table) -> bool {
         table.name().is_some_and(|name| name.eq_ignore_ascii_case(&self.table))
     }
 }
@@ -109,7 +109,7 @@ pub(super) fn columns(path: &Path, table: &str) -> Result<Vec<String>, DatasetEr
 }
 
 /// What the schema says of a table.
-pub(super) fn declared(path: &Path, table: &str) -> Result<Declared, DatasetError> {
+pub(super) fn declared(path: &Path, table: &str) -> Result<DeclaredKeys, DatasetError> {
     let connection = open(path)?;
     let read = || {
         let mut key: Vec<(u32, String)> = columns_of(&connection, table)?
@@ -126,13 +126,14 @@ pub(super) fn declared(path: &Path, table: &str) -> Result<Declared, DatasetErro
             .query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
         let mut links: Vec<Reference> = Vec::new();
         for column in columns {
-            let (seq, column, table, to): (u32, String, String, Option<String>) = column?;
+            let (seq, column, table, target_column): (u32, String, String, Option<String>) =
+                column?;
             match links.last_mut().filter(|_| seq > 0) {
                 Some(reference) => reference.columns.push(column),
-                None => links.push(Reference { columns: vec![column], table, to }),
+                None => links.push(Reference { columns: vec![column], table, target_column }),
             }
         }
-        Ok(Declared { key: key.into_iter().map(|(_, name)| name).collect(), links })
+        Ok(DeclaredKeys { key: key.into_iter().map(|(_, name)| name).collect(), links })
     };
     read().map_err(damaged(path))
 }
@@ -143,7 +144,7 @@ pub(super) fn each(
     table: &str,
     place: &Path,
     problems: &mut Problems,
-    on_row: &mut OnRow<'_>,
+    on_row: &mut RowHandler<'_>,
 ) -> Result<(), DatasetError> {
     let connection = open(path)?;
     let failed = damaged(path);
@@ -184,7 +185,7 @@ pub(super) fn each(
         if !is_text {
             let hint = "store texts as UTF-8";
             let fault = Fault::new(ProblemKind::NotUtf8, "a text of the row is not UTF-8", hint);
-            problems.add(place, line, fault.here(&row.shown()));
+            problems.add(place, line, fault.with_excerpt(&row.excerpt()));
             continue;
         }
         if !on_row(problems, row)? {

@@ -3,7 +3,7 @@
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use crate::{
-    DatasetError, Form, Home, ImportOptions, ImportReport, Split, Summary, id_list, id_of,
+    DatasetError, Home, ImportOptions, ImportReport, InputFormat, Split, Summary, id_list, id_of,
     ids::AnswerIds,
     import_neutral, load_split, node_of_id,
     tables::{EdgesTable, Mapping, TableHint, guess, import_tables},
@@ -163,7 +163,7 @@ fn a_column_with_a_wrong_id_is_a_relation_and_the_id_is_told() {
     write(dir.path(), &[("composers.csv", composers), ("pieces.csv", pieces)]);
     let mapping = guess(dir.path(), &[]).unwrap().mapping;
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
-    let DatasetError::Wrong(wrong) = &error else { panic!("{error}") };
+    let DatasetError::Problems(wrong) = &error else { panic!("{error}") };
     let told: Vec<(u64, &str)> =
         wrong.first.iter().map(|one| (one.line, one.message.as_str())).collect();
     assert_eq!(told, [(5, "no composer has the id \"bachh\"")]);
@@ -203,7 +203,7 @@ fn all_wrong_rows_are_told_together_with_place_and_remedy() {
     let mapping = guess(dir.path(), &[]).unwrap().mapping;
     write(dir.path(), &[("products.csv", &products)]);
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
-    let DatasetError::Wrong(wrong) = &error else { panic!("{error}") };
+    let DatasetError::Problems(wrong) = &error else { panic!("{error}") };
     let told: Vec<(u64, &str)> =
         wrong.first.iter().map(|one| (one.line, one.message.as_str())).collect();
     assert_eq!(
@@ -218,7 +218,7 @@ fn all_wrong_rows_are_told_together_with_place_and_remedy() {
     );
     let last = &wrong.first[4];
     assert!(last.hint.starts_with("brands.csv has ids from B-001 to B-002; add the brand"));
-    assert!(last.here.contains("Harbor Bottle"), "{}", last.here);
+    assert!(last.excerpt.contains("Harbor Bottle"), "{}", last.excerpt);
     let lenient = ImportOptions { lenient: true, ..ImportOptions::default() };
     let report = import(dir.path(), &mapping, &home, &lenient).unwrap();
     assert_eq!((report.base.record.n_nodes, report.problems.len()), (5, 5));
@@ -241,7 +241,7 @@ fn a_mapping_that_does_not_fit_is_told_with_its_lines() {
         "mapping.toml:1: products.csv has no column \"skuu\"; its columns are: sku, title",
         "mapping.toml:1: no table makes nodes of type \"brnd\"; the types are: brand, product",
         "mapping.toml:7: cannot read \"../brands.csv\": it does not lie below",
-        "mapping.toml:11: cannot read \"no.csv\": there is no such file",
+        "mapping.toml:11: cannot read \"no.csv\": no such file",
     ] {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
@@ -364,7 +364,7 @@ fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
     assert!(lines(dir.path())[1].contains("id Inventory No., name title"), "{works}");
     // Where too many are wrong, it is said.
     write(dir.path(), &[("works.csv", "sku,title\nS1,A\nS1,B\nS2,C\n")]);
-    let told = "works.csv: sku is empty or there twice in 1 of 3 rows, so rows are numbered; \
+    let told = "works.csv: sku is empty or repeated in 1 of 3 rows, so rows are numbered; \
         if it has the ids, correct these rows";
     assert_eq!(guess(dir.path(), &[]).unwrap().notes, [told]);
 }
@@ -381,7 +381,7 @@ fn what_follows_from_rows_that_are_wrong_is_one_line() {
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("brands.csv:3: 2 columns, not 3"), "{text}");
-    let summed = "products.csv: 1 line names what may be in lines that are wrong (edge to an";
+    let summed = "products.csv: 1 line refers to nodes or queries on invalid lines (edge to an";
     assert!(text.contains(summed) && !text.contains("no brand has the id"), "{text}");
 }
 
@@ -421,9 +421,9 @@ fn hidden_files_are_left_out_and_other_data_are_told() {
     assert_eq!(sheet, "sheet.xlsx: left out: sheets are not read; save each as CSV");
     // Nothing but such: the remedy is that of the file, not that something is missing.
     fs::remove_file(dir.path().join("brands.csv")).unwrap();
-    assert_eq!(Form::of(dir.path()).unwrap(), Form::Tables);
+    assert_eq!(InputFormat::detect(dir.path()).unwrap(), InputFormat::Tables);
     let error = guess(dir.path(), &[]).unwrap_err().to_string();
-    assert!(error.contains("there is no table; add ") && error.contains(sheet), "{error}");
+    assert!(error.contains("no tables found; add ") && error.contains(sheet), "{error}");
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn ids_that_are_written_mean_the_same_nodes_when_they_are_read() {
     for node in 0..5 {
         assert_eq!(node_of_id(&kb, &id_of(&kb, node)).unwrap(), node);
         match id_list(&kb, &[node]) {
-            Ok(list) => assert_eq!(AnswerIds::of(&kb).parse(&list).ok(), Some(vec![node])),
+            Ok(list) => assert_eq!(AnswerIds::for_base(&kb).parse(&list).ok(), Some(vec![node])),
             Err(id) => assert_eq!((kb.name(node), &*id), ("Slate", "it's \"so\", ok")),
         }
     }
@@ -573,7 +573,7 @@ mod parquet_files {
                     refused += 1;
                 }
                 // Values, names or nothing were changed.
-                Err(DatasetError::Wrong(_)) | Ok(_) => {}
+                Err(DatasetError::Problems(_)) | Ok(_) => {}
                 Err(error) => panic!("byte {at}: {error}"),
             }
         }
@@ -686,5 +686,5 @@ fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
     }
     // Others than the benchmark call a folder `processed` too.
     fs::create_dir(dir.path().join("processed")).unwrap();
-    assert_eq!(Form::of(dir.path()).unwrap(), Form::Tables);
+    assert_eq!(InputFormat::detect(dir.path()).unwrap(), InputFormat::Tables);
 }

@@ -1,4 +1,4 @@
-//! Builds `vectors/`: what depends on the embedder. Must not know which embedder it is given.
+//! Builds `vectors/`: the part that depends on the embedder.
 
 use std::{
     io,
@@ -9,8 +9,8 @@ use std::{
 
 use crate::{
     EmbedderChoice, Import, IndexError,
-    build::{Embedded, VectorSource, Watch},
-    layout::{MODEL, QUERIES, Staging, VECTORS, VectorsOf, VectorsRecord},
+    build::{PrecomputedVectors, VectorSource, Watch},
+    layout::{MODEL, QUERIES, Staging, VECTORS, VectorsRecord, VectorsSpec},
     vectors::{Precision, VectorWriter},
 };
 use agent_embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, QueryTable};
@@ -20,7 +20,7 @@ use agent_kb::{Kb, NodeId};
 const BLOCK: usize = 1_024;
 /// Texts embedded at a time by a transformer; the time a caller waits who wants to stop.
 const TRANSFORMER_BLOCK: usize = 128;
-/// What is reported.
+/// Name of the stage in progress reports.
 const STAGE: &str = "vectors";
 
 /// Builds and publishes the vectors of an index directory.
@@ -36,14 +36,14 @@ pub(super) fn build(
         VectorSource::Builtin => {
             let embedder = train(kb, watch)?;
             embedder.save(&dir.join(MODEL))?;
-            let of = VectorsOf::new(&EmbedderChoice::Builtin, &embedder, false);
-            compute(kb, dir, of, &embedder, watch)?
+            let spec = VectorsSpec::new(&EmbedderChoice::Builtin, &embedder, false);
+            compute(kb, dir, spec, &embedder, watch)?
         }
         VectorSource::Embedder { choice, embedder, candidates_only } => {
-            let of = VectorsOf::new(choice, embedder, candidates_only);
-            compute(kb, dir, of, embedder, watch)?
+            let spec = VectorsSpec::new(choice, embedder, candidates_only);
+            compute(kb, dir, spec, embedder, watch)?
         }
-        VectorSource::Embedded(vectors) => take(kb, dir, vectors, watch)?,
+        VectorSource::Precomputed(vectors) => take(kb, dir, vectors, watch)?,
         VectorSource::Import { choice, vectors } => copy(kb, dir, choice, vectors, watch)?,
     };
     record.write(dir)?;
@@ -54,7 +54,7 @@ pub(super) fn build(
 fn train(kb: &Kb, watch: &Watch<'_>) -> Result<LsaEmbedder, IndexError> {
     let text = |node: usize| kb.text(node as NodeId);
     let corpus = Corpus { n_documents: kb.n_nodes() as usize, text: &text };
-    LsaEmbedder::train(corpus, &LsaParams::default(), &mut |progress| match watch.at(
+    LsaEmbedder::train(corpus, &LsaParams::default(), &mut |progress| match watch.progress(
         progress.stage,
         progress.done as u64,
         progress.total as u64,
@@ -68,19 +68,24 @@ fn train(kb: &Kb, watch: &Watch<'_>) -> Result<LsaEmbedder, IndexError> {
     })
 }
 
-/// Which of some nodes have a vector: all, or those of candidate types.
-fn embedded(kb: &Kb, candidates_only: bool, of: Range<NodeId>) -> impl Iterator<Item = NodeId> {
-    of.filter(move |&node| !candidates_only || kb.candidate_types().contains(&kb.node_type(node)))
+/// The nodes of a range that have a vector: all, or those of candidate types.
+fn nodes_with_vector(
+    kb: &Kb,
+    candidates_only: bool,
+    nodes: Range<NodeId>,
+) -> impl Iterator<Item = NodeId> {
+    nodes
+        .filter(move |&node| !candidates_only || kb.candidate_types().contains(&kb.node_type(node)))
 }
 
-/// Cuts the nodes of a base into at most `n` ranges with about as many vectors each.
-pub fn cut(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>> {
-    let total = embedded(kb, candidates_only, 0..kb.n_nodes()).count() as u64;
+/// Splits the nodes of a base into at most `n` ranges with about equally many vectors.
+pub fn split_nodes(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>> {
+    let total = nodes_with_vector(kb, candidates_only, 0..kb.n_nodes()).count() as u64;
     let n = n.clamp(1, total.max(1));
     let begins = |unit: u64| (u128::from(total) * u128::from(unit) / u128::from(n)) as u64;
     let mut ranges = Vec::new();
     let mut from = 0;
-    for (before, node) in (0..).zip(embedded(kb, candidates_only, 0..kb.n_nodes())) {
+    for (before, node) in (0..).zip(nodes_with_vector(kb, candidates_only, 0..kb.n_nodes())) {
         if before > 0 && before == begins(ranges.len() as u64 + 1) {
             ranges.push(from..node);
             from = node;
@@ -90,8 +95,8 @@ pub fn cut(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>> {
     ranges
 }
 
-/// Takes nodes, and a row for each.
-type OnBlock<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError> + 'a;
+/// Receives nodes, and a row for each.
+type BlockHandler<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError> + 'a;
 
 /// Embeds those of some nodes that have a vector, in order; `on_block` gets blocks of at most 1,024
 /// nodes and a row for each.
@@ -103,13 +108,13 @@ pub fn embed(
     (choice, embedder): (&EmbedderChoice, &dyn Embedder),
     candidates_only: bool,
     nodes: Range<NodeId>,
-    on_block: &mut OnBlock<'_>,
+    on_block: &mut BlockHandler<'_>,
 ) -> Result<(), IndexError> {
     let block = match choice {
         EmbedderChoice::Candle(_) => TRANSFORMER_BLOCK,
         _ => BLOCK,
     };
-    let mut nodes = embedded(kb, candidates_only, nodes);
+    let mut nodes = nodes_with_vector(kb, candidates_only, nodes);
     loop {
         let block: Vec<NodeId> = nodes.by_ref().take(block).collect();
         if block.is_empty() {
@@ -136,13 +141,13 @@ impl<'a> Rows<'a> {
     fn create(
         kb: &Kb,
         dir: &Path,
-        of: &VectorsOf,
+        spec: &VectorsSpec,
         watch: &'a Watch<'a>,
     ) -> Result<Self, IndexError> {
-        let (dim, path) = (of.dim, dir.join(VECTORS));
-        let writer = VectorWriter::create(&path, dim, Precision::F32, &of.fingerprint)?;
-        let total = embedded(kb, of.candidates_only, 0..kb.n_nodes()).count() as u64;
-        watch.at(STAGE, 0, total)?;
+        let (dim, path) = (spec.dim, dir.join(VECTORS));
+        let writer = VectorWriter::create(&path, dim, Precision::F32, &spec.fingerprint)?;
+        let total = nodes_with_vector(kb, spec.candidates_only, 0..kb.n_nodes()).count() as u64;
+        watch.progress(STAGE, 0, total)?;
         Ok(Self { writer, watch, dim, next: 0, done: 0, total })
     }
 
@@ -157,7 +162,7 @@ impl<'a> Rows<'a> {
             vectors = rest;
         }
         self.done += nodes.len() as u64;
-        self.watch.at(STAGE, self.done, self.total)
+        self.watch.progress(STAGE, self.done, self.total)
     }
 
     /// Gives zeros to the nodes before `end`.
@@ -174,7 +179,7 @@ impl<'a> Rows<'a> {
     fn finish(mut self, kb: &Kb) -> Result<(), IndexError> {
         self.fill(kb.n_nodes())?;
         self.writer.finish()?;
-        self.watch.at(STAGE, self.total, self.total)
+        self.watch.progress(STAGE, self.total, self.total)
     }
 }
 
@@ -182,46 +187,46 @@ impl<'a> Rows<'a> {
 fn compute(
     kb: &Kb,
     dir: &Path,
-    of: VectorsOf,
+    spec: VectorsSpec,
     embedder: &dyn Embedder,
     watch: &Watch<'_>,
 ) -> Result<VectorsRecord, IndexError> {
-    let mut rows = Rows::create(kb, dir, &of, watch)?;
-    let (with, all) = ((&of.embedder, embedder), 0..kb.n_nodes());
-    embed(kb, with, of.candidates_only, all, &mut |nodes, vectors| {
+    let mut rows = Rows::create(kb, dir, &spec, watch)?;
+    let (with, all) = ((&spec.embedder, embedder), 0..kb.n_nodes());
+    embed(kb, with, spec.candidates_only, all, &mut |nodes, vectors| {
         rows.append(nodes, vectors.data())
     })?;
     rows.finish(kb)?;
-    Ok(VectorsRecord::new(kb.fingerprint(), of))
+    Ok(VectorsRecord::new(kb.fingerprint(), spec))
 }
 
 /// Reads the vectors that an embedder gave elsewhere.
 fn take(
     kb: &Kb,
     dir: &Path,
-    embedded_elsewhere: &Embedded<'_>,
+    embedded_elsewhere: &PrecomputedVectors<'_>,
     watch: &Watch<'_>,
 ) -> Result<VectorsRecord, IndexError> {
-    let Embedded { of, input } = embedded_elsewhere;
+    let PrecomputedVectors { spec, input } = embedded_elsewhere;
     let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
     let failed = |error| IndexError::io(Path::new("the vectors of units"), error);
-    let mut rows = Rows::create(kb, dir, of, watch)?;
-    let mut nodes = embedded(kb, of.candidates_only, 0..kb.n_nodes());
+    let mut rows = Rows::create(kb, dir, spec, watch)?;
+    let mut nodes = nodes_with_vector(kb, spec.candidates_only, 0..kb.n_nodes());
     loop {
         let block: Vec<NodeId> = nodes.by_ref().take(BLOCK).collect();
         if block.is_empty() {
             break;
         }
-        let mut bytes = vec![0; block.len() * of.dim * size_of::<f32>()];
+        let mut bytes = vec![0; block.len() * spec.dim * size_of::<f32>()];
         input.read_exact(&mut bytes).map_err(failed)?;
         let numbers = bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number));
         rows.append(&block, &numbers.collect::<Vec<f32>>())?;
     }
     if input.read(&mut [0]).map_err(failed)? > 0 {
-        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "there are too many")));
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "too many vectors")));
     }
     rows.finish(kb)?;
-    Ok(VectorsRecord::new(kb.fingerprint(), of.clone()))
+    Ok(VectorsRecord::new(kb.fingerprint(), spec.clone()))
 }
 
 /// Copies vectors that were computed elsewhere.
@@ -236,18 +241,18 @@ fn copy(
     let mut writer = VectorWriter::create(&dir.join(VECTORS), dim, Precision::F32, &fingerprint)?;
     let (mut done, total) = (0, kb.n_nodes().into());
     import.for_each_block(BLOCK, &mut |n_rows, rows| {
-        watch.at(STAGE, done, total)?;
+        watch.progress(STAGE, done, total)?;
         done += n_rows as u64;
         Ok(writer.append(&Matrix::new(n_rows, dim, rows)?)?)
     })?;
     writer.finish()?;
-    watch.at(STAGE, total, total)?;
+    watch.progress(STAGE, total, total)?;
     let queries = dir.join(QUERIES);
     QueryTable::save(&import.queries, &queries)?;
     let description = QueryTable::open(&queries, &fingerprint)?.describe();
     // Others have no vector to be found by.
     let candidates_only = true;
     let embedder = choice.clone();
-    let of = VectorsOf { embedder, fingerprint, description, dim, candidates_only };
-    Ok(VectorsRecord::new(kb.fingerprint(), of))
+    let spec = VectorsSpec { embedder, fingerprint, description, dim, candidates_only };
+    Ok(VectorsRecord::new(kb.fingerprint(), spec))
 }

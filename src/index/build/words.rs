@@ -1,5 +1,5 @@
-//! Builds `words/`: all indexes that depend on the base alone. The words of some nodes can be read on
-//! one machine, and the index be built from those of all on another.
+//! Builds `words/`: the indexes that depend on the base alone. Words of ranges of nodes can be read on
+//! several machines, and the index built from all of them on one.
 
 use std::{
     env, fs,
@@ -14,7 +14,7 @@ use crate::{
     build::Watch,
     entities,
     layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
-    stream::{failed, wrong},
+    stream::{failed, invalid_data},
     terms::TermIndexBuilder,
     text::TextIndexBuilder,
 };
@@ -24,22 +24,22 @@ use agent_kb::{Direction, Kb, NodeId, RelationId};
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
-/// What is reported.
+/// Name of the stage in progress reports.
 const STAGE: &str = "text";
-/// Before what text builders give, and before what builders of terms give at the end of a range.
+/// Tags of the output of text builders, and of term builders at the end of a range.
 const POSTINGS: u8 = 1;
 const ENTRIES: u8 = 2;
 
-/// Where the words of a base come from.
+/// Source of the words of a base.
 #[derive(Clone, Copy)]
 pub enum WordSource<'a> {
-    /// From its nodes.
+    /// The nodes.
     Nodes,
-    /// From what [`read_words`] wrote elsewhere, of all nodes in order.
+    /// Output of [`read_words`] for all nodes, in order.
     Read(&'a Mutex<&'a mut (dyn Read + Send)>),
 }
 
-/// What is built from the text of nodes and the names of their neighbours.
+/// Builders of the indexes of node texts and neighbour names.
 struct Builders {
     text: TextIndexBuilder,
     terms: TermIndexBuilder,
@@ -55,7 +55,7 @@ pub(super) fn build(
 ) -> Result<(), IndexError> {
     let staging = Staging::new(index)?;
     let dir = staging.path();
-    entities::build(kb, &dir.join(NAMES), &mut || watch.go_on())?;
+    entities::build(kb, &dir.join(NAMES), &mut || watch.check_stop())?;
     let text = dir.join(TEXT);
     fs::create_dir(&text).map_err(|error| IndexError::io(&text, error))?;
     let mut builders = Builders::create(kb, dir)?;
@@ -72,7 +72,7 @@ pub(super) fn build(
         }
     }
     builders.finish(kb)?;
-    watch.at(STAGE, kb.n_nodes().into(), kb.n_nodes().into())?;
+    watch.progress(STAGE, kb.n_nodes().into(), kb.n_nodes().into())?;
     WordsRecord::new(kb.fingerprint()).write(dir)?;
     staging.publish(&index.join(WORDS))
 }
@@ -111,9 +111,9 @@ impl Builders {
     /// Adds a node behind all that there are.
     fn add(&mut self, kb: &Kb, node: NodeId, watch: &Watch<'_>) -> Result<(), IndexError> {
         if node.is_multiple_of(REPORT_EVERY) {
-            watch.at(STAGE, node.into(), kb.n_nodes().into())?;
+            watch.progress(STAGE, node.into(), kb.n_nodes().into())?;
         }
-        watch.go_on()?;
+        watch.check_stop()?;
         let names = neighbor_names(kb, node);
         self.text.add(node, kb.text(node), &names, kb.fields(node));
         self.terms.add(kb.text(node))?;
@@ -134,25 +134,25 @@ impl Builders {
 
     /// Takes what was given elsewhere, of all nodes.
     fn take(&mut self, kb: &Kb, input: &mut dyn Read, watch: &Watch<'_>) -> Result<(), IndexError> {
-        let mut what = [0];
-        while input.read(&mut what).map_err(failed)? > 0 {
+        let mut tag = [0];
+        while input.read(&mut tag).map_err(failed)? > 0 {
             let there = self.terms.n_nodes();
-            watch.at(STAGE, there as u64, kb.n_nodes().into())?;
+            watch.progress(STAGE, there as u64, kb.n_nodes().into())?;
             let left = kb.n_nodes() as usize - there;
-            match what[0] {
+            match tag[0] {
                 POSTINGS => self.text.take(input, kb.n_nodes())?,
                 ENTRIES => {
                     let taken = self.terms.take(input, left)?;
                     if self.names_terms.take(input, left)? != taken {
-                        return Err(failed(wrong("names of other nodes")));
+                        return Err(failed(invalid_data("names do not match the nodes")));
                     }
                 }
-                _ => return Err(failed(wrong("neither postings nor entries"))),
+                _ => return Err(failed(invalid_data("neither postings nor entries"))),
             }
         }
         match self.terms.n_nodes() == kb.n_nodes() as usize {
             true => Ok(()),
-            false => Err(failed(wrong("not those of all nodes"))),
+            false => Err(failed(invalid_data("not those of all nodes"))),
         }
     }
 

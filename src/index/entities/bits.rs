@@ -1,6 +1,4 @@
 //! A set of numbers below a bound.
-//!
-//! Must not know: what the numbers stand for.
 
 /// A set of numbers below a bound, one bit each.
 pub(super) struct Bits(Vec<u64>);

@@ -1,6 +1,4 @@
-//! Builds the entity index: every way a node is named becomes an entry.
-//!
-//! Must not know: queries.
+//! Builds the entity index, with one entry for each name of a node.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -39,15 +37,14 @@ const ALIAS_FIELDS: [&str; 11] = [
 const MAX_ALIASES: usize = 64;
 /// Words of a name whose initials are an entry.
 const ACRONYM_WORDS: std::ops::RangeInclusive<usize> = 2..=6;
-/// Share of nodes with the field that must have a value of their own for it to identify.
+/// Minimum share of distinct values of an identifying field.
 const MIN_DISTINCT_SHARE: f64 = 0.98;
 
 fn is_symbol(name: &str) -> bool {
     name.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric())
 }
 
-/// Digits of a plain number from which it may identify something; shorter ones are ranks, years and
-/// amounts, which questions hold for other reasons.
+/// Minimum digits of an identifying number; shorter ones are ranks, years and amounts.
 const MIN_IDENTIFYING_DIGITS: usize = 5;
 
 /// Whether a text is a number too short to identify anything: digits, with or without signs and
@@ -58,8 +55,8 @@ fn is_small_number(text: &str) -> bool {
         && text.chars().filter(|c| c.is_numeric()).count() < MIN_IDENTIFYING_DIGITS
 }
 
-/// Whether to go on, and why not.
-type GoOn<'a> = dyn FnMut() -> Result<(), IndexError> + 'a;
+/// Checks whether to stop.
+type CheckStop<'a> = dyn FnMut() -> Result<(), IndexError> + 'a;
 
 /// Collects entries in node order.
 #[derive(Default)]
@@ -122,7 +119,7 @@ impl Builder {
         id
     }
 
-    fn write(mut self, path: &Path, go_on: &mut GoOn<'_>) -> Result<(), IndexError> {
+    fn write(mut self, path: &Path, go_on: &mut CheckStop<'_>) -> Result<(), IndexError> {
         self.entry_bounds.push(self.entry_stems.len() as u64);
         let mut vocabulary: Vec<(String, u32)> = self.ids.into_iter().collect();
         vocabulary.sort_unstable();
@@ -191,9 +188,8 @@ impl Builder {
     }
 }
 
-/// Fields whose values are one word each and hardly repeat; of their values, small numbers identify
-/// nothing all the same.
-fn identifying_fields(kb: &Kb, go_on: &mut GoOn<'_>) -> Result<HashSet<FieldId>, IndexError> {
+/// Fields with one-word values that hardly repeat; small numbers among them do not identify.
+fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<FieldId>, IndexError> {
     let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
     for node in 0..kb.n_nodes() {
         go_on()?;
@@ -211,12 +207,11 @@ fn identifying_fields(kb: &Kb, go_on: &mut GoOn<'_>) -> Result<HashSet<FieldId>,
     Ok(identifying.map(|(field, _)| field).collect())
 }
 
-/// Builds the index of all names of a base and writes it, asking at each node and word whether to
-/// go on.
+/// Builds the index of all names of a base and writes it; calls `go_on` at each node and word.
 ///
 /// # Errors
-/// [`IndexError::Io`] names the path; what `go_on` fails with.
-pub fn build(kb: &Kb, path: &Path, go_on: &mut GoOn<'_>) -> Result<(), IndexError> {
+/// [`IndexError::Io`]; the error of `go_on`.
+pub fn build(kb: &Kb, path: &Path, go_on: &mut CheckStop<'_>) -> Result<(), IndexError> {
     let identifying = identifying_fields(kb, go_on)?;
     let is_alias = |field: FieldId| {
         let name = kb.field_names().get(usize::from(field.0)).map(|name| name.to_lowercase());

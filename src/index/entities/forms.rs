@@ -1,7 +1,5 @@
-//! The forms in which words of names are compared: hashes of words in a row, stems without regard
-//! to British and American spelling, numerals, and words with a letter left out.
-//!
-//! Must not know: nodes, entries, queries.
+//! Forms in which words of names are compared: hashes of consecutive words, stems without regard to British
+//! and American spelling, numerals, and words with a letter left out.
 
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 

@@ -1,6 +1,4 @@
-//! A query's words, and the stems of names that each of them may stand for.
-//!
-//! Must not know: which nodes are named.
+//! Words of a query, and the stems of names that each may stand for.
 
 use std::{
     borrow::Cow,
@@ -46,11 +44,11 @@ impl Word {
 }
 
 /// A query's words, ready to be looked up.
-pub(super) struct Linked {
+pub(super) struct QueryWords {
     pub(super) words: Vec<Word>,
     /// The words without typos: those that no name has replaced by the nearest that some name has.
     /// Empty if none is replaced.
-    pub(super) mended: Vec<Word>,
+    pub(super) corrected: Vec<Word>,
     /// Stems of the index that the query has, ascending, with their strength.
     pub(super) stems: Vec<(u32, f32)>,
     /// The idf of each of them times its strength.
@@ -59,7 +57,7 @@ pub(super) struct Linked {
     has_stem: Bits,
 }
 
-impl Linked {
+impl QueryWords {
     /// The strength of a stem; zero if the query does not have it.
     pub(super) fn strength(&self, stem: u32) -> f32 {
         self.place(stem).map_or(0.0, |at| self.stems[at].1)
@@ -84,12 +82,12 @@ impl EntityIndex {
     /// The words of a text and the stems they may stand for; asks on the way whether to go on.
     ///
     /// # Errors
-    /// What `go_on` fails with.
+    /// The error of `go_on`.
     pub(super) fn look_up<E>(
         &self,
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Linked, E> {
+    ) -> Result<QueryWords, E> {
         let stems = Stems::default();
         let word = |(range, word): (Range<usize>, Cow<'_, str>)| Word {
             pieces: stem_pieces(&stems, &text[range.clone()]),
@@ -99,7 +97,7 @@ impl EntityIndex {
             text: word.into_owned(),
         };
         let words: Vec<Word> = name_words(text).take(MAX_QUERY_WORDS).map(word).collect();
-        let mended = self.mended(&stems, &words, go_on)?;
+        let corrected = self.corrected(&stems, &words, go_on)?;
         let mut found: HashMap<u32, f32> = HashMap::new();
         let mut add = |stem: u32, strength: f32| {
             let best = found.entry(stem).or_default();
@@ -132,12 +130,12 @@ impl EntityIndex {
             has_stem.insert(stem);
         }
         let weights = stems.iter().map(|&(stem, strength)| self.idf(stem) * strength).collect();
-        Ok(Linked { words, mended, stems, weights, has_stem })
+        Ok(QueryWords { words, corrected, stems, weights, has_stem })
     }
 
     /// The words, those that no name has replaced by the word at one edit with whose stem most
     /// names are, ties by the alphabet; empty if none is replaced.
-    fn mended<E>(
+    fn corrected<E>(
         &self,
         stems: &Stems,
         words: &[Word],
@@ -158,15 +156,15 @@ impl EntityIndex {
                 ..*word
             })
         };
-        let mut mended = Vec::with_capacity(words.len());
+        let mut corrected = Vec::with_capacity(words.len());
         for word in words {
             go_on()?;
-            mended.push(nearest(word));
+            corrected.push(nearest(word));
         }
-        if mended.iter().all(Option::is_none) {
+        if corrected.iter().all(Option::is_none) {
             return Ok(Vec::new());
         }
-        let whole = mended.into_iter().zip(words);
+        let whole = corrected.into_iter().zip(words);
         Ok(whole.map(|(near, word)| near.unwrap_or(word.clone())).collect())
     }
 

@@ -1,10 +1,7 @@
-//! Names that a text spells out: every word of a name, in order and as the name has it.
+//! Exact mentions: names whose words a text contains all, in order and as the name has them.
 //!
-//! Linking is generous, so that a program misses nothing; this is strict, so that what it finds
-//! needs no second look: no typo, no initials, no part of a name, and of names that overlap the
-//! longest alone.
-//!
-//! Must not know: relations, what a text asks for.
+//! Linking is generous, so that a program misses nothing; this is strict: no typo, no initials, no part of
+//! a name, and of overlapping names only the longest.
 
 use std::ops::Range;
 
@@ -12,20 +9,20 @@ use crate::entities::{ACRONYM, EntityIndex, MAX_EXACT_WORDS, SYMBOL, forms::Key}
 use agent_ground::words::{is_question_word, name_words};
 use agent_kb::NodeId;
 
-/// Words of a text that are looked at; later ones name nothing.
+/// Words of a text that are searched for names.
 const MAX_WORDS: usize = 256;
 
-/// A name that a text spells out.
+/// A name that occurs in a text word for word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spelled {
-    /// The words of it, by position among the [`name_words`] of the text.
+pub struct ExactMention {
+    /// Positions of its words among the [`name_words`] of the text.
     pub words: Range<usize>,
-    /// The nodes of that name, ascending: at least one.
+    /// The nodes of that name, ascending; at least one.
     pub nodes: Vec<NodeId>,
-    /// Whether it is told from the words around it: by quotation marks, by a capital or a digit,
-    /// or by being a word that shapes no question beside another.
+    /// Whether it stands out: by quotation marks, a capital, a digit, or several words of which one is not a
+    /// question word.
     pub marked: bool,
-    /// Whether it stands in quotation marks.
+    /// Whether it is in quotation marks.
     pub quoted: bool,
 }
 
@@ -39,9 +36,9 @@ struct Word<'a> {
 }
 
 impl EntityIndex {
-    /// The names that a text spells out, in order, none overlapping another: the longest first,
-    /// ties to the earlier. A single word that shapes questions is a name in quotation marks only.
-    pub fn spelled(&self, text: &str) -> Vec<Spelled> {
+    /// The exact mentions in a text, in order and without overlap; longer ones win, then earlier ones. A
+    /// single question word counts in quotation marks only.
+    pub fn exact_mentions(&self, text: &str) -> Vec<ExactMention> {
         let word = |(at, (range, folded)): (usize, (Range<usize>, std::borrow::Cow<'_, str>))| {
             let written = &text[range.clone()];
             let begins = at == 0;
@@ -55,54 +52,56 @@ impl EntityIndex {
             }
         };
         let words: Vec<Word<'_>> = name_words(text).take(MAX_WORDS).enumerate().map(word).collect();
-        let mut found: Vec<Spelled> =
-            (0..words.len()).flat_map(|start| self.spelled_from(text, &words, start)).collect();
-        found.sort_by_key(|one| (std::cmp::Reverse(one.words.len()), one.words.start));
-        let mut kept: Vec<Spelled> = Vec::new();
-        for one in found {
-            let apart = |other: &Spelled| {
-                other.words.end <= one.words.start || one.words.end <= other.words.start
+        let mut found: Vec<ExactMention> =
+            (0..words.len()).flat_map(|start| self.mentions_from(text, &words, start)).collect();
+        found.sort_by_key(|mention| (std::cmp::Reverse(mention.words.len()), mention.words.start));
+        let mut kept: Vec<ExactMention> = Vec::new();
+        for mention in found {
+            let apart = |other: &ExactMention| {
+                other.words.end <= mention.words.start || mention.words.end <= other.words.start
             };
             if kept.iter().all(apart) {
-                kept.push(one);
+                kept.push(mention);
             }
         }
-        kept.sort_by_key(|one| one.words.start);
+        kept.sort_by_key(|mention| mention.words.start);
         kept
     }
 
     /// The names that begin at a word, shortest first.
-    fn spelled_from(&self, text: &str, words: &[Word<'_>], start: usize) -> Vec<Spelled> {
+    fn mentions_from(&self, text: &str, words: &[Word<'_>], start: usize) -> Vec<ExactMention> {
         let mut found = Vec::new();
         let mut key = Key::of_words();
         for (n, word) in (1..=MAX_EXACT_WORDS).zip(words.iter().skip(start)) {
             key = key.then(&word.folded);
             let span = start..start + n;
-            let own = words.get(span.clone()).unwrap_or_default();
-            let (Some(first), Some(last)) = (own.first(), own.last()) else { continue };
+            let span_words = words.get(span.clone()).unwrap_or_default();
+            let (Some(first), Some(last)) = (span_words.first(), span_words.last()) else {
+                continue;
+            };
             let quoted = is_quoted(text, first.range.start, last.range.end);
-            let asks = own.iter().all(|word| word.asks);
+            let asks = span_words.iter().all(|word| word.asks);
             if asks && !quoted {
                 continue;
             }
-            let marked = quoted || n > 1 || own.iter().any(|word| word.marked);
+            let marked = quoted || n > 1 || span_words.iter().any(|word| word.marked);
             let mut nodes: Vec<NodeId> = self
                 .entries_with(key)
                 .iter()
-                .filter(|&&entry| self.is_spelled(entry, n, own, quoted))
+                .filter(|&&entry| self.is_exact(entry, n, span_words, quoted))
                 .filter_map(|&entry| self.entry_node.as_slice().get(entry as usize).copied())
                 .collect();
             nodes.sort_unstable();
             nodes.dedup();
             if !nodes.is_empty() {
-                found.push(Spelled { words: span, nodes, marked, quoted });
+                found.push(ExactMention { words: span, nodes, marked, quoted });
             }
         }
         found
     }
 
     /// Whether words with the hash of an entry spell it out.
-    fn is_spelled(&self, entry: u32, n: usize, words: &[Word<'_>], quoted: bool) -> bool {
+    fn is_exact(&self, entry: u32, n: usize, words: &[Word<'_>], quoted: bool) -> bool {
         let flags = self.entry_flags.as_slice().get(entry as usize).copied().unwrap_or(0);
         let n_words = self.entry_words.as_slice().get(entry as usize).copied().unwrap_or(0);
         let own_case = quoted || flags & SYMBOL == 0 || n > 1 || words.iter().any(|w| w.marked);

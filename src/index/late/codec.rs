@@ -4,8 +4,6 @@
 //! A residual number falls into one of `2^bits` buckets, whose bounds are quantiles of the residuals
 //! of a sample, and is read back as its bucket's mean quantile. A code is the centroid's number in
 //! two bytes, then the buckets, least significant bits first. Decoded vectors have length 1.
-//!
-//! Must not know: what the vectors stand for, where codes are kept.
 
 use rayon::prelude::*;
 

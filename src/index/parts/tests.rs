@@ -65,7 +65,7 @@ impl World {
             kb: &self.kb,
             vectors: &self.vectors,
             embedder: &self.embedder,
-            before: None,
+            previous: None,
         };
         let (report, stop) = (|_| {}, AtomicBool::new(false));
         let watch = Watch { report: &report, stop: &stop };
@@ -185,7 +185,7 @@ fn damage_is_noticed_and_leads_nowhere() {
         for (path, good) in files(&dir) {
             let use_it = |reading: bool| -> Result<(), IndexError> {
                 if reading {
-                    Opened::open(part, &dir)?.verify()?;
+                    OpenedPart::open(part, &dir)?.verify()?;
                 }
                 match part {
                     Part::Ann => drop(AnnIndex::open(&dir)?.search(&world.vectors, &query, 10)?),

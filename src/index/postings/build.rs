@@ -362,9 +362,9 @@ fn read_parts(mut parts: &[u8], postings: &mut Vec<(NodeId, u32)>) {
 }
 
 /// What is done with the parts of each word, words ascending.
-type EachWord<'a> = &'a mut dyn FnMut(u32, &[u8]) -> io::Result<()>;
+type WordHandler<'a> = &'a mut dyn FnMut(u32, &[u8]) -> io::Result<()>;
 
-fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: EachWord<'_>) -> io::Result<()> {
+fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: WordHandler<'_>) -> io::Result<()> {
     // Sorts the parts by word, chunks staying in order.
     let mut places = vec![0usize; n_words + 1];
     let words = || chunks.iter().flat_map(|chunk| &chunk.words);
@@ -395,7 +395,7 @@ fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: EachWord<'_>) -> i
 /// Writes a run: for each word with parts its number, their length, themselves.
 fn write_run(
     dir: &Path,
-    for_each: impl FnOnce(EachWord<'_>) -> io::Result<()>,
+    for_each: impl FnOnce(WordHandler<'_>) -> io::Result<()>,
 ) -> io::Result<File> {
     let mut run = BufWriter::with_capacity(RUN_BUFFER, tempfile::tempfile_in(dir)?);
     for_each(&mut |word, parts| {
@@ -411,7 +411,7 @@ fn write_run(
     Ok(run)
 }
 
-fn for_each_in_runs(runs: Vec<File>, n_words: usize, each: EachWord<'_>) -> io::Result<()> {
+fn for_each_in_runs(runs: Vec<File>, n_words: usize, each: WordHandler<'_>) -> io::Result<()> {
     fn next(run: &mut BufReader<File>) -> io::Result<Option<u32>> {
         let mut word = [0; 4];
         match run.read_exact(&mut word) {

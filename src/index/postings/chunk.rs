@@ -1,5 +1,5 @@
-//! Postings of some texts by word, in memory and as bytes: what threads, and machines, hand over while
-//! an index is built. Must not know how chunks are made or merged.
+//! Postings of a chunk of texts by word, in memory and as bytes: the unit that threads and machines
+//! exchange during a build.
 
 use std::{
     io::{self, Read, Write},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     postings::coding::{Gaps, put, put_gaps, take},
-    stream::{self, Words, wrong},
+    stream::{self, Words, invalid_data},
 };
 use agent_kb::NodeId;
 
@@ -86,7 +86,7 @@ impl Chunk {
         let chunk = Self { words: Vec::new(), lengths, ends, bytes };
         match of_nodes && chunk.ends.len() == words.len() && chunk.is_whole() {
             true => Ok((words, chunk)),
-            false => Err(wrong("postings of other nodes or words")),
+            false => Err(invalid_data("postings do not match the nodes and words")),
         }
     }
 

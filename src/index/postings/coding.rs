@@ -1,7 +1,6 @@
-//! How numbers and bounds become bytes.
+//! Byte codes of numbers and bounds.
 //!
-//! Numbers are written seven bits a byte, low bits first, the high bit set on all bytes but the
-//! last.
+//! Numbers are written seven bits a byte, low bits first, the high bit set on all bytes but the last.
 
 use crate::{
     bm25::Bm25,

@@ -23,8 +23,6 @@
 //! bound; then for each range of 64 nodes a mask of those with the word and a `u32`, how many come
 //! before; then how many there are, a byte each for their counts, and the gaps of those with counts
 //! of 255 or more.
-//!
-//! Must not know: names, relations, types, what a text is made of.
 
 mod build;
 mod chunk;

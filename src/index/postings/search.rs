@@ -1,4 +1,4 @@
-//! Finds the best nodes for a query without reading what cannot matter.
+//! Top-`k` search in an inverted index by block-max pruning.
 
 use std::{borrow::Cow, cell::Cell, ops::Range, sync::Arc};
 
@@ -66,25 +66,25 @@ impl Collection {
 
 /// A frequent word of the query.
 struct Term<'a> {
-    /// Its idf times how often it was asked for.
+    /// Its idf times its count in the query.
     weight: f32,
-    /// The greatest score in the block at hand.
-    most: f32,
+    /// The maximum score in the current block.
+    max_score: f32,
     postings: Frequent<'a>,
 }
 
-/// The best nodes so far: more than are wanted, cut now and then.
-struct Best {
+/// The best nodes so far: more than `k`, truncated periodically.
+struct TopNodes {
     k: usize,
     /// Scores above inverted ids: the greater, the better.
     found: Vec<u64>,
-    /// Scores below this are not wanted; 0 until there are `k`.
-    least: f32,
+    /// The `k`-th best score; 0 until there are `k`.
+    floor: f32,
 }
 
-impl Best {
+impl TopNodes {
     fn new(k: usize) -> Self {
-        Self { k, found: Vec::new(), least: 0.0 }
+        Self { k, found: Vec::new(), floor: 0.0 }
     }
 
     /// Takes a score above 0.
@@ -100,13 +100,13 @@ impl Best {
         if self.found.len() >= self.k {
             let (_, &mut last, _) = self.found.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a));
             self.found.truncate(self.k);
-            self.least = f32::from_bits((last >> 32) as u32);
+            self.floor = f32::from_bits((last >> 32) as u32);
         }
     }
 
-    /// No score below this is wanted, whatever was lost by rounding.
-    fn least_bound(&self) -> f32 {
-        self.least * (1.0 - SLACK)
+    /// Lower limit of wanted scores, allowing for rounding.
+    fn floor_bound(&self) -> f32 {
+        self.floor * (1.0 - SLACK)
     }
 
     fn ranking(mut self) -> Vec<(NodeId, f32)> {
@@ -117,22 +117,22 @@ impl Best {
     }
 }
 
-/// One query under way.
+/// The state of one query.
 struct Search<'a> {
     index: &'a Postings,
     weights: LengthWeights,
     lengths: &'a [u32],
-    /// What the rare words give each node.
+    /// Scores of the rare words by node.
     rare: Vec<f32>,
     /// For each byte that is a bound, the share of a weight that it stands for.
     shares: Shares,
     /// Frequent words, rarest first.
     frequent: Vec<Term<'a>>,
-    /// The first block that has a node which is looked for.
+    /// The first block with a wanted node.
     first: usize,
-    /// What any node of each block from there on can score.
+    /// Upper bounds on the scores of each block from there on.
     bounds: Vec<f32>,
-    best: Best,
+    best: TopNodes,
 }
 
 impl Postings {
@@ -234,7 +234,7 @@ impl Postings {
             frequent: Vec::with_capacity(words.len()),
             first: wanted.start,
             bounds: vec![0.0; wanted.len()],
-            best: Best::new(k),
+            best: TopNodes::new(k),
         };
         let mut touched = Vec::new();
         for (count, id, weight) in words {
@@ -244,7 +244,7 @@ impl Postings {
         let mut found = Vec::with_capacity(sets.len());
         for allowed in sets {
             search.run(&bounds, *allowed);
-            found.push(std::mem::replace(&mut search.best, Best::new(k)).ranking());
+            found.push(std::mem::replace(&mut search.best, TopNodes::new(k)).ranking());
         }
         touched.into_iter().for_each(|node: NodeId| search.rare[node as usize] = 0.0);
         RARE_SCORES.set(search.rare);
@@ -293,7 +293,7 @@ impl<'a> Search<'a> {
     fn add(&mut self, count: u32, id: u32, weight: f32, touched: &mut Vec<NodeId>) {
         let mut bytes = self.index.postings.part(&self.index.starts, id as usize);
         if is_rare(count, self.lengths.len()) {
-            let (mut block, mut most) = (0, 0.0f32);
+            let (mut block, mut max_score) = (0, 0.0f32);
             for (node, count) in Gaps::new(&mut bytes) {
                 let at = node as usize;
                 let Some(&length) = self.lengths.get(at) else { break };
@@ -303,20 +303,20 @@ impl<'a> Search<'a> {
                 }
                 let score = weight * self.weights.share(count, length);
                 if own != block {
-                    self.bounds[block] += std::mem::take(&mut most);
+                    self.bounds[block] += std::mem::take(&mut max_score);
                     block = own;
                 }
-                most = most.max(score);
+                max_score = max_score.max(score);
                 self.rare[at] += score;
                 touched.push(node);
             }
             if let Some(bound) = self.bounds.get_mut(block) {
-                *bound += most;
+                *bound += max_score;
             }
         } else if let Some(postings) = Frequent::new(bytes, self.lengths.len()) {
             let word = postings.bounds.get(self.first..).unwrap_or_default();
             add_bounds(&mut self.bounds, word, weight, &self.shares);
-            self.frequent.push(Term { weight, most: 0.0, postings });
+            self.frequent.push(Term { weight, max_score: 0.0, postings });
         }
     }
 
@@ -349,9 +349,9 @@ impl<'a> Search<'a> {
             self.run_blocks(&blocks, cut..above, allowed);
             above = cut;
         }
-        if self.best.least_bound() < lowest {
+        if self.best.floor_bound() < lowest {
             blocks.clear();
-            collect_blocks(&bounds, first, self.best.least_bound()..lowest, &mut blocks);
+            collect_blocks(&bounds, first, self.best.floor_bound()..lowest, &mut blocks);
             self.run_blocks(&blocks, 0.0..lowest, allowed);
         }
     }
@@ -386,7 +386,7 @@ impl<'a> Search<'a> {
         allowed: Option<&[u64]>,
     ) {
         for &(bound, block) in blocks {
-            if bounds.contains(&bound) && bound >= self.best.least_bound() {
+            if bounds.contains(&bound) && bound >= self.best.floor_bound() {
                 let block = block as usize;
                 let mask = allowed.map_or(u8::MAX, |allowed| {
                     allowed.get(block / 8).map_or(0, |mask| mask.to_le_bytes()[block % 8])
@@ -404,14 +404,14 @@ impl<'a> Search<'a> {
         let mut bounds = [0.0f32; BLOCK];
         bounds.copy_from_slice(&self.rare[first..first + BLOCK]);
         for term in &mut self.frequent {
-            term.most = term.weight * self.shares.of(term.postings.bounds[block]);
+            term.max_score = term.weight * self.shares.of(term.postings.bounds[block]);
             let bits = &BITS[usize::from(term.postings.mask(block))];
             for (bound, bit) in bounds.iter_mut().zip(bits) {
-                *bound += bit * term.most;
+                *bound += bit * term.max_score;
             }
         }
-        let mut least = self.best.least_bound();
-        let mut mask = reached(&bounds, least) & allowed;
+        let mut floor = self.best.floor_bound();
+        let mut mask = reached(&bounds, floor) & allowed;
         while mask != 0 {
             let place = mask.trailing_zeros() as usize;
             mask &= mask - 1;
@@ -423,15 +423,15 @@ impl<'a> Search<'a> {
                 if let Some(count) = term.postings.count(node) {
                     let exact = term.weight * (count / (count + norm));
                     score += exact;
-                    bound += exact - term.most;
-                    if bound < least {
+                    bound += exact - term.max_score;
+                    if bound < floor {
                         break;
                     }
                 }
             }
-            if bound >= least && score >= self.best.least && score > 0.0 {
+            if bound >= floor && score >= self.best.floor && score > 0.0 {
                 self.best.take(node as NodeId, score);
-                least = self.best.least_bound();
+                floor = self.best.floor_bound();
             }
         }
     }
@@ -439,8 +439,8 @@ impl<'a> Search<'a> {
 
 /// Which of eight bounds are above 0 and reach the least.
 #[inline]
-fn reached(bounds: &[f32; BLOCK], least: f32) -> u8 {
-    let least = least.max(f32::MIN_POSITIVE);
+fn reached(bounds: &[f32; BLOCK], floor: f32) -> u8 {
+    let floor = floor.max(f32::MIN_POSITIVE);
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_mm_cmpge_ps, _mm_movemask_ps, _mm_set1_ps, _mm_setr_ps};
@@ -448,12 +448,12 @@ fn reached(bounds: &[f32; BLOCK], least: f32) -> u8 {
         // SAFETY: every such processor has SSE.
         #[expect(unsafe_code, reason = "eight comparisons at once")]
         unsafe {
-            let half = |four| _mm_movemask_ps(_mm_cmpge_ps(four, _mm_set1_ps(least))) as u8;
+            let half = |four| _mm_movemask_ps(_mm_cmpge_ps(four, _mm_set1_ps(floor))) as u8;
             half(_mm_setr_ps(a, b, c, d)) | half(_mm_setr_ps(e, f, g, h)) << 4
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    bounds.iter().rev().fold(0, |mask, &bound| mask << 1 | u8::from(bound >= least))
+    bounds.iter().rev().fold(0, |mask, &bound| mask << 1 | u8::from(bound >= floor))
 }
 
 /// The blocks from the first to the last that has an allowed node; all where all are allowed.
@@ -537,8 +537,9 @@ fn add_bounds_wide(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares
             let bytes = _mm_loadu_si64(bytes.as_ptr());
             let bytes = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
             let missing = _mm256_mul_ps(factor, _mm256_sub_ps(steps, bytes));
-            let most = _mm256_div_ps(_mm256_mul_ps(weights, bytes), _mm256_add_ps(bytes, missing));
-            let sum = _mm256_add_ps(_mm256_loadu_ps(eight.as_ptr()), most);
+            let max_score =
+                _mm256_div_ps(_mm256_mul_ps(weights, bytes), _mm256_add_ps(bytes, missing));
+            let sum = _mm256_add_ps(_mm256_loadu_ps(eight.as_ptr()), max_score);
             _mm256_storeu_ps(eight.as_mut_ptr(), sum);
         }
     }

@@ -1,5 +1,5 @@
-//! A directory that tantivy reads and never writes to, so that an index may lie where nobody can
-//! write, and no lock is left in it.
+//! A read-only directory for tantivy, so that an index may lie in a read-only place and no lock file is
+//! created.
 
 use std::{io, path::Path, sync::Arc};
 

@@ -1,6 +1,6 @@
-//! What a query wants: tantivy's grammar, with the fields and relations of a base by their names.
+//! Parses queries: tantivy's grammar, with the fields and relations of a base by name.
 //!
-//! | written | wants |
+//! | syntax | matches |
 //! | --- | --- |
 //! | `bottle` | the word in the name or document |
 //! | `brand:northpeak`, `has_brand:northpeak` | in a field, or in the name of a neighbour |
@@ -55,12 +55,12 @@ pub enum QueryError {
     #[error("the query has {0} bytes; at most {MAX_QUERY_BYTES} are read")]
     Long(usize),
     /// Something in it is wrong.
-    #[error("at character {at} of the query: {what}")]
+    #[error("at character {at} of the query: {reason}")]
     Wrong {
         /// Where, from 1.
         at: usize,
-        /// What is wrong and how it is put right.
-        what: String,
+        /// What is wrong and what to do.
+        reason: String,
     },
     /// The index cannot be used.
     #[error(transparent)]
@@ -100,8 +100,8 @@ impl Parser<'_> {
                 _ => {}
             }
             if depth > MAX_DEPTH {
-                let what = format!("more than {MAX_DEPTH} parentheses within one another");
-                return Err(self.wrong(at, what));
+                let reason = format!("more than {MAX_DEPTH} parentheses within one another");
+                return Err(self.wrong(at, reason));
             }
         }
         if self.text.trim().is_empty() {
@@ -125,14 +125,14 @@ impl Parser<'_> {
     }
 
     /// That something at a byte of the query is wrong.
-    fn wrong(&self, byte: usize, what: impl Into<String>) -> QueryError {
+    fn wrong(&self, byte: usize, reason: impl Into<String>) -> QueryError {
         let at = self.text[..byte.min(self.text.len())].chars().count() + 1;
-        QueryError::Wrong { at, what: what.into() }
+        QueryError::Wrong { at, reason: reason.into() }
     }
 
     /// That something about a piece of the query is wrong.
-    fn wrong_at(&self, piece: &str, what: impl Into<String>) -> QueryError {
-        self.wrong(self.text.find(piece).unwrap_or(0), what)
+    fn wrong_at(&self, piece: &str, reason: impl Into<String>) -> QueryError {
+        self.wrong(self.text.find(piece).unwrap_or(0), reason)
     }
 
     fn tree(&self, tree: &UserInputAst) -> Result<Box<dyn Query>, QueryError> {
@@ -177,12 +177,12 @@ impl Parser<'_> {
                 Ok(Box::new(BooleanQuery::union(any.collect::<Result<_, _>>()?)))
             }
             UserInputLeaf::Exists { field } => {
-                let what = "whether a field is there is not indexed; search for words in it";
-                Err(self.wrong_at(field, what))
+                let reason = "whether a field is there is not indexed; search for words in it";
+                Err(self.wrong_at(field, reason))
             }
             UserInputLeaf::Regex { pattern, .. } => {
-                let what = "patterns are not searched; use a prefix as in flas*, or flask~1";
-                Err(self.wrong_at(pattern, what))
+                let reason = "patterns are not searched; use a prefix as in flas*, or flask~1";
+                Err(self.wrong_at(pattern, reason))
             }
         }
     }
@@ -199,8 +199,8 @@ impl Parser<'_> {
         }
         let words: Vec<String> = words_of(text).map(|pair| pair.1).collect();
         if typos > 0 && words.len() > 1 {
-            let what = format!("{written:?} is several words; typos are of one word");
-            return Err(self.wrong_at(written, what));
+            let reason = format!("{written:?} is several words; typos are of one word");
+            return Err(self.wrong_at(written, reason));
         }
         self.everywhere(&target, |field, path| match (words.as_slice(), prefix) {
             ([word], true) => {
@@ -228,8 +228,8 @@ impl Parser<'_> {
         match typos.parse() {
             Ok(typos) if typos <= MAX_TYPOS => Ok((text, typos, false)),
             _ => {
-                let what = format!("typos are 0 to {MAX_TYPOS}, as in flask~1");
-                Err(self.wrong_at(written, what))
+                let reason = format!("typos are 0 to {MAX_TYPOS}, as in flask~1");
+                Err(self.wrong_at(written, reason))
             }
         }
     }
@@ -289,18 +289,19 @@ impl Parser<'_> {
     ) -> Result<Box<dyn Query>, QueryError> {
         let written = name.unwrap_or("[");
         let Target::Detail(id) = self.target(name)? else {
-            let what = "ranges are of fields that are numbers, as in price:[5 TO 20]";
-            return Err(self.wrong_at(written, what));
+            let reason = "ranges are of fields that are numbers, as in price:[5 TO 20]";
+            return Err(self.wrong_at(written, reason));
         };
         let path = key('f', id);
         if !(self.has_numbers)(&path)? {
-            let what = format!("no value of {written:?} is a number; ranges are of numbers");
-            return Err(self.wrong_at(written, what));
+            let reason = format!("no value of {written:?} is a number; ranges are of numbers");
+            return Err(self.wrong_at(written, reason));
         }
         let bound = |bound: &UserInputBound| -> Result<Bound<Term>, QueryError> {
             let number = |text: &str| {
-                let what = format!("{text:?} is no number; ranges are of numbers, * for no end");
-                number(text).ok_or_else(|| self.wrong_at(text, what))
+                let reason =
+                    format!("{text:?} is not a number; ranges are of numbers, * for an open end");
+                number(text).ok_or_else(|| self.wrong_at(text, reason))
             };
             let term = |number: f64| {
                 let mut term = Term::from_field_json_path(self.at.numbers, &path, false);
@@ -344,7 +345,7 @@ impl Parser<'_> {
         })
     }
 
-    /// What could have been meant by a name that nothing has.
+    /// A suggestion for an unknown name.
     fn near(&self, name: &str) -> String {
         let own = ["type", "name", "body"].into_iter();
         let known = own.chain(self.kb.field_names().iter().map(String::as_str));
@@ -352,7 +353,7 @@ impl Parser<'_> {
             known.chain(self.kb.relations().iter().map(String::as_str)).collect();
         match nearest(name, known.iter().copied(), MAX_DISTANCE) {
             Some(known) => {
-                format!("did you mean {known}? Put it in double quotes if it is no field")
+                format!("did you mean {known}? Put it in double quotes if it is not a field")
             }
             None => {
                 let listed = known.iter().take(MAX_LISTED).copied().collect::<Vec<_>>().join(", ");

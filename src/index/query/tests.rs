@@ -237,7 +237,7 @@ fn wrong_queries_say_where_and_what_to_do() {
         ("", 1, "nothing is asked"),
         ("steel titel:cap", 7, "no field or relation \"titel\"; did you mean title?"),
         ("éé colour:red", 4, "there are type, name, body, price, title, near"),
-        ("price:[a TO 5]", 8, "\"a\" is no number"),
+        ("price:[a TO 5]", 8, "\"a\" is not a number"),
         ("price:[1 TO \"x\"]", 12, ""),
         ("title:[1 TO 5]", 1, "no value of \"title\" is a number"),
         ("near:[1 TO 5]", 1, "ranges are of fields that are numbers"),
@@ -249,9 +249,9 @@ fn wrong_queries_say_where_and_what_to_do() {
         ("\"steel bottle", 14, "close quotes and brackets"),
     ] {
         match world.index.search(&world.kb, query, &[], 5) {
-            Err(QueryError::Wrong { at: found, what }) => {
-                assert!(what.contains(told), "{query}: {what}");
-                assert!(told.is_empty() || found == at, "{query}: {found} {what}");
+            Err(QueryError::Wrong { at: found, reason }) => {
+                assert!(reason.contains(told), "{query}: {reason}");
+                assert!(told.is_empty() || found == at, "{query}: {found} {reason}");
             }
             other => panic!("{query}: {other:?}"),
         }
@@ -388,7 +388,7 @@ fn a_thousand_updates_answer_as_an_index_that_is_built_anew() {
         (0..1_000 / ROUNDS).for_each(|_| change(&mut things, &mut next_key, &mut rng));
         let now = base_of(&things, &dir.path().join(format!("kb-{round}")));
         let [next, anew] = ["next", "anew"].map(|name| fresh_dir(format!("{name}-{round}")));
-        let before = Before { kb: &kb, dir: &at };
+        let before = PreviousIndex { kb: &kb, dir: &at };
         match update(before, &now, &watch, &next).unwrap() {
             true => updated += 1,
             false => {
@@ -447,7 +447,7 @@ fn what_cannot_be_brought_up_is_built_anew_and_the_version_before_is_left_as_it_
     fs::create_dir(&from).unwrap();
     fs::create_dir(&to).unwrap();
     build(&kb, &watch, &from).unwrap();
-    let before = Before { kb: &kb, dir: &from };
+    let before = PreviousIndex { kb: &kb, dir: &from };
     assert!(!update(before, &other, &watch, &to).unwrap(), "too much is new");
     let fewer = base_of(&things[3..], &dir.path().join("fewer"));
     assert!(update(before, &fewer, &watch, &to).unwrap());
@@ -460,6 +460,6 @@ fn what_cannot_be_brought_up_is_built_anew_and_the_version_before_is_left_as_it_
     assert!(matches!(QueryIndex::open(&to), Err(IndexError::Damaged { .. })));
     let again = dir.path().join("again");
     fs::create_dir(&again).unwrap();
-    let damaged = Before { kb: &fewer, dir: &to };
+    let damaged = PreviousIndex { kb: &fewer, dir: &to };
     assert!(!update(damaged, &kb, &watch, &again).unwrap());
 }

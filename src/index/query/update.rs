@@ -1,13 +1,10 @@
-//! Brings the index of one version of a base up to the next: what changed is deleted and added, the
-//! rest stays where it is.
+//! Updates the index of one version of a base to the next: changed documents are deleted and added, the
+//! others stay.
 //!
-//! Files of tantivy never change, so those of the version before are linked. A document is known by
-//! what it says, so that a node whose number moved is still the same document: each has a *slot*,
-//! its `id` in tantivy, and the file [`SLOTS`] says which node it is now. The same file has the
-//! number of words of each field, so that scores are those of an index that is built anew, to the
-//! last bit: tantivy by itself would go on counting what was deleted.
-//!
-//! Must not know: which version answers, how a query is read.
+//! Files of tantivy never change, so those of the previous version are linked. A document is identified by
+//! its content, so a renumbered node keeps its document: each document has a *slot*, its `id` in tantivy,
+//! and the file [`SLOTS`] maps slots to nodes. The same file has the number of words of each field, so
+//! scores equal those of a new index bit for bit: tantivy itself would still count deleted documents.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -21,14 +18,14 @@ use super::*;
 
 /// Nodes of the documents, and words of the fields; only in an index that was updated.
 pub(super) const SLOTS: &str = "slots";
-/// The slot of a document that was deleted.
-const GONE: u32 = u32::MAX;
-/// Parts of an index; each update adds one, and a search looks at all.
-const MOST_SEGMENTS: usize = 12;
+/// Node of the slot of a deleted document.
+const DELETED: u32 = u32::MAX;
+/// Maximum segments of an index; each update adds one, and a search visits all.
+const MAX_SEGMENTS: usize = 12;
 /// Digits of a digest, bytes.
-const SHORT: usize = 16;
+const DIGEST_BYTES: usize = 16;
 
-/// What tells tantivy's documents of an updated index apart.
+/// The mapping from tantivy's documents to nodes in an updated index.
 pub(super) struct Slots {
     /// The node of each slot.
     nodes: Arc<[u32]>,
@@ -64,8 +61,8 @@ fn texts(kb: &Kb, node: NodeId) -> Vec<(usize, u16, &str)> {
     texts
 }
 
-/// A digest of what a node's document says.
-fn digest(kb: &Kb, node: NodeId) -> [u8; SHORT] {
+/// Digest of a node's document.
+fn digest(kb: &Kb, node: NodeId) -> [u8; DIGEST_BYTES] {
     let mut hasher = blake3::Hasher::new();
     for (field, key, text) in texts(kb, node) {
         hasher.update(&[field as u8]);
@@ -73,7 +70,7 @@ fn digest(kb: &Kb, node: NodeId) -> [u8; SHORT] {
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());
     }
-    *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; SHORT])
+    *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; DIGEST_BYTES])
 }
 
 /// The number of words in each field of a node's document.
@@ -85,36 +82,36 @@ fn n_words(kb: &Kb, node: NodeId) -> [u64; N_TEXTS] {
     counts
 }
 
-/// The version of a base that an index is brought up from.
+/// The version of a base that an index is updated from.
 #[derive(Clone, Copy)]
-pub(crate) struct Before<'a> {
+pub(crate) struct PreviousIndex<'a> {
     /// The base.
     pub(crate) kb: &'a Kb,
     /// The directory of its index.
     pub(crate) dir: &'a Path,
 }
 
-/// What is to be done to an index.
-struct Steps {
-    /// Slots whose document nobody has any more.
+/// Changes to apply to an index.
+struct UpdatePlan {
+    /// Slots of removed documents.
     gone: Vec<u32>,
-    /// Nodes that no document says the same as, ascending.
+    /// Nodes without a document, ascending.
     new: Vec<NodeId>,
-    /// The node of each slot that was there.
+    /// The node of each existing slot.
     nodes: Vec<u32>,
 }
 
-impl Steps {
+impl UpdatePlan {
     /// O(text of both).
     fn new(old: &Kb, nodes: &[u32], kb: &Kb) -> Self {
         let there = (0..).zip(nodes).filter(|(_, node)| old.contains(**node));
-        let mut then: Vec<([u8; SHORT], u32)> =
+        let mut then: Vec<([u8; DIGEST_BYTES], u32)> =
             there.map(|(slot, &node)| (digest(old, node), slot)).collect();
-        let mut now: Vec<([u8; SHORT], u32)> =
+        let mut now: Vec<([u8; DIGEST_BYTES], u32)> =
             (0..kb.n_nodes()).map(|node| (digest(kb, node), node)).collect();
         then.sort_unstable();
         now.sort_unstable();
-        let mut steps = Self { gone: vec![], new: vec![], nodes: vec![GONE; nodes.len()] };
+        let mut steps = Self { gone: vec![], new: vec![], nodes: vec![DELETED; nodes.len()] };
         let (mut then, mut now) = (then.into_iter().peekable(), now.into_iter().peekable());
         loop {
             let order = match (then.peek(), now.peek()) {
@@ -138,42 +135,42 @@ impl Steps {
     }
 }
 
-/// Brings an index up from the version before into an empty directory, or says that it must be built
-/// anew, and writes nothing then: where that version has other fields or relations, is damaged, was
-/// updated often, or has less than half of the documents.
+/// Updates the index of the previous version into an empty directory. Returns false and writes nothing if
+/// a new index must be built: the previous version has other fields or relations, is damaged, was updated
+/// often, or has less than half of the documents.
 ///
-/// O(text of both versions), of which only what changed is indexed.
+/// O(text of both versions); only changes are indexed.
 pub(crate) fn update(
-    before: Before<'_>,
+    previous: PreviousIndex<'_>,
     kb: &Kb,
     watch: &Watch<'_>,
     dir: &Path,
 ) -> Result<bool, IndexError> {
-    let old = before.kb;
+    let old = previous.kb;
     // Keys are ids.
     if old.field_names() != kb.field_names() || old.relations() != kb.relations() {
         return Ok(false);
     }
-    let Ok(index) = QueryIndex::open(before.dir) else { return Ok(false) };
-    if index.verify().is_err() || index.searcher.segment_readers().len() >= MOST_SEGMENTS {
+    let Ok(index) = QueryIndex::open(previous.dir) else { return Ok(false) };
+    if index.verify().is_err() || index.searcher.segment_readers().len() >= MAX_SEGMENTS {
         return Ok(false);
     }
     let nodes: Vec<u32> = match &index.slots {
         Some(slots) => slots.nodes.to_vec(),
         None => (0..old.n_nodes()).collect(),
     };
-    let Steps { gone, new, nodes: mut now } = Steps::new(old, &nodes, kb);
+    let UpdatePlan { gone, new, nodes: mut now } = UpdatePlan::new(old, &nodes, kb);
     if new.len() * 2 > kb.n_nodes() as usize {
         return Ok(false);
     }
-    watch.go_on()?;
+    watch.check_stop()?;
     let failed = |error: tantivy::TantivyError| IndexError::io(dir, io::Error::other(error));
     let mut counts = index.n_words().map_err(failed)?;
     for &slot in &gone {
         let gone = n_words(old, nodes[slot as usize]);
         counts.iter_mut().zip(gone).for_each(|(count, n)| *count = count.saturating_sub(n));
     }
-    link(&index.names, before.dir, dir).map_err(|error| IndexError::io(dir, error))?;
+    link(&index.names, previous.dir, dir).map_err(|error| IndexError::io(dir, error))?;
     drop(index);
     let (_, at) = schema();
     let index = Index::open_in_dir(dir).map_err(failed)?;
@@ -185,9 +182,9 @@ pub(crate) fn update(
     }
     for (done, &node) in (0u32..).zip(&new) {
         if done % REPORT_EVERY == 0 {
-            watch.at(STAGE, done.into(), new.len() as u64)?;
+            watch.progress(STAGE, done.into(), new.len() as u64)?;
         }
-        watch.go_on()?;
+        watch.check_stop()?;
         writer.add_document(document(kb, node, now.len() as u64, at)).map_err(failed)?;
         now.push(node);
         counts.iter_mut().zip(n_words(kb, node)).for_each(|(count, n)| *count += n);
@@ -202,7 +199,7 @@ pub(crate) fn update(
     ];
     Arrays::write_sealed(&dir.join(SLOTS), &arrays)?;
     seal(dir)?;
-    watch.at(STAGE, new.len() as u64, new.len() as u64)?;
+    watch.progress(STAGE, new.len() as u64, new.len() as u64)?;
     Ok(true)
 }
 
@@ -251,15 +248,16 @@ impl Slots {
         let path = dir.join(SLOTS);
         let arrays = Arrays::open(&path)?;
         let n_words = arrays.get::<u64>("n_words")?;
-        let n_words = <[u64; N_TEXTS]>::try_from(n_words.as_slice())
-            .map_err(|_| IndexError::damaged(&path, "it counts other fields".to_owned()))?;
+        let n_words = <[u64; N_TEXTS]>::try_from(n_words.as_slice()).map_err(|_| {
+            IndexError::damaged(&path, "its number of fields does not match".to_owned())
+        })?;
         Ok(Self { nodes: arrays.get::<u32>("nodes")?.as_slice().into(), n_words })
     }
 
     /// The node of a slot.
     pub(super) fn node(&self, slot: u64) -> Option<u64> {
         let node = self.nodes.get(usize::try_from(slot).ok()?).copied()?;
-        (node != GONE).then_some(node.into())
+        (node != DELETED).then_some(node.into())
     }
 
     /// The `k` best documents, ties by ascending node; `is_wanted` are the nodes that may be found,
@@ -279,7 +277,7 @@ impl Slots {
             move |document: DocId, score: Score| {
                 let slot = ids.as_ref().and_then(|ids| ids.first(document)).unwrap_or(u64::MAX);
                 let node = usize::try_from(slot).ok().and_then(|slot| nodes.get(slot).copied());
-                let node = node.unwrap_or(GONE);
+                let node = node.unwrap_or(DELETED);
                 let is_wanted = is_wanted.is_empty()
                     || is_wanted.get(node as usize).copied().unwrap_or_default();
                 (if is_wanted { score } else { UNWANTED }, Reverse(node))
@@ -297,19 +295,19 @@ impl Slots {
         query: &dyn Query,
         collector: &C,
     ) -> tantivy::Result<C::Fruit> {
-        let alive = Alive { searcher, fields, n_words: &self.n_words };
+        let alive = LiveStatistics { searcher, fields, n_words: &self.n_words };
         searcher.search_with_statistics_provider(query, collector, &alive)
     }
 }
 
 /// Statistics of the documents that are not deleted.
-struct Alive<'a> {
+struct LiveStatistics<'a> {
     searcher: &'a Searcher,
     fields: Fields,
     n_words: &'a [u64; N_TEXTS],
 }
 
-impl Bm25StatisticsProvider for Alive<'_> {
+impl Bm25StatisticsProvider for LiveStatistics<'_> {
     fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
         let of = self.fields.texts().into_iter().zip(self.n_words).find(|pair| pair.0 == field);
         of.map_or_else(|| self.searcher.total_num_tokens(field), |pair| Ok(*pair.1))

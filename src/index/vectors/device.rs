@@ -1,10 +1,10 @@
-//! The same search on a CUDA device, if there is one and enough is asked to be worth copying the rows
-//! to it. The answer is the same, bit for bit.
+//! Search on a CUDA device, if there is one and enough queries justify copying the rows to it. Results are
+//! identical bit for bit.
 //!
-//! The device keeps rows as 16-bit floats, so it only proposes: twice as many rows as are wanted. They are
-//! scored here as all rows are. No row that it left out has a score above the last proposed one's by more
-//! than the bound of [`TopK::error_bound`]; where the `k`-th best score is above that, nothing can be
-//! missing. Where it is not, the rows are searched on the processor. Must not know kernels.
+//! The device keeps rows as 16-bit floats, so it only proposes: twice as many rows as are wanted. They
+//! are scored here as all rows are. No row that it left out has a score above the last proposed one's by
+//! more than the bound of [`TopK::error_bound`]; where the `k`-th best score is above that, nothing can
+//! be missing. Where it is not, the rows are searched on the processor.
 
 use std::sync::{
     OnceLock,
@@ -18,20 +18,20 @@ use agent_embed::gpu::{
 };
 use agent_kb::NodeId;
 
-/// Queries after which the rows are copied to the device.
+/// Number of queries after which the rows are copied to the device.
 const WORTH_QUERIES: u64 = 256;
 
 /// Rows with their scores, best first.
-pub(super) type Found = Vec<(NodeId, f32)>;
+pub(super) type Hits = Vec<(NodeId, f32)>;
 
-/// The rows on a device, once they are there.
+/// The rows on a device, once copied.
 #[derive(Default)]
-pub(super) struct OnDevice {
-    asked: AtomicU64,
+pub(super) struct DeviceSearch {
+    query_count: AtomicU64,
     rows: OnceLock<Option<TopK>>,
 }
 
-impl OnDevice {
+impl DeviceSearch {
     fn rows(&self, index: &VectorIndex) -> Result<Option<&TopK>, VectorError> {
         if self.rows.get().is_none() {
             let all = || decode(index.bytes(0..index.n), index.precision);
@@ -51,10 +51,11 @@ impl VectorIndex {
         &self,
         queries: &[&[f32]],
         k: usize,
-    ) -> Result<Vec<Option<Found>>, VectorError> {
+    ) -> Result<Vec<Option<Hits>>, VectorError> {
         let nothing = || Ok(vec![None; queries.len()]);
-        let asked = self.device.asked.fetch_add(queries.len() as u64, Ordering::Relaxed);
-        if asked < WORTH_QUERIES || k == 0 || 2 * k > MAX_K {
+        let query_count =
+            self.device.query_count.fetch_add(queries.len() as u64, Ordering::Relaxed);
+        if query_count < WORTH_QUERIES || k == 0 || 2 * k > MAX_K {
             return nothing();
         }
         let Some(rows) = self.device.rows(self)? else { return nothing() };
@@ -77,7 +78,7 @@ impl VectorIndex {
 
 /// The best `k` of the hits, if no row outside can be among them; `rest` is a score that no row outside
 /// exceeds, none if there is no row outside.
-fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Found> {
+fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Hits> {
     hits.sort_unstable();
     hits.truncate(k);
     let last = hits.last().map_or(f32::NEG_INFINITY, |hit| hit.score);

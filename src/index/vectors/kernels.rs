@@ -1,7 +1,6 @@
 //! Dot products of rows of unsigned bytes with queries of signed bytes, as fast as the processor can.
 //!
-//! Sums are whole numbers and exact, so every kernel gives the same numbers; which one runs is found out
-//! when the first search begins. It must not know what the bytes stand for.
+//! Sums are exact integers, so all kernels agree; the kernel is selected at the first search.
 //!
 //! A block is [`BLOCK`] rows of `stride` bytes, a multiple of [`STEP`]; blocks are always full.
 //! No sum overflows: `255 * 127 * 16_384 < 2^31`.
@@ -49,8 +48,7 @@ impl Panel {
     }
 }
 
-/// What a row or query contributes to the test whether their product may reach a threshold; see
-/// [`Kernel::reaching`].
+/// Per-query terms of the test whether a product may reach a threshold; see [`Kernel::reaching`].
 #[derive(Clone)]
 #[repr(align(64))]
 pub(super) struct Lanes {
@@ -64,7 +62,7 @@ pub(super) struct Lanes {
     pub(super) threshold: [f32; LANES],
 }
 
-/// What one query contributes to the test of the rows of a block; see [`Kernel::reaching_one`].
+/// Terms of one query in the test of the rows of a block; see [`Kernel::reaching_one`].
 #[derive(Clone, Copy)]
 pub(super) struct Test {
     /// Subtracted from the sums of bytes.
@@ -79,7 +77,7 @@ pub(super) struct Test {
     pub(super) threshold: f32,
 }
 
-/// What a row brings to the bound: the unit of its bytes, and two allowances.
+/// Terms of a row in the bound: the unit of its bytes, and two allowances.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Note {
     pub(super) scale: f32,
@@ -87,10 +85,10 @@ pub(super) struct Note {
     pub(super) rest: f32,
 }
 
-/// A way to compute; all give the same sums.
+/// An implementation of the products; all give the same sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
-    /// What any processor can.
+    /// Portable code.
     Plain,
     /// The same code, compiled for registers of 256 bits.
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,5 @@
 //! Rows as bytes, with a proven bound on what the bytes lose: a quarter of the size, read first.
 //!
-//! It must not know files, threads, or how the best rows are kept.
-//!
 //! # Codes
 //! With `x` a stored row, `m` the centre (near the mean of all rows) and `H` a rotation, `z = H (x - m)` is
 //! coded as `s c`: whole numbers `c` in -127..=127 times the unit `s = max |z| / 127`. The rotation is a

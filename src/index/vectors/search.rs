@@ -1,6 +1,4 @@
-//! Exact search: codes rule most rows out, scores decide among the rest.
-//!
-//! It must not know how rows are coded or multiplied, only that a bound is never below the score.
+//! Exact search: codes exclude most rows, scores rank the rest.
 //!
 //! Blocks of rows are compared with all queries of a batch at once. A row whose bound reaches a query's
 //! floor, the `k`-th best score known, waits in the query's top. When many wait, the top is
@@ -23,17 +21,17 @@ use agent_kb::NodeId;
 
 /// Queries that are compared with a block of rows at once; larger batches read the index again.
 pub(super) const MAX_QUERIES: usize = 256;
-/// Searches among fewer rows score them all.
+/// Searches among fewer rows score all of them.
 const FEW_ROWS: usize = 1_024;
-/// Blocks between two looks at the floors of other threads.
+/// Blocks between two reads of the floors of other threads.
 const SPAN: usize = 16;
-/// Rows that wait in a top, besides twice the number of results.
+/// Rows waiting in a top, in addition to twice the number of results.
 const MAX_WAITING: usize = 1_024;
 
 /// The rows that are searched.
 #[derive(Clone, Copy)]
 enum Scope<'a> {
-    /// From one node to before another.
+    /// A half-open range of nodes.
     Range(usize, usize),
     /// Nodes, ascending.
     List(&'a [NodeId]),
@@ -57,15 +55,15 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Node at a place.
-    fn node(self, at: usize) -> NodeId {
+    /// The node at a position.
+    fn node(self, position: usize) -> NodeId {
         match self {
-            Scope::Range(start, _) => (start + at) as NodeId,
-            Scope::List(nodes) => nodes[at],
+            Scope::Range(start, _) => (start + position) as NodeId,
+            Scope::List(nodes) => nodes[position],
         }
     }
 
-    /// Numbers of the blocks: those of the index for a range, chunks of the list else.
+    /// Block numbers: blocks of the index for a range, chunks of a list.
     fn blocks(self) -> Range<usize> {
         match self {
             Scope::Range(start, end) => start / BLOCK..end.div_ceil(BLOCK),
@@ -115,10 +113,10 @@ fn from_ordered(bits: u32) -> f32 {
     f32::from_bits(if bits >> 31 == 1 { bits & !(1 << 31) } else { !bits })
 }
 
-/// The best rows of one query so far, and those that may be among them.
+/// The best rows of one query so far, and further candidates.
 struct TopK {
     k: usize,
-    /// The worst of the best is on top, since hits are ordered best first.
+    /// The worst is on top, since hits are ordered best first.
     best: BinaryHeap<Hit>,
     /// Upper bounds on scores.
     waiting: Vec<(f64, NodeId)>,
@@ -143,7 +141,7 @@ impl TopK {
         self.waiting.len() >= 2 * self.k + MAX_WAITING
     }
 
-    /// Scores what waits, largest bound first, until no bound reaches the floor; raises the floor.
+    /// Scores waiting rows, largest bound first, until no bound reaches the floor; raises the floor.
     fn settle(&mut self, index: &VectorIndex, query: &Query<'_>) {
         let mut floor = query.floor();
         self.waiting.retain(|(bound, _)| *bound >= f64::from(floor));
@@ -168,14 +166,14 @@ impl TopK {
     }
 }
 
-/// What one thread needs to compare blocks with the queries of a batch.
+/// State of one thread that compares blocks with the queries of a batch.
 struct Worker<'a> {
     index: &'a VectorIndex,
     kernel: Kernel,
     queries: &'a [Query<'a>],
     panel: Option<&'a Panel>,
     tops: Vec<TopK>,
-    /// The test of the query that was raised last; used when there is only one.
+    /// The test of the last updated query; used when there is only one.
     test: Test,
     lanes: Vec<Lanes>,
     sums: Vec<i32>,
@@ -184,8 +182,8 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Takes the test of a query from its floor.
-    fn raise(&mut self, query: usize) {
+    /// Derives the test of a query from its floor.
+    fn update_test(&mut self, query: usize) {
         let coded = &self.queries[query].coded;
         self.test = coded.test(self.queries[query].floor());
         let (lanes, lane) = (&mut self.lanes[query / LANES], query % LANES);
@@ -195,8 +193,8 @@ impl Worker<'_> {
         lanes.threshold[lane] = self.test.threshold;
     }
 
-    /// A row that may be good enough for a query waits in its top.
-    fn wait(&mut self, query: usize, bound: f64, node: NodeId) {
+    /// Adds a row to the waiting rows of a query if its bound reaches the floor.
+    fn enqueue(&mut self, query: usize, bound: f64, node: NodeId) {
         if bound < f64::from(self.queries[query].floor()) {
             return;
         }
@@ -204,11 +202,11 @@ impl Worker<'_> {
         top.waiting.push((bound, node));
         if top.is_full() {
             top.settle(self.index, &self.queries[query]);
-            self.raise(query);
+            self.update_test(query);
         }
     }
 
-    fn one(&mut self, rows: &Rows<'_>) {
+    fn scan_single(&mut self, rows: &Rows<'_>) {
         let coded = &self.queries[0].coded;
         let [first, second] = &coded.parts;
         let mut sums = [[0; BLOCK]; 2];
@@ -220,12 +218,12 @@ impl Worker<'_> {
             left &= left - 1;
             if rows.rows.contains(&row) {
                 let bound = coded.bound(sums.map(|sums| sums[row]), note(&notes, row));
-                self.wait(0, bound, rows.node(row));
+                self.enqueue(0, bound, rows.node(row));
             }
         }
     }
 
-    fn many(&mut self, panel: &Panel, rows: &Rows<'_>) {
+    fn scan_batch(&mut self, panel: &Panel, rows: &Rows<'_>) {
         let mut sums = std::mem::take(&mut self.sums);
         let mut masks = std::mem::take(&mut self.masks);
         sums.resize(BLOCK * panel.n(), 0);
@@ -244,7 +242,7 @@ impl Worker<'_> {
                     let Some(query) = self.queries.get(at) else { break };
                     let second = self.kernel.product(rows.block.row(row), &query.coded.parts[1]);
                     let bound = query.coded.bound([sums[at], second], note);
-                    self.wait(at, bound, rows.node(row));
+                    self.enqueue(at, bound, rows.node(row));
                 }
             }
         }
@@ -278,7 +276,7 @@ impl VectorIndex {
         let left = queries.iter().zip(&on_device).filter(|(_, found)| found.is_none());
         let left: Vec<&[f32]> = left.map(|(query, _)| *query).collect();
         let scope = Scope::new(self.n, filter);
-        // Codes tell little when much of all is wanted.
+        // Codes exclude little when a large share of the rows is wanted.
         let all = scope.len() < FEW_ROWS || k > scope.len() / 4;
         let kernel = (!all).then(Kernel::best);
         let mut here = left
@@ -377,14 +375,14 @@ impl VectorIndex {
             },
             |mut worker, start| {
                 for query in 0..queries.len() {
-                    worker.raise(query);
+                    worker.update_test(query);
                 }
                 let mut gathered = std::mem::take(&mut worker.gathered);
                 for at in start..blocks.end.min(start + SPAN) {
                     let rows = self.rows_of(scope, at, &mut gathered);
                     match worker.panel {
-                        Some(panel) => worker.many(panel, &rows),
-                        None => worker.one(&rows),
+                        Some(panel) => worker.scan_batch(panel, &rows),
+                        None => worker.scan_single(&rows),
                     }
                 }
                 worker.gathered = gathered;

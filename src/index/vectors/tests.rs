@@ -117,7 +117,7 @@ fn misuse_is_a_typed_error() {
     assert!(!path.exists());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no leftovers");
     let error = VectorWriter::create(&path, 0, Precision::F32, "").err().unwrap();
-    assert_eq!(error.to_string(), "length of a vector is 0, possible are 1 to 16384");
+    assert_eq!(error.to_string(), "length of a vector is 0; it must be 1 to 16384");
     let long = "x".repeat(MAX_FINGERPRINT_BYTES + 1);
     assert!(VectorWriter::create(&path, 2, Precision::F32, &long).is_err());
 }

@@ -1,6 +1,4 @@
 //! Writes vector files: rows are streamed, their codes follow when all rows are known.
-//!
-//! It must not know where rows come from, nor how they are searched.
 
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

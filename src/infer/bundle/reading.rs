@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use agent_ground::words::{is_question_word, name_words};
-use agent_index::{IndexedBase, entities::Spelled};
+use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
     self as kb, Direction, Kb, MetapathStep, NodeId, Path, RelationId, TypeId, answer::Explanation,
     paths_along,
@@ -247,13 +247,14 @@ impl Question {
         let schema = Schema::new(base);
         let words: Vec<_> = name_words(text).collect();
         let stem = |at: usize| words.get(at).map(|pair| base.stems.stem(&pair.1).into_owned());
-        let is_name = |one: &Spelled| {
+        let is_name = |one: &ExactMention| {
             let mut written = words.get(one.words.clone()).unwrap_or_default().iter();
             let small = written.all(|(range, _)| !text[range.clone()].contains(char::is_uppercase));
             let mut stems = one.words.clone().filter_map(stem);
             one.marked && !(small && !one.quoted && stems.all(|stem| schema.says(&stem)))
         };
-        let names: Vec<Spelled> = base.entities.spelled(text).into_iter().filter(is_name).collect();
+        let names: Vec<ExactMention> =
+            base.entities.exact_mentions(text).into_iter().filter(is_name).collect();
         let is_beside = |at: &usize| !names.iter().any(|name| name.words.contains(at));
         let (mut other_stems, mut asks): (Vec<String>, Vec<bool>) = Default::default();
         for (at, (_, word)) in words.iter().enumerate() {
@@ -267,12 +268,12 @@ impl Question {
         let mut beside = words.iter().enumerate().filter(|(at, _)| is_beside(at));
         let in_common = beside.any(|(_, (_, word))| IN_COMMON.contains(&word.as_ref()));
         let mut end = 0;
-        let stems_before = |name: &Spelled| {
+        let stems_before = |name: &ExactMention| {
             let from = std::mem::replace(&mut end, name.words.end);
             (from..name.words.start).filter_map(stem).collect()
         };
         let before = names.iter().map(stems_before).collect();
-        let first = |name: Spelled| name.nodes.into_iter().take(MAX_SAME).collect();
+        let first = |name: ExactMention| name.nodes.into_iter().take(MAX_SAME).collect();
         let names = names.into_iter().map(first).collect();
         Self { names, other_stems, asks, in_common, before }
     }

@@ -161,7 +161,7 @@ fn names_that_lead_elsewhere_links_and_twins_are_refused() {
         let error = members(&raw(&[Raw { name, ..Raw::default() }], false)).unwrap_err();
         assert!(error.to_string().contains("leads elsewhere"), "{error}");
     }
-    for (member, what) in [
+    for (member, reason) in [
         (Raw { mode: 0o120_777, ..Raw::default() }, "is a link"),
         (Raw { flags: 1, ..Raw::default() }, "encrypted"),
         (Raw { method: 12, ..Raw::default() }, "neither stored nor deflated"),
@@ -169,7 +169,7 @@ fn names_that_lead_elsewhere_links_and_twins_are_refused() {
         (Raw { size: 1 << 31, method: 8, data: &[0; 1000], ..Raw::default() }, "far more bytes"),
     ] {
         let error = members(&raw(&[member], false)).unwrap_err().to_string();
-        assert!(error.contains(what), "{what}: {error}");
+        assert!(error.contains(reason), "{reason}: {error}");
     }
     let twins = [Raw::default(), Raw::default()];
     assert!(members(&raw(&twins, false)).unwrap_err().to_string().contains("occurs twice"));
@@ -191,9 +191,9 @@ fn members_that_are_not_what_the_list_says_end_in_an_error() {
     let deflated = deflated.finish().unwrap();
     let honest = || Raw { data: &deflated, size, method: 8, crc: crc(text), ..Raw::default() };
     assert_eq!(read_all(&raw(&[honest()], false)).unwrap(), [text]);
-    for (size, what) in [(size - 1, "more bytes"), (size + 1, "fewer bytes"), (0, "more bytes")] {
+    for (size, reason) in [(size - 1, "more bytes"), (size + 1, "fewer bytes"), (0, "more bytes")] {
         let error = read_all(&raw(&[Raw { size, ..honest() }], false)).unwrap_err();
-        assert!(error.contains(what), "{error}");
+        assert!(error.contains(reason), "{error}");
     }
     let no_data = Raw { data: text, ..honest() };
     let error = read_all(&raw(&[no_data], false)).unwrap_err();

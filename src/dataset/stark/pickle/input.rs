@@ -1,5 +1,4 @@
-//! Takes a pickle's bytes apart into opcodes with their arguments, and counts what is fetched
-//! from the memo. Must not know what opcodes do.
+//! Splits a pickle into opcodes with their arguments, and counts fetches from the memo.
 
 use std::{collections::HashMap, io::Read, str};
 
@@ -88,8 +87,8 @@ impl<R: Read> Input<R> {
         self.offset
     }
 
-    fn malformed(&self, what: &'static str) -> PickleError {
-        PickleError::Malformed { offset: self.offset, what }
+    fn malformed(&self, reason: &'static str) -> PickleError {
+        PickleError::Malformed { offset: self.offset, reason }
     }
 
     /// Reads on if nothing is left; at least one byte is there then.
@@ -212,7 +211,7 @@ impl<R: Read> Input<R> {
     }
 
     fn slot(&mut self) -> Result<u32, PickleError> {
-        let error = self.malformed("a memo slot is no number below 2^32");
+        let error = self.malformed("a memo slot is not a number below 2^32");
         self.number(error)
     }
 

@@ -1,7 +1,7 @@
-//! Runs the opcodes of a pickle on a stack of values. Must not know where the bytes come from.
+//! Runs the opcodes of a pickle on a stack of values.
 //!
-//! A container is open while it lies on the stack, and complete, hence shareable, once something
-//! takes it. So no value can be reached from itself, and the depth of each is known.
+//! A container is open while it lies on the stack, and complete, hence shareable, once something takes
+//! it. So no value can be reached from itself, and the depth of each is known.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -75,7 +75,7 @@ struct Part {
 }
 
 /// A container that may still change.
-struct Open {
+struct OpenContainer {
     kind: Kind,
     /// The deepest of its contents.
     depth: u32,
@@ -95,24 +95,24 @@ enum Kind {
 enum Item {
     Mark,
     Done(Part),
-    Open(Open),
+    OpenContainer(OpenContainer),
 }
 
 /// A memo slot that is fetched so many times more.
 struct Slot {
-    left: u32,
-    kept: Kept,
+    fetches_left: u32,
+    content: SlotContent,
 }
 
 /// What a memo slot holds.
-enum Kept {
+enum SlotContent {
     Nothing,
     /// A container that is not complete.
-    Open,
+    OpenContainer,
     Part(Box<Part>),
 }
 
-type OnItem<'a> = &'a mut dyn FnMut(Value, Value) -> ControlFlow<()>;
+type ItemHandler<'a> = &'a mut dyn FnMut(Value, Value) -> ControlFlow<()>;
 
 struct Machine<'a> {
     stack: Vec<Item>,
@@ -120,13 +120,13 @@ struct Machine<'a> {
     /// Puts so far.
     n_puts: u32,
     /// Weight of the stack and the memo.
-    held: u64,
+    weight_held: u64,
     offset: u64,
     limits: &'a Limits,
     /// Names understood as calls that are not made.
     allowed: &'a [&'a str],
     /// Takes the items of the outermost dict.
-    on_item: Option<OnItem<'a>>,
+    on_item: Option<ItemHandler<'a>>,
 }
 
 /// Reads one pickle whole.
@@ -136,7 +136,7 @@ pub(super) fn read<R: Read>(
     allowed: &[&str],
 ) -> Result<Value, PickleError> {
     let read = Machine::run(open, limits, allowed, None)?;
-    read.ok_or(PickleError::Malformed { offset: 0, what: "nothing was read" })
+    read.ok_or(PickleError::Malformed { offset: 0, reason: "nothing was read" })
 }
 
 /// Hands out the items of a pickled dict.
@@ -144,7 +144,7 @@ pub(super) fn read_dict<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,
     allowed: &[&str],
-    on_item: OnItem<'_>,
+    on_item: ItemHandler<'_>,
 ) -> Result<(), PickleError> {
     match Machine::run(open, limits, allowed, Some(on_item))? {
         // What a dict of items leaves once all are handed out.
@@ -160,16 +160,17 @@ impl<'a> Machine<'a> {
         mut open: impl FnMut() -> io::Result<R>,
         limits: &'a Limits,
         allowed: &'a [&'a str],
-        on_item: Option<OnItem<'a>>,
+        on_item: Option<ItemHandler<'a>>,
     ) -> Result<Option<Value>, PickleError> {
         let fetches = count_fetches(Input::new(open()?, limits))?;
-        let held = fetches.len() as u64 * SLOT_BYTES;
-        let slot = |(slot, left)| (slot, Slot { left, kept: Kept::Nothing });
+        let weight_held = fetches.len() as u64 * SLOT_BYTES;
+        let slot =
+            |(slot, fetches_left)| (slot, Slot { fetches_left, content: SlotContent::Nothing });
         let mut machine = Machine {
             stack: Vec::new(),
             memo: fetches.into_iter().map(slot).collect(),
             n_puts: 0,
-            held,
+            weight_held,
             offset: 0,
             limits,
             allowed,
@@ -269,7 +270,7 @@ impl<'a> Machine<'a> {
             Op::StackGlobal => {
                 let (name, module) = (self.pop_done()?.value, self.pop_done()?.value);
                 let (Some(module), Some(name)) = (module.as_str(), name.as_str()) else {
-                    return Err(self.malformed("the name of a class is no text"));
+                    return Err(self.malformed("the name of a class is not a string"));
                 };
                 self.push_global(format!("{module}.{name}"))?;
             }
@@ -298,21 +299,21 @@ impl<'a> Machine<'a> {
         Some(PickleError::Element { offset: self.offset, code })
     }
 
-    fn malformed(&self, what: &'static str) -> PickleError {
-        PickleError::Malformed { offset: self.offset, what }
+    fn malformed(&self, reason: &'static str) -> PickleError {
+        PickleError::Malformed { offset: self.offset, reason }
     }
 
     fn hold(&mut self, weight: u64) -> Result<(), PickleError> {
-        self.held = self.held.saturating_add(weight);
+        self.weight_held = self.weight_held.saturating_add(weight);
         let limit = self.limits.memory_bytes;
-        if self.held > limit {
+        if self.weight_held > limit {
             return Err(PickleError::TooMuch { offset: self.offset, limit, unit: "bytes held" });
         }
         Ok(())
     }
 
     fn release(&mut self, weight: u64) {
-        self.held = self.held.saturating_sub(weight);
+        self.weight_held = self.weight_held.saturating_sub(weight);
     }
 
     fn push(&mut self, item: Item) -> Result<(), PickleError> {
@@ -322,12 +323,22 @@ impl<'a> Machine<'a> {
     }
 
     fn push_open(&mut self, kind: Kind) -> Result<(), PickleError> {
-        self.push(Item::Open(Open { kind, depth: 0, weight: VALUE_BYTES, slots: Vec::new() }))
+        self.push(Item::OpenContainer(OpenContainer {
+            kind,
+            depth: 0,
+            weight: VALUE_BYTES,
+            slots: Vec::new(),
+        }))
     }
 
     fn push_call(&mut self, call: Call, depth: u32, weight: u64) -> Result<(), PickleError> {
         let kind = Kind::Call(Box::new(call));
-        self.push(Item::Open(Open { kind, depth, weight: weight + VALUE_BYTES, slots: Vec::new() }))
+        self.push(Item::OpenContainer(OpenContainer {
+            kind,
+            depth,
+            weight: weight + VALUE_BYTES,
+            slots: Vec::new(),
+        }))
     }
 
     /// Pushes a value without contents.
@@ -367,7 +378,7 @@ impl<'a> Machine<'a> {
     fn pop_done(&mut self) -> Result<Part, PickleError> {
         match self.pop()? {
             Item::Done(part) => Ok(part),
-            Item::Open(open) => self.complete(open),
+            Item::OpenContainer(open) => self.complete(open),
             Item::Mark => Err(self.malformed("a mark is where a value is expected")),
         }
     }
@@ -387,7 +398,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Makes an open container a value and gives it to the memo slots that wait for it.
-    fn complete(&mut self, open: Open) -> Result<Part, PickleError> {
+    fn complete(&mut self, open: OpenContainer) -> Result<Part, PickleError> {
         let value = match open.kind {
             Kind::List(items) => Value::List(items.into()),
             Kind::Dict(items) => Value::Dict(items.into()),
@@ -405,8 +416,10 @@ impl<'a> Machine<'a> {
 
     fn fill_slots(&mut self, part: Part, slots: &[u32]) -> Result<Part, PickleError> {
         for slot in slots {
-            if let Some(Slot { kept: kept @ Kept::Open, .. }) = self.memo.get_mut(slot) {
-                *kept = Kept::Part(Box::new(part.clone()));
+            if let Some(Slot { content: content @ SlotContent::OpenContainer, .. }) =
+                self.memo.get_mut(slot)
+            {
+                *content = SlotContent::Part(Box::new(part.clone()));
                 self.hold(part.weight)?;
             }
         }
@@ -418,7 +431,7 @@ impl<'a> Machine<'a> {
         let (depth, weight) = sum(&parts);
         let outermost = self.stack.len() == 1;
         let error = self.malformed("what is put in has no place there");
-        let Some(Item::Open(open)) = self.stack.last_mut() else { return Err(error) };
+        let Some(Item::OpenContainer(open)) = self.stack.last_mut() else { return Err(error) };
         let mut values = parts.into_iter().map(|part| part.value);
         match (&mut open.kind, pairs) {
             (Kind::List(items) | Kind::Set(items), false) => items.extend(values),
@@ -455,16 +468,16 @@ impl<'a> Machine<'a> {
         self.n_puts = self.n_puts.checked_add(1).ok_or_else(|| self.malformed("2^32 puts"))?;
         let error = self.malformed("nothing is there to remember");
         let item = self.stack.last_mut().ok_or(error)?;
-        let Some(Slot { kept, .. }) = self.memo.get_mut(&slot) else { return Ok(()) };
-        let before = if let Kept::Part(part) = &*kept { part.weight } else { 0 };
+        let Some(Slot { content, .. }) = self.memo.get_mut(&slot) else { return Ok(()) };
+        let before = if let SlotContent::Part(part) = &*content { part.weight } else { 0 };
         let weight = match item {
             Item::Mark => return Err(self.malformed("a mark cannot be remembered")),
             Item::Done(part) => {
-                *kept = Kept::Part(Box::new(part.clone()));
+                *content = SlotContent::Part(Box::new(part.clone()));
                 part.weight
             }
-            Item::Open(open) => {
-                *kept = Kept::Open;
+            Item::OpenContainer(open) => {
+                *content = SlotContent::OpenContainer;
                 open.slots.push(slot);
                 // The list of slots is held with the container.
                 open.weight = open.weight.saturating_add(PUT_BYTES);
@@ -480,15 +493,15 @@ impl<'a> Machine<'a> {
         let never_put = self.malformed("a memo slot is fetched that was never filled");
         let Entry::Occupied(mut entry) = self.memo.entry(slot) else { return Err(never_put) };
         let slot = entry.get_mut();
-        let part = match &slot.kept {
-            Kept::Nothing => return Err(never_put),
-            Kept::Open => return Err(PickleError::Cycle { offset }),
-            Kept::Part(part) => Part::clone(part),
+        let part = match &slot.content {
+            SlotContent::Nothing => return Err(never_put),
+            SlotContent::OpenContainer => return Err(PickleError::Cycle { offset }),
+            SlotContent::Part(part) => Part::clone(part),
         };
         // A count that has met its end stays: that many fetches were not told apart.
-        if slot.left != u32::MAX {
-            slot.left = slot.left.saturating_sub(1);
-            if slot.left == 0 {
+        if slot.fetches_left != u32::MAX {
+            slot.fetches_left = slot.fetches_left.saturating_sub(1);
+            if slot.fetches_left == 0 {
                 entry.remove();
                 self.release(part.weight + SLOT_BYTES);
             }
@@ -513,7 +526,7 @@ impl<'a> Machine<'a> {
 
     /// A call: made here if it gives a plain value, else kept as it is.
     fn reduce(&mut self, function: Part, arguments: Part) -> Result<(), PickleError> {
-        let bad = self.malformed("a call has other arguments than it should");
+        let bad = self.malformed("a call has unexpected arguments");
         let (Value::Call(function), Value::Tuple(values)) = (&function.value, &arguments.value)
         else {
             return Err(bad);
@@ -582,7 +595,7 @@ impl<'a> Machine<'a> {
     /// Gives the object on top its state.
     fn build(&mut self, state: Part) -> Result<(), PickleError> {
         let error = self.malformed("what is given a state has none");
-        let Some(Item::Open(open)) = self.stack.last_mut() else { return Err(error) };
+        let Some(Item::OpenContainer(open)) = self.stack.last_mut() else { return Err(error) };
         match &mut open.kind {
             // Attributes of an ordered dict are none of its items.
             Kind::Dict(_) => Ok(()),
@@ -604,14 +617,12 @@ impl<'a> Machine<'a> {
             Some(array) => array,
         };
         let unread = || numpy::dtype_of(&call).and_then(|dtype| self.unread(dtype));
-        let bad = || {
-            unread().unwrap_or_else(|| self.malformed("an array has other parts than it should"))
-        };
+        let bad = || unread().unwrap_or_else(|| self.malformed("an array has unexpected parts"));
         let array = array.ok_or_else(bad)?;
         let limit = self.limits.memory_bytes;
         let (n, depth) = (array.n_values(), array.depth());
         let values = n.saturating_mul(VALUE_BYTES).saturating_add(weight);
-        if self.held.saturating_add(values) > limit {
+        if self.weight_held.saturating_add(values) > limit {
             return Err(PickleError::TooMuch { offset: self.offset, limit, unit: "bytes held" });
         }
         let value = array.to_lists().ok_or_else(bad)?;
@@ -624,7 +635,7 @@ impl Item {
         match self {
             Item::Mark => 0,
             Item::Done(part) => part.weight,
-            Item::Open(open) => open.weight,
+            Item::OpenContainer(open) => open.weight,
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Turns numpy's scalars and arrays, as their pickles describe them, into plain values. Must not
-//! know pickles' opcodes.
+//! Turns numpy's scalars and arrays, as their pickles describe them, into plain values.
 //!
 //! The source is numpy's pickling protocol: `scalar(dtype, bytes)`, `_reconstruct(...)` with the
 //! state `(version, shape, dtype, column order, bytes or list)`, and `_frombuffer(bytes, dtype,

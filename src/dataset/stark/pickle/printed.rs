@@ -1,5 +1,4 @@
-//! How Python 3.11 and numpy before version 2 print numbers, dates and ranges. Must not know how
-//! they are pickled.
+//! How Python 3.11 and numpy before version 2 print numbers, dates and ranges.
 
 use std::sync::Arc;
 

@@ -131,32 +131,32 @@ fn every_type_is_read_in_both_byte_orders() {
 fn a_tensor_must_fit_its_storage() {
     let ok = described("ByteStorage", 6, 1, &[2, 2], &[3, 1]);
     assert_eq!(tensor(&stored(&ok, &[0, 1, 2, 3, 4, 5])).unwrap().to_i64().unwrap(), [1, 2, 4, 5]);
-    for (pickle, what) in [
+    for (pickle, reason) in [
         (described("ByteStorage", 6, 2, &[2, 2], &[4, 1]), "beyond"),
         (described("ByteStorage", 6, 6, &[1], &[1]), "beyond"),
         (described("ByteStorage", 6, 0, &[200, 200, 200], &[0, 0, 0]), "beyond"),
         (described("ByteStorage", 7, 0, &[7], &[1]), "another size"),
         (described("LongStorage", 6, 0, &[6], &[1]), "another size"),
-        (described("ByteStorage", 6, 0, &[6], &[]), "no plain tensor"),
+        (described("ByteStorage", 6, 0, &[6], &[]), "not a plain tensor"),
         (described("OddStorage", 6, 0, &[6], &[1]), "OddStorage"),
-        (described("ByteStorage", 6, 0, &[1; 20], &[1; 20]), "no plain tensor"),
-        (b"N.".to_vec(), "no plain tensor"),
+        (described("ByteStorage", 6, 0, &[1; 20], &[1; 20]), "not a plain tensor"),
+        (b"N.".to_vec(), "not a plain tensor"),
         (b"cos\nsystem\n.".to_vec(), "os.system"),
     ] {
         let error = tensor(&stored(&pickle, &[0; 6])).unwrap_err().to_string();
-        assert!(error.contains(what), "{error}");
+        assert!(error.contains(reason), "{error}");
     }
     let members: [(&str, &[u8]); 2] = [("data.pkl", &ok), ("data/0", &[0; 6])];
     let deflated = tensor(&packed(&members, CompressionMethod::Deflated)).unwrap_err();
     assert!(deflated.to_string().contains("packed"), "{deflated}");
     let without = tensor(&packed(&members[..1], CompressionMethod::Stored)).unwrap_err();
     assert!(without.to_string().contains("data/0"), "{without}");
-    for (bytes, what) in [
-        (file("legacy.pt"), "no zip file"),
+    for (bytes, reason) in [
+        (file("legacy.pt"), "not a zip file"),
         (packed(&[("x", b"y")], CompressionMethod::Stored), "no data.pkl"),
     ] {
         let error = tensor(&bytes).unwrap_err().to_string();
-        assert!(error.contains(what), "{error}");
+        assert!(error.contains(reason), "{error}");
     }
 }
 

@@ -1,0 +1,217 @@
+//! Navigable graphs: best-first search of one, and its construction by insertion (HNSW: Malkov &
+//! Yashunin 2018).
+//!
+//! Rows are inserted in order, levels come from a seeded generator and ties go to the smaller place,
+//! so the same rows give the same graph.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BinaryHeap,
+    convert::Infallible,
+};
+
+use agent_embed::matrix::dot;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rustc_hash::FxHashSet;
+
+/// Links that a row gets when it is inserted, and has at most in the upper layers.
+const CONNECTIVITY: usize = 16;
+/// Links of a row in the lowest layer at most.
+const CONNECTIVITY_LOWEST: usize = 2 * CONNECTIVITY;
+/// Candidates kept while a row is linked.
+const EXPANSION_BUILD: usize = 128;
+/// Seed of the levels.
+const SEED: u64 = 0;
+
+/// A scored place; the larger is the better.
+pub(super) type Hit = (Score, Reverse<u32>);
+
+/// A score in its total order.
+#[derive(Clone, Copy)]
+pub(super) struct Score(pub(super) f32);
+
+impl PartialEq for Score {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for Score {}
+impl PartialOrd for Score {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Score {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// The best `width` places that a search from `entries` finds, best first (Algorithm 2): the best
+/// place not yet expanded is expanded, until it is worse than all that are kept. Places of `n_places`
+/// and above are ignored.
+pub(super) fn beam_search<E>(
+    entries: Vec<u32>,
+    n_places: usize,
+    width: usize,
+    score: impl Fn(&[u32]) -> Result<Vec<f32>, E>,
+    links: impl Fn(u32) -> Vec<u32>,
+) -> Result<Vec<Hit>, E> {
+    let mut next = entries;
+    let mut seen: FxHashSet<u32> = FxHashSet::default();
+    let mut open: BinaryHeap<Hit> = BinaryHeap::new();
+    let mut kept: BinaryHeap<Reverse<Hit>> = BinaryHeap::new();
+    loop {
+        next.retain(|&place| (place as usize) < n_places && seen.insert(place));
+        for (&place, score) in next.iter().zip(score(&next)?) {
+            let hit = (Score(score), Reverse(place));
+            if kept.len() < width || kept.peek().is_some_and(|worst| hit > worst.0) {
+                open.push(hit);
+                kept.push(Reverse(hit));
+                if kept.len() > width {
+                    kept.pop();
+                }
+            }
+        }
+        match open.pop() {
+            Some(hit) if kept.len() < width || kept.peek().is_some_and(|worst| hit >= worst.0) => {
+                next = links(hit.1.0);
+            }
+            _ => return Ok(kept.into_sorted_vec().into_iter().map(|Reverse(hit)| hit).collect()),
+        }
+    }
+}
+
+/// A graph that grows by a row at a time.
+pub(super) struct GraphBuilder {
+    dim: usize,
+    /// `[inserted, dim]`.
+    rows: Vec<f32>,
+    /// The scored links of each place in each of its layers, the lowest first.
+    links: Vec<Vec<Vec<Hit>>>,
+    /// A place of the highest layer.
+    entry: u32,
+    levels: ChaCha8Rng,
+}
+
+impl GraphBuilder {
+    /// An empty graph with room for `capacity` rows of `dim` numbers.
+    pub(super) fn new(dim: usize, capacity: usize) -> Self {
+        Self {
+            dim,
+            rows: Vec::with_capacity(dim * capacity),
+            links: Vec::with_capacity(capacity),
+            entry: 0,
+            levels: ChaCha8Rng::seed_from_u64(SEED),
+        }
+    }
+
+    /// Appends a row and links it (Algorithm 1).
+    pub(super) fn insert(&mut self, row: &[f32]) {
+        let place = self.links.len() as u32;
+        // One row of `CONNECTIVITY` reaches the next level.
+        let level = (self.levels.random::<u64>().trailing_zeros() / CONNECTIVITY.ilog2()) as usize;
+        let mut links = vec![Vec::new(); level + 1];
+        if place > 0 {
+            let top = self.links[self.entry as usize].len() - 1;
+            let mut entries = vec![self.entry];
+            for layer in (0..=top).rev() {
+                let width = if layer > level { 1 } else { EXPANSION_BUILD };
+                let near = self.nearest(row, entries, width, layer);
+                entries = near.iter().map(|hit| hit.1.0).collect();
+                if layer <= level {
+                    links[layer] = self.select(&near, CONNECTIVITY);
+                }
+            }
+            if level > top {
+                self.entry = place;
+            }
+        }
+        self.rows.extend_from_slice(row);
+        for (layer, links) in links.iter().enumerate() {
+            links.iter().for_each(|hit| self.link_back(hit.1.0, (hit.0, Reverse(place)), layer));
+        }
+        self.links.push(links);
+    }
+
+    /// The links of each place in the lowest layer, ascending.
+    pub(super) fn into_links(self) -> impl Iterator<Item = Vec<u32>> {
+        self.links.into_iter().map(|layers| {
+            let mut links: Vec<u32> = layers[0].iter().map(|hit| hit.1.0).collect();
+            links.sort_unstable();
+            links
+        })
+    }
+
+    fn row(&self, place: u32) -> &[f32] {
+        &self.rows[place as usize * self.dim..][..self.dim]
+    }
+
+    fn nearest(&self, row: &[f32], entries: Vec<u32>, width: usize, layer: usize) -> Vec<Hit> {
+        let score = |places: &[u32]| -> Result<Vec<f32>, Infallible> {
+            Ok(places.iter().map(|&place| dot(row, self.row(place))).collect())
+        };
+        let links =
+            |place: u32| self.links[place as usize][layer].iter().map(|hit| hit.1.0).collect();
+        let Ok(near) = beam_search(entries, self.links.len(), width, score, links);
+        near
+    }
+
+    /// The links of a place among `near`, best first (Algorithm 4): one that is nearer to a link
+    /// already selected than to the place is reached through that, and is left out.
+    fn select(&self, near: &[Hit], max_links: usize) -> Vec<Hit> {
+        let mut links: Vec<Hit> = Vec::with_capacity(max_links);
+        for &hit in near {
+            let row = self.row(hit.1.0);
+            if links.iter().all(|link| Score(dot(row, self.row(link.1.0))) <= hit.0) {
+                links.push(hit);
+                if links.len() == max_links {
+                    break;
+                }
+            }
+        }
+        links
+    }
+
+    /// Adds a link to a place; where they are too many, they are selected anew.
+    fn link_back(&mut self, place: u32, link: Hit, layer: usize) {
+        let max_links = if layer == 0 { CONNECTIVITY_LOWEST } else { CONNECTIVITY };
+        let links = &mut self.links[place as usize][layer];
+        links.push(link);
+        if links.len() > max_links {
+            let mut near = std::mem::take(links);
+            near.sort_unstable_by(|a, b| b.cmp(a));
+            self.links[place as usize][layer] = self.select(&near, max_links);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const N_ROWS: usize = 2_000;
+    const DIM: usize = 16;
+
+    #[test]
+    fn a_search_finds_nearly_all_neighbours_and_links_are_bounded() {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let mut graph = GraphBuilder::new(DIM, N_ROWS);
+        for _ in 0..N_ROWS {
+            let row: Vec<f32> = (0..DIM).map(|_| random.random_range(-1.0..1.0)).collect();
+            graph.insert(&row);
+        }
+        let mut n_found = 0;
+        for query in (0..N_ROWS as u32).step_by(40) {
+            let near = graph.nearest(graph.row(query), vec![graph.entry], EXPANSION_BUILD, 0);
+            let score = |place: u32| Score(dot(graph.row(query), graph.row(place)));
+            let mut exact: Vec<Hit> =
+                (0..N_ROWS as u32).map(|place| (score(place), Reverse(place))).collect();
+            exact.sort_unstable_by(|a, b| b.cmp(a));
+            n_found += exact[..10].iter().filter(|hit| near.contains(hit)).count();
+        }
+        assert!(n_found >= 480, "{n_found} of 500");
+        assert!(graph.into_links().all(|links| links.len() <= CONNECTIVITY_LOWEST));
+    }
+}
