@@ -3,15 +3,18 @@
 //! Replies are untrusted: any text is safe, work is linear in its length, and what is not certain
 //! is refused with a reason that the model can be told.
 //!
-//! Must not know: what a program means, which prompt was answered. The only place that knows the
-//! engine of JSON schemas.
+//! Must not know: what a program means, which prompt was answered.
 
+mod schema;
 #[cfg(test)]
 mod tests;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage};
+use crate::{
+    Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage, replies::schema::Validator,
+};
 
 /// Bytes of a reason that is told to a model.
 const MAX_REASON_BYTES: usize = 500;
@@ -195,15 +198,14 @@ pub fn json_of(text: &str, schema: &Schema) -> Result<Value, String> {
         return Err("the reply is empty; reply with the JSON value".to_owned());
     }
     let value = read_json(text).map_err(|reason| bounded(&reason, MAX_REASON_BYTES))?;
-    let validator = jsonschema::validator_for(&schema.schema)
+    let validator = Validator::deserialize(&schema.schema)
         .map_err(|error| bounded(&format!("the schema is wrong: {error}"), MAX_REASON_BYTES))?;
     let errors: Vec<String> = validator
-        .iter_errors(&value)
-        .take(MAX_ERRORS)
-        .map(|error| {
-            let place = error.instance_path().to_string();
-            let place = if place.is_empty() { "the value".to_owned() } else { place };
-            format!("{place}: {}", bounded(&error.masked().to_string(), 160))
+        .errors(&value)
+        .into_iter()
+        .map(|(place, message)| {
+            let place = if place.is_empty() { "the value" } else { &place };
+            format!("{place}: {}", bounded(&message, 160))
         })
         .collect();
     if errors.is_empty() {

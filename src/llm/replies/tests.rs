@@ -100,6 +100,56 @@ fn json_is_found_and_checked() {
     assert!(read(&deep).is_err());
 }
 
+#[test]
+fn errors_of_a_schema_name_place_and_reason() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "kind": {"enum": ["a", "b", "c", null]},
+            "few": {"enum": ["a", "b", null]},
+            "items": {"type": "array", "items": {
+                "type": "object",
+                "properties": {"n": {"type": ["null", "integer"]}, "text": {"type": "string"}},
+                "required": ["n", "text"],
+                "additionalProperties": false,
+            }},
+            "any": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "number"}}]},
+        },
+        "required": ["kind"],
+        "additionalProperties": false,
+    });
+    let schema = Schema { name: "test".to_owned(), schema };
+    let reason = |value: Value| json_of(&value.to_string(), &schema).unwrap_err();
+    let prefix = "the JSON does not have the form asked for: ";
+    for (value, errors) in [
+        (json!([]), "the value: value is not of type \"object\""),
+        (json!({}), "the value: \"kind\" is a required property"),
+        (
+            json!({"x": 1, "few": 1, "y": 2}),
+            "/few: value is not one of \"a\", \"b\" or null; the value: Additional properties are \
+             not allowed ('x', 'y' were unexpected); the value: \"kind\" is a required property",
+        ),
+        (json!({"kind": "d"}), "/kind: value is not one of \"a\", \"b\" or 2 other candidates"),
+        (
+            json!({"kind": "a", "items": [{"n": 1.0, "text": ""}, {"n": 1.5, "z": 1}]}),
+            "/items/1: \"text\" is a required property; /items/1/n: value is not of types \
+             \"null\", \"integer\"; /items/1: Additional properties are not allowed ('z' was \
+             unexpected)",
+        ),
+        (
+            json!({"kind": null, "any": [1, "1"]}),
+            "/any: value is not valid under any of the schemas listed in the 'anyOf' keyword",
+        ),
+    ] {
+        assert_eq!(reason(value), format!("{prefix}{errors}"));
+    }
+    let many = reason(json!({"kind": "a", "items": vec![0; 1_000]}));
+    assert_eq!(many.matches("value is not of type \"object\"").count(), 5);
+    let schema = json!({"properties": {"n": {"minimum": 1}}});
+    let unknown = json_of("{}", &Schema { name: "test".to_owned(), schema }).unwrap_err();
+    assert!(unknown.contains("the schema is wrong: unknown field `minimum`"), "{unknown}");
+}
+
 fn request() -> Request {
     Request {
         role: Role::new("tools"),
