@@ -26,7 +26,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tokio::{runtime::Runtime, time};
 
-use agent_remote::{Ended, Retry, may_pass, told_wait};
+use agent_remote::{GiveUp, Retry, is_transient, retry_after};
 
 /// Largest file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 30;
@@ -160,7 +160,7 @@ enum Failure {
     Passing {
         message: String,
         status: Option<StatusCode>,
-        told: Option<Duration>,
+        retry_after: Option<Duration>,
     },
 }
 
@@ -176,7 +176,7 @@ fn passing(error: impl std::error::Error) -> Failure {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    Failure::Passing { message: cause.to_string(), status: None, told: None }
+    Failure::Passing { message: cause.to_string(), status: None, retry_after: None }
 }
 
 impl Hub {
@@ -419,7 +419,7 @@ impl Hub {
         }
         if done < size {
             let message = format!("the connection ended after {done} of {size} bytes");
-            return Err(Failure::Passing { message, status: None, told: None });
+            return Err(Failure::Passing { message, status: None, retry_after: None });
         }
         Ok(())
     }
@@ -473,7 +473,7 @@ impl Hub {
             if began.elapsed() >= self.idle_timeout {
                 let seconds = self.idle_timeout.as_secs_f64();
                 let message = format!("nothing came for {seconds} s");
-                return Err(Failure::Passing { message, status: None, told: None });
+                return Err(Failure::Passing { message, status: None, retry_after: None });
             }
         }
     }
@@ -485,14 +485,14 @@ fn retry() -> Retry {
 
 /// Sleeps before the next attempt, or says that there is none.
 fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Result<(), HubError> {
-    let (message, status, told) = match failure {
+    let (message, status, retry_after) = match failure {
         Failure::Final(error) => return Err(error),
-        Failure::Passing { message, status, told } => (message, status, told),
+        Failure::Passing { message, status, retry_after } => (message, status, retry_after),
     };
-    let wait = match retry.wait(told) {
+    let wait = match retry.wait(retry_after) {
         Ok(wait) => wait,
-        Err(Ended::Attempts | Ended::Told(_)) => {
-            let (url, attempts) = (url.to_string(), retry.made());
+        Err(GiveUp::AttemptsExhausted | GiveUp::RetryAfterTooLong(_)) => {
+            let (url, attempts) = (url.to_string(), retry.attempts());
             return Err(match status {
                 Some(status) => HubError::Status { url, status: status.as_u16() },
                 None => HubError::Network { url, message, attempts },
@@ -534,11 +534,11 @@ fn text_of(response: &Response, name: HeaderName) -> Option<&str> {
 /// An answer that is neither a success nor a redirect.
 fn refusal(url: &Url, response: &Response) -> Failure {
     let status = response.status();
-    if !may_pass(status.as_u16()) {
+    if !is_transient(status.as_u16()) {
         return HubError::Status { url: url.to_string(), status: status.as_u16() }.into();
     }
-    let told = told_wait(response.headers());
-    Failure::Passing { message: status.to_string(), status: Some(status), told }
+    let retry_after = retry_after(response.headers());
+    Failure::Passing { message: status.to_string(), status: Some(status), retry_after }
 }
 
 /// An entry of a listing.
