@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use crate::{Context, Exit, dataset, failure::Result, printer::count, vectors};
 use agent_dataset::Base;
-use agent_embed::{CachedEmbedder, Embedder, Spent};
+use agent_embed::{CachedEmbedder, EmbedCost, Embedder};
 use agent_index::{
     self as index, Access, Embedded, EmbedderChoice, IndexError, Part, Plan, State, VectorSource,
     Version, WordSource,
@@ -243,7 +243,7 @@ fn open(
 }
 
 /// Says what an embedder has cost.
-fn tell_of_cost(spent: &Spent, is_done: bool, ctx: &Context) {
+fn tell_of_cost(spent: &EmbedCost, is_done: bool, ctx: &Context) {
     let from_cache = format!("{} vectors from the cache", count(spent.from_cache));
     let parts = [vec![from_cache], costs(spent)].concat();
     ctx.printer.notice(&parts.join(", "));
@@ -255,7 +255,7 @@ fn tell_of_cost(spent: &Spent, is_done: bool, ctx: &Context) {
 }
 
 /// What an embedder has cost but time.
-pub(super) fn costs(spent: &Spent) -> Vec<String> {
+pub(super) fn costs(spent: &EmbedCost) -> Vec<String> {
     let counts = [
         (spent.tokens, "tokens paid for"),
         (spent.cut, "texts cut to the model's limit"),

@@ -35,7 +35,7 @@ use crate::{
 use agent_infer::bundle::Bundle;
 use agent_llm::{
     Exchange, Role,
-    ledger::{Ceilings, Ledger, Price, Spent},
+    ledger::{Ceilings, Ledger, Price, Spending},
 };
 
 /// The kind of steps that hold tests of changes.
@@ -102,7 +102,7 @@ pub struct Times {
 pub struct RoleCost {
     /// What the run paid for.
     #[serde(flatten)]
-    pub spent: Spent,
+    pub spent: Spending,
     /// Replies that cost the run nothing: they came from the shared cache.
     pub from_cache: u64,
     /// Calls whose tokens the service did not count.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{Assistant, AssistantError, Meter, ToolError};
 use agent_llm::{
-    LlmError, RoleSpec, ledger::estimated_tokens, prompts::PromptError, replies::Asked,
+    LlmError, RoleSpec, ledger::estimated_tokens, prompts::PromptError, replies::AskUsage,
 };
 
 /// Answers the tools of a program that ask a model.
@@ -29,7 +29,7 @@ pub struct Requester {
     assistant: Option<Arc<Assistant>>,
     waited: Duration,
     outage: Option<LlmError>,
-    asked: Asked,
+    asked: AskUsage,
     unparsed: usize,
 }
 
@@ -57,7 +57,7 @@ impl Requester {
     }
 
     /// What was asked and how many items got no usable reply since the last time.
-    pub(super) fn take_notes(&mut self) -> (Asked, usize) {
+    pub(super) fn take_notes(&mut self) -> (AskUsage, usize) {
         (std::mem::take(&mut self.asked), std::mem::take(&mut self.unparsed))
     }
 

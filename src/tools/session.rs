@@ -18,7 +18,7 @@ use crate::{
 use agent_ground::clock::Timer;
 use agent_index::{IndexedBase, terms::QueryTerms};
 use agent_kb::{Kb, NodeId, answer::Cell};
-use agent_llm::{LlmError, replies::Asked};
+use agent_llm::{LlmError, replies::AskUsage};
 
 /// Why no tool answers over a base whose graph names nodes that do not exist.
 const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";
@@ -205,7 +205,7 @@ pub struct ToolCall {
     pub result: Result<Value, ToolError>,
     /// What it asked a language model, kept replies and repairs included; nothing where the call was
     /// answered from the cache.
-    pub asked: Asked,
+    pub asked: AskUsage,
     /// Nodes, texts or attributes for which no reply could be used.
     pub unparsed: usize,
     /// The line of the program, from 1, if the sandbox knows it.
@@ -291,10 +291,10 @@ impl Session {
     }
 
     /// Answers a call; also what it asked a language model, and what got no usable reply.
-    fn run(&mut self, tool: usize, args: &[Value]) -> (Result<Value, ToolError>, Asked, usize) {
+    fn run(&mut self, tool: usize, args: &[Value]) -> (Result<Value, ToolError>, AskUsage, usize) {
         let Some(spec) = registry().get(tool) else {
             let message = format!("there is no tool number {tool}");
-            return (Err(ToolError::Internal(message)), Asked::default(), 0);
+            return (Err(ToolError::Internal(message)), AskUsage::default(), 0);
         };
         let key = self
             .cache
@@ -304,7 +304,7 @@ impl Session {
         if let Some((cache, key)) = &key
             && let Some((value, work)) = cache.get(key)
         {
-            return (self.meter.charge(work).map(|()| value), Asked::default(), 0);
+            return (self.meter.charge(work).map(|()| value), AskUsage::default(), 0);
         }
         let before = self.meter.work();
         let mut ctx = ToolCtx {

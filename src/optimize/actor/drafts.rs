@@ -31,7 +31,7 @@ use crate::{
     trial::{Origin, mean, reciprocal_ranks, told},
 };
 use agent_infer::{ParamValues, bundle::SEARCH};
-use agent_llm::{Reply, replies::program_of};
+use agent_llm::{Reply, replies::extract_program};
 use agent_sandbox::program::Program;
 
 /// Times a program is mended.
@@ -302,7 +302,7 @@ impl Run<'_> {
             Ok(reply) => reply,
             Err(why) => return Ok(Read::Nothing(why)),
         };
-        let source = match program_of(&reply.text, reply.finish) {
+        let source = match extract_program(&reply.text, reply.finish) {
             Ok(source) => source,
             Err(why) => {
                 let failures = vec![failure("", &why.to_string())];
