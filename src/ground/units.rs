@@ -238,7 +238,7 @@ impl Units {
         self.plan.inputs.len() as u64
     }
 
-    /// Whether there is no unit; there always is one.
+    /// Always false: a plan has at least one unit.
     pub fn is_empty(&self) -> bool {
         self.plan.inputs.is_empty()
     }

@@ -48,7 +48,7 @@
 //! | [`MAX_EDGES`] | edges | 2 * 10^9 | 8 bytes each in memory during the build; offsets of a relation are `u32` |
 //! | [`MAX_LABELS`] | types, relations, fields | 65,535 each | ids are `u16` |
 //! | [`MAX_LABEL_BYTES`] | bytes | 1,024 | a label is a word, not a document |
-//! | [`MAX_KEY_BYTES`] | bytes | 1,024 | an id is no document; addresses of the web fit |
+//! | [`MAX_KEY_BYTES`] | bytes | 1,024 | an id is not a document; URLs fit |
 
 pub mod answer;
 mod arrow;

@@ -275,7 +275,7 @@ impl Dialect {
     }
 }
 
-/// A conversation in the foreign form, with a schema after the last message where one is told.
+/// The messages of a request, with `shown_schema` after the last one.
 fn messages(
     messages: &[Message],
     shown_schema: Option<&Schema>,

@@ -35,7 +35,7 @@ const REFUSALS: [&str; 8] = [
 /// Why a reply holds no program; the message is shown to the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoProgram {
-    /// There is no text.
+    /// The reply is empty.
     #[error("the reply is empty; reply with one fenced block that holds the whole program")]
     Empty,
     /// The model or its service refuses.

@@ -36,7 +36,7 @@ pub(super) struct Requester {
     pub(super) host: String,
     pub(super) secrets: AccountSecrets,
     pub(super) limits: Limits,
-    /// The only bound on requests under way, whoever sends them.
+    /// Bounds the requests in flight.
     pub(super) gate: Semaphore,
     pub(super) circuit_breaker: CircuitBreaker,
     pub(super) rate_limiter: RateLimiter,

@@ -54,7 +54,7 @@ impl Cutter {
     /// Reads a tokenizer from the bytes of the file at `path`.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] when it is no tokenizer, or leaves no room for a text.
+    /// [`EmbedError::Model`] if it is not a tokenizer, or leaves no room for a text.
     pub(super) fn new(
         bytes: &[u8],
         path: &Path,

@@ -180,7 +180,7 @@ fn compile(arch: &str) -> Result<Ptx, GpuError> {
     )
 }
 
-/// So many blocks of so many threads.
+/// A launch configuration of blocks and threads.
 fn grid(x: usize, y: usize, threads: u32) -> Result<LaunchConfig, GpuError> {
     let side = |n: usize, most: u32| {
         u32::try_from(n)

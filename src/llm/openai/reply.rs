@@ -31,7 +31,7 @@ pub(super) fn unread(request: &Request, reason: String) -> UnusableReply {
 /// The reply in these bytes. `shown` makes a text of the service fit for a message.
 ///
 /// # Errors
-/// [`UnusableReply`] where there is no text of the model in them.
+/// [`UnusableReply`] if they hold no text of the model.
 pub(super) fn read(
     bytes: &[u8],
     request: &Request,

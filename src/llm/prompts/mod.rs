@@ -194,7 +194,7 @@ impl Prompts {
     /// order of truncation are its own. At most 200 files of at most 64 KiB.
     ///
     /// # Errors
-    /// [`PromptError::File`] for a file that cannot be read, is no known prompt, does not parse, or
+    /// [`PromptError::File`] for a file that cannot be read, is not a known prompt, does not parse, or
     /// differs in what must be the same.
     pub fn with_overrides(dir: &Path) -> Result<Prompts, PromptError> {
         let mut texts = BTreeMap::new();

@@ -27,7 +27,7 @@ const MAX_DISTANCE: usize = 2;
 
 /// Expected shape of a value.
 enum Shape {
-    /// A value that is no table.
+    /// A value other than a table.
     Value,
     /// A table with any names and plain values.
     Free,
