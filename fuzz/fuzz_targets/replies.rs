@@ -4,19 +4,19 @@
 
 use agent::llm::{
     Finish, Schema,
-    replies::{json_of, program_of},
+    replies::{extract_json, extract_program},
 };
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     for finish in [Finish::Stop, Finish::Length, Finish::Filter, Finish::Other] {
-        if let Ok(program) = program_of(text, finish) {
+        if let Ok(program) = extract_program(text, finish) {
             assert!(!program.trim().is_empty());
         }
     }
     let schema = serde_json::json!({"type": "object", "required": ["n"]});
     let schema = Schema { name: "any".to_owned(), schema };
-    if let Err(reason) = json_of(text, &schema) {
+    if let Err(reason) = extract_json(text, &schema) {
         assert!(reason.len() <= 500);
     }
 });

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::kind::Kind;
 use agent_kb::{
     answer::{self, AnswerValue, Cell, Single},
-    table::{Rows, SqlValue, Table, statistics::Tested},
+    table::{Rows, SqlValue, Table, statistics::TestResult},
 };
 use agent_retrieve::AssistFailure;
 
@@ -62,7 +62,7 @@ pub struct Answered {
     /// The statements, in order.
     pub sql: Vec<String>,
     /// The test, where one was made.
-    pub statistic: Option<Tested>,
+    pub statistic: Option<TestResult>,
     /// What the last statement gave.
     pub result: Rows,
     /// The type of the table's rows.

@@ -28,7 +28,7 @@ use agent_kb::{
     table::{
         Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, Rows, SqlValue, Table,
         of_texts, read,
-        statistics::{self, Tested},
+        statistics::{self, TestResult},
         with_literals,
     },
 };
@@ -623,7 +623,7 @@ fn read_as(kb: &Kb, form: Form, rows: &Rows, table: &Table) -> Result<(Outcome, 
 }
 
 /// A test of the values that a statement gives.
-fn tested(test: TestName, rows: &Rows) -> Result<Tested, Failed> {
+fn tested(test: TestName, rows: &Rows) -> Result<TestResult, Failed> {
     let column = |at: usize| -> Vec<f64> {
         rows.rows.iter().filter_map(|row| row.get(at)?.number()).collect()
     };

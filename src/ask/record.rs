@@ -13,7 +13,7 @@ use crate::{
 };
 use agent_kb::{
     Kb, NodeId,
-    table::{SqlValue, statistics::Tested},
+    table::{SqlValue, statistics::TestResult},
 };
 
 /// An answer as JSON.
@@ -25,7 +25,7 @@ pub struct AskRecord<'a> {
     told: &'a str,
     path: &'a [String],
     sql: &'a [String],
-    statistic: Option<Tested>,
+    statistic: Option<TestResult>,
     result: Result<'a>,
     table: Table<'a>,
     left_out: &'a [LeftOut],

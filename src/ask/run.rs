@@ -15,7 +15,7 @@ use agent_kb::{
     table::{
         Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows,
         SqlValue, Table, reached, read, read_named,
-        statistics::{self, Moments, Tested},
+        statistics::{self, Moments, TestResult},
     },
 };
 
@@ -214,7 +214,7 @@ struct Run<'a> {
     writer: Writer<'a>,
     database: Database,
     sql: Vec<String>,
-    statistic: Option<Tested>,
+    statistic: Option<TestResult>,
     left_out: Vec<LeftOut>,
     result: Rows,
 }
@@ -611,7 +611,7 @@ impl Run<'_> {
     }
 
     /// Keeps a test, and says what it found.
-    fn tested(&mut self, tested: Tested) -> String {
+    fn tested(&mut self, tested: TestResult) -> String {
         self.statistic = Some(tested);
         let (result, told) = told_test(tested);
         self.result = result;
@@ -667,7 +667,12 @@ impl Run<'_> {
         Ok(self.spreads(tested, &what, &samples))
     }
 
-    fn spreads(&mut self, tested: Tested, what: &str, samples: &[Vec<f64>]) -> (Outcome, String) {
+    fn spreads(
+        &mut self,
+        tested: TestResult,
+        what: &str,
+        samples: &[Vec<f64>],
+    ) -> (Outcome, String) {
         let differ = tested.p < LEVEL;
         let (yes, finding) = match (samples, self.plan.asks_more) {
             _ if !differ => (self.plan.asks_same, "no difference of variances is shown"),
@@ -756,13 +761,13 @@ impl Run<'_> {
         ))
     }
 
-    fn by_group(&mut self, measure: usize, group: usize) -> Result<Tested, AskError> {
+    fn by_group(&mut self, measure: usize, group: usize) -> Result<TestResult, AskError> {
         let samples: Vec<Vec<f64>> =
             self.samples(measure, group)?.into_iter().map(|(_, own)| own).collect();
         Ok(statistics::kruskal_wallis(&samples)?)
     }
 
-    fn by_counts(&mut self, one: usize, other: usize) -> Result<Tested, AskError> {
+    fn by_counts(&mut self, one: usize, other: usize) -> Result<TestResult, AskError> {
         let sql = self.writer.pairs(&self.plan.filters, one, other);
         let rows = self.ask(sql, &ROWS)?;
         self.note_left_out(&[one, other])?;
@@ -831,7 +836,7 @@ fn spaced(unit: Option<&str>) -> String {
 }
 
 /// A test as a row, and in words.
-pub(super) fn told_test(tested: Tested) -> (Rows, String) {
+pub(super) fn told_test(tested: TestResult) -> (Rows, String) {
     let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
     let row = vec![
         SqlValue::Text(tested.test.name().to_owned()),

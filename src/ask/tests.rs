@@ -18,7 +18,7 @@ use agent_kb::table::SqlValue;
 use agent_llm::{Finish, LlmError, Request, ledger::Ceilings};
 use agent_retrieve::AssistFailure;
 use agent_testing::{
-    Heard, assistant, base_of, blocks, example_base, llm, llm_within, question, said,
+    RequestLog, assistant, base_of, blocks, example_base, llm, llm_within, question, said,
 };
 
 const STEEL: &str = "How many products are made of steel?";
@@ -59,7 +59,7 @@ fn steel(request: &Request, written: &str) -> String {
 fn analyst(
     helps: Helps,
     reply: impl Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync + 'static,
-) -> (Analyst, Heard) {
+) -> (Analyst, RequestLog) {
     let (model, heard) = llm(reply);
     (Analyst::new(example_base()).helped(assistant(model), helps), heard)
 }

@@ -14,8 +14,8 @@ use agent_app::{
     error::Result,
     text::{MAX_SHOWN, count},
 };
-use agent_embed::cache::{self, KeptFile};
-use agent_llm::shared::{Kept, SharedCache};
+use agent_embed::cache::{self, CacheFile};
+use agent_llm::shared::{CacheSize, SharedCache};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -54,7 +54,7 @@ pub(super) struct ClearArgs {
 struct Replies {
     dir: PathBuf,
     #[serde(flatten)]
-    all: Kept,
+    all: CacheSize,
     unreadable: u64,
     models: Vec<OfModel>,
 }
@@ -63,7 +63,7 @@ struct Replies {
 struct OfModel {
     model: String,
     #[serde(flatten)]
-    kept: Kept,
+    kept: CacheSize,
 }
 
 /// What is kept of embeddings.
@@ -72,7 +72,7 @@ struct Embeddings {
     dir: PathBuf,
     entries: u64,
     bytes: u64,
-    files: Vec<KeptFile>,
+    files: Vec<CacheFile>,
 }
 
 /// Where replies are kept for all runs.
@@ -153,7 +153,7 @@ fn told(ctx: &Context, what: &str, entries: u64, bytes: u64) {
     ctx.printer.notice(&format!("removed {} {what}, {} bytes", count(entries), count(bytes)));
 }
 
-fn bytes(files: &[KeptFile]) -> u64 {
+fn bytes(files: &[CacheFile]) -> u64 {
     files.iter().map(|file| file.bytes).sum()
 }
 

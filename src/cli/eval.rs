@@ -38,7 +38,7 @@ use agent_app::{
 };
 use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
-use agent_llm::ledger::Spent;
+use agent_llm::ledger::Spending;
 pub(super) use agent_retrieve::eval::SEED;
 use agent_retrieve::{
     Baseline, Ranking, Retriever,
@@ -144,9 +144,9 @@ pub(super) struct Measured {
     /// Queries for which a service gave no answer: with any, the means say nothing.
     outages: usize,
     /// What it spent on language models.
-    llm: Spent,
+    llm: Spending,
     /// What its replies took, those that had been kept among them.
-    used: Spent,
+    used: Spending,
     /// Queries that a model was to help with and did not.
     unassisted: usize,
 }
@@ -461,8 +461,8 @@ fn measured_as(
         ends,
         evaluation,
         outages,
-        llm: Spent::default(),
-        used: Spent::default(),
+        llm: Spending::default(),
+        used: Spending::default(),
         unassisted,
     })
 }

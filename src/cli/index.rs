@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use crate::{Context, Exit};
 use agent_app::{dataset, error::Result, text::count, vectors};
 use agent_dataset::Base;
-use agent_embed::{CachedEmbedder, Embedder, Spent};
+use agent_embed::{CachedEmbedder, EmbedCost, Embedder};
 use agent_index::{
     self as index, Access, EmbedderChoice, IndexError, IndexState, IndexedVersion, Part, Plan,
     PrecomputedVectors, VectorSource, WordSource,
@@ -244,7 +244,7 @@ fn open(
 }
 
 /// Says what an embedder has cost.
-fn tell_of_cost(spent: &Spent, is_done: bool, ctx: &Context) {
+fn tell_of_cost(spent: &EmbedCost, is_done: bool, ctx: &Context) {
     let from_cache = format!("{} vectors from the cache", count(spent.from_cache));
     let parts = [vec![from_cache], costs(spent)].concat();
     ctx.printer.notice(&parts.join(", "));
@@ -256,7 +256,7 @@ fn tell_of_cost(spent: &Spent, is_done: bool, ctx: &Context) {
 }
 
 /// What an embedder has cost but time.
-pub(super) fn costs(spent: &Spent) -> Vec<String> {
+pub(super) fn costs(spent: &EmbedCost) -> Vec<String> {
     let counts = [
         (spent.tokens, "tokens paid for"),
         (spent.cut, "texts cut to the model's limit"),

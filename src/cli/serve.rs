@@ -19,7 +19,7 @@ use agent_app::{
     text::counted,
 };
 use agent_infer::bundle::Bundle;
-use agent_llm::ledger::Spent;
+use agent_llm::ledger::Spending;
 use agent_serve::{
     self as serve, Helper, Hosts, Keys, LONGEST_TIME, Listening, Opening, Options, ServeError,
     Served,
@@ -125,7 +125,7 @@ pub(super) struct Serving {
 pub(super) fn finish(llm: Option<llm::Opened>, ctx: &Context) -> Result<()> {
     let Some(llm) = llm else { return Ok(()) };
     llm.finish(ctx)?;
-    let Spent { calls, tokens_in, tokens_out, .. } = llm.assistant.llm().ledger().total();
+    let Spending { calls, tokens_in, tokens_out, .. } = llm.assistant.llm().ledger().total();
     ctx.printer.notice(&format!(
         "the language model was asked {calls} times; {tokens_in} tokens sent, {tokens_out} received"
     ));

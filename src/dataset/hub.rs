@@ -25,7 +25,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tokio::{runtime::Runtime, time};
 
-use agent_remote::{Ended, Retry, may_pass, told_wait};
+use agent_remote::{GiveUp, Retry, is_transient, retry_after};
 
 /// Largest file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 30;
@@ -489,8 +489,8 @@ fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Re
     };
     let wait = match retry.wait(retry_after) {
         Ok(wait) => wait,
-        Err(Ended::Attempts | Ended::Told(_)) => {
-            let (url, attempts) = (url.to_string(), retry.made());
+        Err(GiveUp::AttemptsExhausted | GiveUp::RetryAfterTooLong(_)) => {
+            let (url, attempts) = (url.to_string(), retry.attempts());
             return Err(match status {
                 Some(status) => HubError::Status { url, status: status.as_u16() },
                 None => HubError::Network { url, message, attempts },
@@ -532,10 +532,10 @@ fn text_of(response: &Response, name: HeaderName) -> Option<&str> {
 /// The failure of a response that is neither a success nor a redirect.
 fn refusal(url: &Url, response: &Response) -> Failure {
     let status = response.status();
-    if !may_pass(status.as_u16()) {
+    if !is_transient(status.as_u16()) {
         return HubError::Status { url: url.to_string(), status: status.as_u16() }.into();
     }
-    let retry_after = told_wait(response.headers());
+    let retry_after = retry_after(response.headers());
     Failure::Transient { message: status.to_string(), status: Some(status), retry_after }
 }
 

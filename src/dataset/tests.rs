@@ -314,7 +314,7 @@ fn strict_errors_name_file_line_and_remedy() {
         check_error(source.path(), &[&format!("{file}{expected}")]);
     }
     let source = dataset(&[("dataset.toml", "candidate_types = [\"papers\"]")]);
-    check_error(source.path(), &["dataset.toml: candidate type \"papers\" is no node type"]);
+    check_error(source.path(), &["dataset.toml: candidate type \"papers\" is not a node type"]);
     let source = dataset(&[]);
     fs::write(source.path().join("nodes.jsonl"), b"{\"id\": 0, \"type\": \"\xff\"}\n").unwrap();
     check_error(source.path(), &["nodes.jsonl:1: byte 20 is not UTF-8; convert the file to UTF-8"]);
@@ -553,7 +553,7 @@ fn answers_may_be_values() {
     assert_eq!(valued[0].metadata, [("kind".to_string(), "count".to_string())].into());
     assert!(matches!(load_values(base, &Split::Test), Err(DatasetError::TestClosed)));
     for (wrong, why) in
-        [("{}", "is no answer"), (r#"{""nodes"": []}"#, "nodes stand in answer_ids")]
+        [("{}", "is not an answer"), (r#"{""nodes"": []}"#, "nodes stand in answer_ids")]
     {
         fs::write(&file, format!("id,query,answer_ids,answer_value\n1,q,[],\"{wrong}\"\n"))
             .unwrap();
@@ -650,7 +650,7 @@ fn endless_files_are_refused() {
         let path = source.path().join(file);
         let _ = fs::remove_file(&path);
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-        check_error(source.path(), &[file, "it is no regular file"]);
+        check_error(source.path(), &[file, "it is not a regular file"]);
     }
 }
 

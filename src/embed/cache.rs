@@ -1,5 +1,5 @@
-//! Keeps the vectors of an embedder that costs time or money in files, so that no text is paid for
-//! twice: not when a base grows or is imported again, and not after an interruption.
+//! Caches the vectors of an expensive embedder in files, so that no text is embedded twice, even after
+//! a new import or an interruption.
 //!
 //! Vectors are found by the hash of their text, in one file per embedder and kind of text. A file
 //! is a header and records of one length, and it only grows:
@@ -12,7 +12,7 @@
 //! Opening reads the file and leaves out records whose hash is wrong; what a killed process wrote
 //! of its last record is cut off. One process writes a file at a time, others read it. The cache
 //! never fails a caller: when a file cannot be used, texts are embedded as if there were none, and
-//! [`Spent`] says why.
+//! [`EmbedCost`] says why.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -24,7 +24,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{EmbedError, Embedder, Matrix, Spent};
+use crate::{EmbedCost, EmbedError, Embedder, Matrix};
 
 /// Longest file of one embedder's documents, in bytes.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
@@ -41,9 +41,9 @@ const MAX_NAME_CHARS: usize = 80;
 /// The hash of a text.
 type Key = [u8; 16];
 
-/// A file of the cache, for people.
+/// A file of the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeptFile {
+pub struct CacheFile {
     /// The readable part of the embedder's fingerprint, and digits of its hash.
     pub name: String,
     /// `documents` or `queries`.
@@ -58,7 +58,7 @@ pub struct KeptFile {
 ///
 /// # Errors
 /// When the directory cannot be read.
-pub fn files(dir: &Path) -> io::Result<Vec<KeptFile>> {
+pub fn files(dir: &Path) -> io::Result<Vec<CacheFile>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -70,7 +70,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<KeptFile>> {
             .into_iter()
             .find(|kind| path.extension().is_some_and(|extension| extension == kind.extension()));
         let (Some(kind), Some(name)) = (kind, path.file_stem()) else { continue };
-        files.push(KeptFile {
+        files.push(CacheFile {
             name: name.to_string_lossy().into_owned(),
             kind: kind.extension(),
             entries: n_entries(&path).unwrap_or(0),
@@ -82,11 +82,11 @@ pub fn files(dir: &Path) -> io::Result<Vec<KeptFile>> {
     Ok(files)
 }
 
-/// Removes the files in the directory of a cache; which there were.
+/// Removes and returns the files in the directory of a cache.
 ///
 /// # Errors
 /// When the directory cannot be read or a file cannot be removed.
-pub fn clear(dir: &Path) -> io::Result<Vec<KeptFile>> {
+pub fn clear(dir: &Path) -> io::Result<Vec<CacheFile>> {
     let files = files(dir)?;
     for file in &files {
         match fs::remove_file(dir.join(format!("{}.{}", file.name, file.kind))) {
@@ -97,7 +97,7 @@ pub fn clear(dir: &Path) -> io::Result<Vec<KeptFile>> {
     Ok(files)
 }
 
-/// Vectors in a file, by its length.
+/// Number of vectors in a file, by its length.
 fn n_entries(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut header = [0; HEADER_BYTES];
@@ -108,17 +108,17 @@ fn n_entries(path: &Path) -> io::Result<u64> {
     Ok((file.metadata()?.len() - HEADER_BYTES as u64) / record)
 }
 
-/// An embedder that asks its cache first.
+/// An embedder with a cache.
 pub struct CachedEmbedder {
     inner: Box<dyn Embedder>,
     dir: PathBuf,
-    documents: Mutex<Kept>,
-    queries: Mutex<Kept>,
+    documents: Mutex<VectorCache>,
+    queries: Mutex<VectorCache>,
 }
 
-/// One file, once it was asked for.
+/// One file, opened on first use.
 #[derive(Default)]
-struct Kept {
+struct VectorCache {
     store: Option<Store>,
     hits: u64,
     problem: Option<String>,
@@ -132,7 +132,7 @@ impl CachedEmbedder {
         CachedEmbedder { inner, dir: dir.to_owned(), documents, queries }
     }
 
-    /// Removes what is kept of this embedder.
+    /// Removes the cached vectors of this embedder.
     ///
     /// # Errors
     /// [`EmbedError::Io`].
@@ -198,7 +198,7 @@ impl CachedEmbedder {
     }
 
     /// The file of a kind, opened when it is first asked for.
-    fn kept(&self, kind: Kind) -> MutexGuard<'_, Kept> {
+    fn kept(&self, kind: Kind) -> MutexGuard<'_, VectorCache> {
         let kept = match kind {
             Kind::Document => &self.documents,
             Kind::Query => &self.queries,
@@ -221,7 +221,7 @@ impl CachedEmbedder {
     }
 }
 
-impl Kept {
+impl VectorCache {
     fn get(&mut self, key: &Key, row: &mut [f32]) -> bool {
         let Some(store) = &mut self.store else { return false };
         match store.get(key, row) {
@@ -290,13 +290,13 @@ impl Embedder for CachedEmbedder {
         self.inner.verify()
     }
 
-    fn spent(&self) -> Spent {
-        let lock = |kept: &Mutex<Kept>| {
+    fn spent(&self) -> EmbedCost {
+        let lock = |kept: &Mutex<VectorCache>| {
             let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             (kept.hits, kept.problem.clone())
         };
         let (documents, queries) = (lock(&self.documents), lock(&self.queries));
-        Spent {
+        EmbedCost {
             from_cache: documents.0 + queries.0,
             problem: documents.1.or(queries.1),
             ..self.inner.spent()
@@ -304,7 +304,7 @@ impl Embedder for CachedEmbedder {
     }
 }
 
-/// What a text is; some models embed the two differently.
+/// Kind of a text; some models embed the two differently.
 #[derive(Clone, Copy)]
 enum Kind {
     Document,

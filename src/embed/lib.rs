@@ -1,23 +1,23 @@
-//! Turns text into vectors whose dot product says how alike two texts are.
+//! Text embeddings: vectors whose dot product measures the similarity of two texts.
 //!
 //! An [`Embedder`] maps texts to rows of a [`Matrix`]; everything downstream (the vector index, dense
 //! retrieval, the tools of a program) sees only this trait. The built-in embedder is [`lsa`]: it is
 //! trained on the base's own documents, so that nothing has to be downloaded; [`bert`] runs sentence
 //! encoders from a local directory.
 //!
-//! This module must not know the knowledge base, its nodes or its files: texts come in as strings.
+//! Independent of the knowledge base: texts come in as strings.
 //!
-//! | file | question it answers |
+//! | file | content |
 //! | --- | --- |
-//! | [`matrix`] | here are numbers, are they a `[rows, dim]` matrix? and the one dot product of the crate |
-//! | [`lsa`] | here are documents, give me an embedder; save it, open it |
-//! | [`bert`] | here is the directory of a sentence encoder, give me an embedder |
-//! | [`openai`] | here are the address and key of a service, give me an embedder |
-//! | [`table`] | here are queries with vectors from elsewhere, give me an embedder |
-//! | [`cache`] | here is an embedder that costs something, embed no text twice |
-//! | `tokens` | here is a text, give me its word stems |
-//! | `sparse` | here are documents as term counts, give me products with dense matrices |
-//! | `factor` | here is a sparse matrix, give me its leading singular vectors |
+//! | [`matrix`] | `[rows, dim]` matrices, and the dot product of the crate |
+//! | [`lsa`] | the embedder trained on documents |
+//! | [`bert`] | sentence encoders in local directories |
+//! | [`openai`] | embedding services |
+//! | [`table`] | imported vectors of queries |
+//! | [`cache`] | a cache in front of an expensive embedder |
+//! | `tokens` | word stems of a text |
+//! | `sparse` | sparse matrices and their products with dense ones |
+//! | `factor` | leading singular vectors of a sparse matrix |
 
 pub mod bert;
 pub mod cache;
@@ -101,11 +101,10 @@ pub trait Embedder: Send + Sync {
         Err(EmbedError::NoTokens)
     }
 
-    /// Reads what the first text would have to wait for, on all threads. Without it the first text
-    /// does that.
+    /// Loads the model ahead of the first text, on all threads.
     ///
     /// # Errors
-    /// Those that the first text would meet.
+    /// Errors of loading.
     fn prepare(&self) -> Result<(), EmbedError> {
         Ok(())
     }
@@ -118,24 +117,24 @@ pub trait Embedder: Send + Sync {
         Ok(())
     }
 
-    /// What it has cost since it was opened; nothing, where nobody counts.
-    fn spent(&self) -> Spent {
-        Spent::default()
+    /// Cost since it was opened; zero where it is not counted.
+    fn spent(&self) -> EmbedCost {
+        EmbedCost::default()
     }
 }
 
-/// What an embedder has cost.
+/// Cost of an embedder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// Texts whose vector was kept from before.
+pub struct EmbedCost {
+    /// Texts with a cached vector.
     pub from_cache: u64,
-    /// Tokens that were paid for.
+    /// Paid tokens.
     pub tokens: u64,
-    /// Texts that were cut because the model takes no longer ones, where the caller has to cut.
+    /// Texts truncated by the caller to the maximal length of the model.
     pub cut: u64,
-    /// Requests that were sent again.
+    /// Retried requests.
     pub retries: u64,
-    /// Why vectors are not kept, if they are not.
+    /// Why vectors are not cached, if so.
     pub problem: Option<String>,
 }
 

@@ -5,9 +5,9 @@
 //! leading right singular vectors place every stem in `dim` dimensions; a text, document or query alike, is
 //! the weighted sum of its stems' rows, scaled to length 1 ("folding in").
 //!
-//! # What it is, and is not
-//! It knows which words of *this* base keep the same company, so it finds documents that share no word with
-//! a query, and it needs no download, no GPU and seconds to train. It is no language model: no word order,
+//! # Properties
+//! It learns which words of *this* base occur together, so it finds documents that share no word with
+//! a query, and it needs no download, no GPU and seconds to train. It is not a language model: no word order,
 //! no negation, one meaning per word, nothing beyond the base, English stems. A stem seen in fewer than
 //! [`MIN_DOCUMENT_FREQUENCY`] sampled documents is unknown; so exact names are better left to text search.
 //!
@@ -104,7 +104,7 @@ pub struct Corpus<'a> {
     pub text: &'a (dyn Fn(usize) -> &'a str + Sync),
 }
 
-/// What training depends on beside the corpus.
+/// Parameters of training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LsaParams {
     /// Dimensions wanted, in `1..=`[`MAX_DIM`]; fewer result when the corpus has a lower rank.
@@ -510,11 +510,11 @@ fn in_steps(
     Ok(())
 }
 
-fn check_range(name: &'static str, got: usize, most: usize) -> Result<(), EmbedError> {
-    if (1..=most).contains(&got) {
+fn check_range(name: &'static str, got: usize, max: usize) -> Result<(), EmbedError> {
+    if (1..=max).contains(&got) {
         return Ok(());
     }
-    Err(EmbedError::Parameter { name, expected: format!("1 to {most}"), got: got.to_string() })
+    Err(EmbedError::Parameter { name, expected: format!("1 to {max}"), got: got.to_string() })
 }
 
 /// The stems of the matrix, ascending, and their weights.

@@ -1,6 +1,6 @@
 //! A dense row-major matrix of `f32`, and the dot product used wherever vectors are compared.
 //!
-//! It must not know what the numbers mean. The dot product is always summed in the same order (sixteen
+//! The dot product is always summed in the same order (sixteen
 //! interleaved partial sums, then a fixed tree), so a score does not depend on threads or batching.
 
 use crate::EmbedError;

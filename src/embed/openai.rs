@@ -1,16 +1,15 @@
-//! An embedder behind an interface like OpenAI's: their service, or any that offers
-//! `POST /embeddings` in the same form. The only place that knows that form.
+//! An embedder behind an OpenAI-compatible interface, `POST /embeddings`.
 //!
 //! Texts go out in batches of at most [`MAX_BATCH_TEXTS`] and [`MAX_BATCH_BYTES`], a few at a time.
-//! What comes back is checked (one vector per text, one length, finite numbers) and scaled to norm
+//! Replies are checked (one vector per text, one length, finite numbers) and scaled to norm
 //! 1. No prompt is put before queries or documents.
 //!
 //! Models refuse long texts, and only the service can count its tokens. A text is cut to
-//! [`MAX_TEXT_BYTES`] at first; one that is refused all the same is cut further, on its own, so that
-//! its vector does not depend on its batch. [`Spent`] counts the texts that were cut.
+//! [`MAX_TEXT_BYTES`] at first; one that is still refused is cut further, on its own, so that
+//! its vector does not depend on its batch. [`EmbedCost`] counts the texts that were cut.
 //!
 //! The fingerprint is made of the model's name and the length of its vectors: two services that
-//! offer a model under one name are taken to offer the same model.
+//! with the same model name are assumed to offer the same model.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +17,7 @@ use async_openai::types::embeddings::{
     CreateEmbeddingRequest, CreateEmbeddingResponse, EmbeddingInput,
 };
 
-use crate::{EmbedError, Embedder, Matrix, Spent, matrix::normalise};
+use crate::{EmbedCost, EmbedError, Embedder, Matrix, matrix::normalise};
 use agent_remote::{Account, Limits, Service};
 
 /// Texts of one request.
@@ -251,12 +250,12 @@ impl Embedder for OpenAiEmbedder {
         Ok(self.embed_documents(&[text])?.into_data())
     }
 
-    fn spent(&self) -> Spent {
-        Spent {
+    fn spent(&self) -> EmbedCost {
+        EmbedCost {
             tokens: self.tokens.load(Ordering::Relaxed),
             cut: self.cut.load(Ordering::Relaxed),
             retries: self.service.retries(),
-            ..Spent::default()
+            ..EmbedCost::default()
         }
     }
 }
@@ -333,7 +332,7 @@ mod tests {
         let matrix = embedder.embed_documents(&["a", " \n", "bbbb"]).unwrap();
         assert_eq!(matrix.data(), [0.6, 0.8, 0.0, 0.0, 0.6, 0.8]);
         assert_eq!(embedder.embed_query("").unwrap(), [0.0, 0.0]);
-        assert_eq!(embedder.spent(), Spent { tokens: 14, ..Spent::default() });
+        assert_eq!(embedder.spent(), EmbedCost { tokens: 14, ..EmbedCost::default() });
         let requests = server.requests();
         assert_eq!(requests.len(), 2);
         assert!(requests[1].starts_with("POST /v1/embeddings HTTP"), "{}", requests[1]);

@@ -1,5 +1,4 @@
-//! Vectors of queries that were computed elsewhere: an embedder that knows these texts and no
-//! others. Must not know where they come from.
+//! Imported vectors of queries: an embedder that knows only these texts.
 //!
 //! Vectors are kept as they are given, so that dot products are those of the source; every other
 //! embedder gives norm 1.
@@ -134,7 +133,7 @@ pub struct QueryTable {
 }
 
 impl QueryTable {
-    /// Writes what [`QueryTableBuilder::encode`] gave.
+    /// Writes the output of [`QueryTableBuilder::encode`].
     ///
     /// # Errors
     /// [`EmbedError::Io`].

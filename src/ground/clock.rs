@@ -1,11 +1,8 @@
-//! Time that is charged to who spends it: the processor time of one thread, and a bound on its work
-//! by that clock and by the wall.
+//! Processor time of one thread, and a deadline for work by processor and wall time.
 //!
-//! A deadline by the wall fails good work on a crowded machine, so work is charged the processor
-//! time of its thread. What a thread waits for, and what other threads do for it, that clock does
-//! not see: so wall time is bounded as well, [`WALL_PER_WORK`] times as long.
-//!
-//! Must not know: what is done, or what becomes of work that is late.
+//! A wall-clock deadline fails good work on a busy machine, so work is charged the processor time of
+//! its thread. That clock does not count waiting or other threads, so wall time is bounded as well, at
+//! [`WALL_PER_WORK`] times the limit.
 
 use std::time::{Duration, Instant};
 
@@ -13,33 +10,32 @@ use std::time::{Duration, Instant};
 /// a processor still ends in time.
 pub const WALL_PER_WORK: u32 = 10;
 
-/// The processor time of one thread, readable from any thread. Where the system tells no thread the
-/// time of another (anything but Linux), wall time stands for it.
+/// The processor time of one thread, readable from any thread; wall time on systems other than Linux.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadClock {
     #[cfg(target_os = "linux")]
     id: libc::clockid_t,
-    began: Instant,
+    started: Instant,
 }
 
 impl ThreadClock {
     /// The clock of the calling thread.
-    pub fn here() -> Self {
+    pub fn current() -> Self {
         Self {
             #[cfg(target_os = "linux")]
-            id: linux::clock_here(),
-            began: Instant::now(),
+            id: linux::current_clock(),
+            started: Instant::now(),
         }
     }
 
-    /// What the thread has computed so far; all of the wall time since [`here`](Self::here) once it
+    /// Processor time of the thread so far; wall time since [`current`](Self::current) once the thread
     /// has ended.
     pub fn now(&self) -> Duration {
         #[cfg(target_os = "linux")]
         if let Some(time) = linux::time_of(self.id) {
             return time;
         }
-        self.began.elapsed()
+        self.started.elapsed()
     }
 }
 
@@ -47,8 +43,8 @@ impl ThreadClock {
 mod linux {
     use std::time::Duration;
 
-    /// The clock of the calling thread, or one that reads as no time if the system names none.
-    pub(super) fn clock_here() -> libc::clockid_t {
+    /// The clock of the calling thread; on failure, the clock of whichever thread reads it.
+    pub(super) fn current_clock() -> libc::clockid_t {
         let mut id = libc::CLOCK_THREAD_CPUTIME_ID;
         // SAFETY: the thread is the one that runs, and the place is writable. A refusal leaves the
         // clock of whoever reads it, which is at most more patient.
@@ -57,7 +53,7 @@ mod linux {
         id
     }
 
-    /// What a clock shows; none for that of a thread that has ended.
+    /// Time of a clock; none if its thread has ended.
     pub(super) fn time_of(id: libc::clockid_t) -> Option<Duration> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the place is writable; an unknown clock is refused.
@@ -68,50 +64,50 @@ mod linux {
     }
 }
 
-/// A bound on work that began on some thread: processor time of that thread, and wall time.
+/// Deadline of work on one thread, by its processor time and by wall time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
     clock: ThreadClock,
     computed_before: Duration,
-    began: Instant,
-    most: Duration,
-    most_wall: Duration,
+    started: Instant,
+    limit: Duration,
+    wall_limit: Duration,
 }
 
 impl Timer {
-    /// Work of the calling thread that begins now and may compute for so long.
-    pub fn start(most: Duration) -> Self {
-        let clock = ThreadClock::here();
+    /// Starts now, on the calling thread, with this limit of processor time.
+    pub fn start(limit: Duration) -> Self {
+        let clock = ThreadClock::current();
         Self {
             clock,
             computed_before: clock.now(),
-            began: Instant::now(),
-            most,
-            most_wall: most.saturating_mul(WALL_PER_WORK),
+            started: Instant::now(),
+            limit,
+            wall_limit: limit.saturating_mul(WALL_PER_WORK),
         }
     }
 
-    /// The same with this much more wall time, for waiting that is not the work's.
+    /// Extends the wall time, for waiting that is not charged.
     pub fn with_waiting(self, more: Duration) -> Self {
-        Self { most_wall: self.most_wall.saturating_add(more), ..self }
+        Self { wall_limit: self.wall_limit.saturating_add(more), ..self }
     }
 
-    /// The same with this much more time by both clocks.
+    /// Extends both limits.
     pub fn with_grace(self, more: Duration) -> Self {
-        Self { most: self.most.saturating_add(more), ..self.with_waiting(more) }
+        Self { limit: self.limit.saturating_add(more), ..self.with_waiting(more) }
     }
 
-    /// How long the work can go on at least before it is late; zero once it is late. Asks the
-    /// system: a caller that asks often waits for that time to pass before it asks again.
+    /// Shortest time until the deadline; zero once it has passed. Makes a system call: a frequent caller
+    /// should call again only after that time.
     pub fn left(&self) -> Duration {
         let computed = self.clock.now().saturating_sub(self.computed_before);
-        let wall = self.began.elapsed();
-        self.most.saturating_sub(computed).min(self.most_wall.saturating_sub(wall))
+        let wall = self.started.elapsed();
+        self.limit.saturating_sub(computed).min(self.wall_limit.saturating_sub(wall))
     }
 
     /// Wall time since the start.
     pub fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.started.elapsed()
     }
 }
 
@@ -143,7 +139,7 @@ mod tests {
     #[test]
     fn computing_uses_it_up() {
         let timer = Timer::start(Duration::from_millis(20));
-        compute(&ThreadClock::here(), Duration::from_millis(25));
+        compute(&ThreadClock::current(), Duration::from_millis(25));
         assert_eq!(timer.left(), Duration::ZERO);
     }
 
@@ -151,7 +147,7 @@ mod tests {
     fn another_thread_sees_what_a_thread_computes_and_survives_its_end() {
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let clock = ThreadClock::here();
+            let clock = ThreadClock::current();
             let before = clock.now();
             compute(&clock, Duration::from_millis(20));
             tell.send((clock, before)).unwrap();

@@ -1,9 +1,9 @@
-//! Reads files that others wrote, and makes files that others may read.
+//! Reads untrusted files within limits, and creates temporary files with the usual permissions.
 //!
-//! A path from outside may lead to a pipe that nobody writes to, or to a device without an end. So
-//! only regular files are opened, and none is read beyond its limit.
+//! A path may lead to a pipe without a writer or to an endless device, so only regular files are
+//! opened, and none is read beyond its limit.
 //!
-//! Must not know: what files hold.
+//! Independent of what files hold.
 
 use std::{
     fs::{self, File},
@@ -16,14 +16,14 @@ use tempfile::{Builder, NamedTempFile, TempDir};
 /// Opens a regular file, also through links.
 ///
 /// # Errors
-/// What the system says, or that it is no regular file, which is told without opening it: opening a
-/// pipe would wait for its writer.
+/// [`io::ErrorKind::InvalidInput`] for anything but a regular file, without opening it: opening a pipe
+/// would wait for its writer; the error of the system otherwise.
 pub fn open(path: &Path) -> io::Result<File> {
     let regular = |metadata: fs::Metadata| match metadata.is_file() {
         true => Ok(()),
         false => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is no regular file; give the path of one",
+            "it is not a regular file; give the path of a regular file",
         )),
     };
     regular(fs::metadata(path)?)?;
@@ -55,7 +55,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular file of at most `limit` bytes of UTF-8.
 ///
 /// # Errors
-/// As [`read`]; [`io::ErrorKind::InvalidData`] if it is no text.
+/// As [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let not_text = |_| {
         let message = "it is not UTF-8 text; convert it to UTF-8";
@@ -64,8 +64,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(not_text)
 }
 
-/// What helps against an error of the system, to stand behind its own words; empty where only they can
-/// say.
+/// Advice to append to the message of a system error; empty where there is none.
 pub fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull => "; free space there and run it again",
@@ -74,24 +73,24 @@ pub fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// A file that vanishes unless it is given a name. It may be read by whom the user's mask allows
-/// to, as any file that a program makes; temporary files are private otherwise.
+/// A file that is removed unless it is persisted. Its permissions follow the user's mask, unlike those
+/// of usual temporary files, which are private.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> {
     with_mode(&mut Builder::new(), 0o666).prefix(prefix).tempfile_in(folder)
 }
 
-/// A directory that vanishes unless it is kept, for whom the user's mask allows to.
+/// A directory that is removed unless it is kept, with permissions by the user's mask.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub fn temporary_dir(folder: &Path, prefix: &str) -> io::Result<TempDir> {
     with_mode(&mut Builder::new(), 0o777).prefix(prefix).tempdir_in(folder)
 }
 
-/// Makes what is built with this mode, less the user's mask.
+/// Sets the mode, from which the user's mask is subtracted.
 #[cfg(unix)]
 fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, mode: u32) -> &'a mut Builder<'b, 'b> {
     use std::os::unix::fs::PermissionsExt;

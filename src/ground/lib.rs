@@ -1,5 +1,5 @@
-//! What every other crate stands on: files within limits, archives, units of work, words of a text, and
-//! the processor time of a thread. Knows nothing of nodes, queries or models.
+//! Foundations of all other crates: files within limits, tarballs, units of work, words of a text and
+//! thread time. Independent of nodes, queries and models.
 
 pub mod clock;
 pub mod files;

@@ -1,15 +1,14 @@
-//! Tarballs: files that travel as one, and are known to have arrived whole.
+//! Tarballs that prove that all their files arrived unchanged.
 //!
 //! A tarball is a tar file (ustar) compressed by Zstandard, which `tar --zstd -tf` lists. Its first
-//! entry, `manifest.json`, says path, length and blake3 of every file behind it, in their order. A
-//! reader looks at no other header: what stands before a file must be, byte for byte, what a writer
-//! puts there for the path and length of the manifest. So there are no links and devices, no path
-//! leads out of the directory, and no file is longer than was said. Equal files give equal bytes.
+//! entry, `manifest.json`, lists path, length and blake3 of the files that follow, in their order. The
+//! header of each file must equal, byte for byte, the one that a writer makes from the manifest. So
+//! there are no links or devices, no path leads out of the directory, and no file is longer than
+//! declared. Equal files give equal bytes.
 //!
-//! All files are read once for their digests and once more to be packed, and must be the same: what is
-//! packed is what they were at one moment between.
+//! Packing reads every file twice, for its digest and for its content, and fails if they differ.
 //!
-//! Must not know: what files hold, where they belong.
+//! Independent of what files hold.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +24,7 @@ use zstd::{Decoder, Encoder};
 
 use crate::files;
 
-/// Most files of a tarball.
+/// Maximum number of files in a tarball.
 pub const MAX_FILES: usize = 100_000;
 /// Format of the manifest.
 const FORMAT: &str = "agent-tarball-1";
@@ -33,13 +32,13 @@ const FORMAT: &str = "agent-tarball-1";
 const MANIFEST: &str = "manifest.json";
 /// Longest manifest, bytes.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
-/// What the names of tarballs in the making begin with.
+/// Prefix of temporary files.
 const STAGING_PREFIX: &str = ".tarball-";
 /// Zstandard's own default.
 const LEVEL: i32 = 3;
 /// Bytes read and written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Tar counts in blocks of so many bytes.
+/// Block size of tar, bytes.
 const BLOCK: usize = 512;
 /// Blocks of zeros at the end.
 const END_BLOCKS: usize = 2;
@@ -62,7 +61,7 @@ pub enum TarballError {
         /// The cause.
         source: io::Error,
     },
-    /// A path that no tarball has.
+    /// A path that cannot be packed.
     #[error(
         "{path:?} cannot be packed; use at most {NAME_BYTES} bytes for a name and {PREFIX_BYTES} for the \
          directories before it, no control characters, \\ or :, and no name that begins with a dot"
@@ -83,21 +82,21 @@ pub enum TarballError {
         /// The file.
         path: PathBuf,
     },
-    /// What was to be unpacked is no tarball of this program.
-    #[error("{} cannot be unpacked: {why}", path.display())]
-    NotOne {
+    /// The file is not a tarball of this program.
+    #[error("{} cannot be unpacked: {reason}", path.display())]
+    NotATarball {
         /// The file.
         path: PathBuf,
         /// What is wrong, and what to do about it.
-        why: String,
+        reason: String,
     },
-    /// A tarball is not what was packed.
-    #[error("{} is damaged: {what}; fetch or make it again", path.display())]
+    /// The content does not match the manifest.
+    #[error("{} is damaged: {reason}; fetch or make it again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What does not agree.
-        what: String,
+        reason: String,
     },
     /// The caller asked to stop.
     #[error("stopped; nothing was kept")]
@@ -123,7 +122,7 @@ pub struct Member {
     pub blake3: String,
 }
 
-/// What is in a tarball.
+/// Content of [`MANIFEST`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
@@ -132,28 +131,27 @@ struct Manifest {
     files: Vec<Member>,
 }
 
-/// Is told how far the work is, and asked whether it goes on.
+/// Progress callback and stop flag of a long operation.
 pub struct Watch<'a> {
-    /// Gets the number of bytes of files read since the last call.
+    /// Receives the number of bytes read since the last call.
     pub on_bytes: &'a mut dyn FnMut(u64),
-    /// The work ends soon after this is raised.
+    /// Stops the operation when set.
     pub stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {
-    fn more(&mut self, n: usize) -> Result<(), TarballError> {
+    fn advance(&mut self, n: usize) -> Result<(), TarballError> {
         (self.on_bytes)(n as u64);
         if self.stop.load(Ordering::Relaxed) { Err(TarballError::Stopped) } else { Ok(()) }
     }
 }
 
-/// Packs files, each a path within the tarball and where it lies, into a file that appears when it is
-/// whole; one of that name is replaced if `replace`. Every file is read twice, and all its bytes are
-/// told twice.
+/// Packs files, given as path in the tarball and path on disk, into a file that appears when it is
+/// complete; replaces an existing file if `replace`. Reads and reports every byte twice.
 ///
 /// # Errors
 /// [`TarballError::BadPath`] also where two files have one path, [`TarballError::TooMany`],
-/// [`TarballError::Changed`], [`TarballError::Stopped`], [`TarballError::Io`]; then nothing is there.
+/// [`TarballError::Changed`], [`TarballError::Stopped`], [`TarballError::Io`]; then no file is left.
 pub fn pack(
     to: &Path,
     replace: bool,
@@ -217,23 +215,26 @@ pub fn pack(
     Ok(manifest.files)
 }
 
-/// A tarball, its manifest read.
+/// An open tarball after its manifest.
 pub struct Tarball {
     path: PathBuf,
     manifest: Manifest,
-    /// What stands behind the manifest.
+    /// The part after the manifest.
     rest: Decoder<'static, BufReader<File>>,
 }
 
 impl Tarball {
-    /// Opens a tarball and reads what it says is in it.
+    /// Opens a tarball and reads its manifest.
     ///
     /// # Errors
-    /// [`TarballError::Io`], [`TarballError::NotOne`], [`TarballError::Damaged`].
+    /// [`TarballError::Io`], [`TarballError::NotATarball`], [`TarballError::Damaged`].
     pub fn open(path: &Path) -> Result<Self, TarballError> {
-        let not_one = |why: String| TarballError::NotOne { path: path.to_owned(), why };
-        let foreign = |why: String| {
-            not_one(format!("{why}; give a file that `agent home export` of this version wrote"))
+        let not_a_tarball =
+            |reason: String| TarballError::NotATarball { path: path.to_owned(), reason };
+        let foreign = |reason: String| {
+            not_a_tarball(format!(
+                "{reason}; give a file that `agent home export` of this version wrote"
+            ))
         };
         let file = files::open(path).map_err(TarballError::io("read", path))?;
         let mut rest = Decoder::new(file).map_err(TarballError::io("read", path))?;
@@ -245,7 +246,7 @@ impl Tarball {
         if length > MAX_MANIFEST_BYTES {
             return Err(foreign(format!("its manifest has {length} bytes")));
         }
-        let damaged = |what: String| TarballError::Damaged { path: path.to_owned(), what };
+        let damaged = |reason: String| TarballError::Damaged { path: path.to_owned(), reason };
         let mut json = Vec::new();
         let read = rest.by_ref().take(length).read_to_end(&mut json);
         read.map_err(|error| damaged(error.to_string()))?;
@@ -259,7 +260,7 @@ impl Tarball {
             return Err(foreign(format!("it holds {} files", members.len())));
         }
         if let Some(bad) = members.iter().find(|member| is_bad(&member.path)) {
-            return Err(not_one(format!(
+            return Err(not_a_tarball(format!(
                 "its path {:?} may lead elsewhere; it is not of this program's making",
                 bad.path
             )));
@@ -272,17 +273,17 @@ impl Tarball {
         Ok(tarball)
     }
 
-    /// What it says is in it, by path.
+    /// Files listed in the manifest, by path.
     pub fn members(&self) -> &[Member] {
         &self.manifest.files
     }
 
-    /// Compares every file with its length and digest; with a directory, which must be empty, writes
-    /// them into it, through to the disk.
+    /// Checks length and digest of every file; with a directory, which must be empty, also writes the
+    /// files into it and syncs them.
     ///
     /// # Errors
     /// [`TarballError::Damaged`] names the first file that differs, [`TarballError::Stopped`],
-    /// [`TarballError::Io`]; then some files may be in the directory, and it is to be removed.
+    /// [`TarballError::Io`]; then the caller has to remove the directory.
     pub fn unpack(
         mut self,
         into: Option<&Path>,
@@ -293,18 +294,18 @@ impl Tarball {
             let mut head = [0; BLOCK];
             self.rest.read_exact(&mut head).map_err(|error| self.damaged(error.to_string()))?;
             if header(&member.path, member.bytes) != Some(head) {
-                let what = format!("{} is not what its manifest says", member.path);
-                return Err(self.damaged(what));
+                let reason = format!("{} is not what its manifest says", member.path);
+                return Err(self.damaged(reason));
             }
             let place = into.map(|into| into.join(&member.path));
-            let mut made = None;
+            let mut created = None;
             if let Some(place) = &place {
                 let folder = place.parent().unwrap_or(place);
                 fs::create_dir_all(folder).map_err(TarballError::io("create", folder))?;
                 folders.extend(folder.ancestors().map(Path::to_owned));
-                made = Some(File::create_new(place).map_err(TarballError::io("create", place))?);
+                created = Some(File::create_new(place).map_err(TarballError::io("create", place))?);
             }
-            let to = made.as_mut().zip(place.as_deref());
+            let to = created.as_mut().zip(place.as_deref());
             let to = to.map(|(file, place)| (file as &mut dyn Write, place));
             let (path, from) = (self.path.clone(), self.rest.by_ref().take(member.bytes));
             let (bytes, digest) = match copy(from, &path, to, watch) {
@@ -316,7 +317,7 @@ impl Tarball {
             if (bytes, hex(digest)) != (member.bytes, member.blake3) {
                 return Err(self.damaged(format!("the digest of {} is another", member.path)));
             }
-            if let (Some(file), Some(place)) = (made, place) {
+            if let (Some(file), Some(place)) = (created, place) {
                 file.sync_all().map_err(TarballError::io("write", place))?;
             }
             self.zeros(padding(bytes))?;
@@ -335,11 +336,11 @@ impl Tarball {
         Ok(())
     }
 
-    fn damaged(&self, what: String) -> TarballError {
-        TarballError::Damaged { path: self.path.clone(), what }
+    fn damaged(&self, reason: String) -> TarballError {
+        TarballError::Damaged { path: self.path.clone(), reason }
     }
 
-    /// So many zeros come next, at most [`END_BLOCKS`] blocks.
+    /// Reads `n` zeros, at most [`END_BLOCKS`] blocks.
     fn zeros(&mut self, n: usize) -> Result<(), TarballError> {
         let mut read = [0; END_BLOCKS * BLOCK];
         self.rest.read_exact(&mut read[..n]).map_err(|error| self.damaged(error.to_string()))?;
@@ -350,11 +351,10 @@ impl Tarball {
     }
 }
 
-/// What is said to be attempted where a source cannot be read.
+/// [`TarballError::Io::action`] where the source of a copy cannot be read.
 const READ: &str = "read";
 
-/// Copies a source to its end, perhaps to nowhere, and gives its length and digest. Errors name where
-/// each comes from and goes to.
+/// Copies a source, optionally to a target, and returns its length and digest.
 fn copy(
     mut from: impl Read,
     from_path: &Path,
@@ -377,7 +377,7 @@ fn copy(
             to.write_all(&buffer[..n]).map_err(TarballError::io("write", *path))?;
         }
         bytes = bytes.saturating_add(n as u64);
-        watch.more(n)?;
+        watch.advance(n)?;
     }
 }
 
@@ -395,20 +395,20 @@ fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Zeros behind a file of so many bytes, to the end of its last block.
+/// Zeros after a file of this length, up to the end of its last block.
 fn padding(bytes: u64) -> usize {
     let over = (bytes % BLOCK as u64) as usize;
     if over == 0 { 0 } else { BLOCK - over }
 }
 
-/// Whether a path has no place in a tarball.
+/// Whether a path cannot be packed.
 fn is_bad(path: &str) -> bool {
     let plain = |c: char| !c.is_control() && c != '\\' && c != ':';
     let bad = |name: &str| name.is_empty() || name.starts_with('.') || !name.chars().all(plain);
     path.split('/').any(bad) || path == MANIFEST || header(path, 0).is_none()
 }
 
-/// The header of a file: readable by all, of nobody, at no time. None if the path has no room.
+/// The header of a file: mode 644, no owner, time 0. None if the path is too long.
 fn header(path: &str, bytes: u64) -> Option<[u8; BLOCK]> {
     let mut header = Header::new_ustar();
     header.set_path(path).ok()?;

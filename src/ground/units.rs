@@ -1,20 +1,19 @@
-//! Units of work: a list of items is cut into units, each with an input file and one result file, so
-//! that any engine runs them anywhere, in any order, as often as it likes.
+//! Units of work: a list of items split into units, each with an input file and one result file.
+//! Any engine may run them anywhere, in any order and repeatedly.
 //!
 //! ```text
-//! DIR/plan.json      what is done to each item, how many items and units, digests of the inputs
-//! DIR/in/N           the items of unit N, one a line
+//! DIR/plan.json      the task, the numbers of items and units, digests of the inputs
+//! DIR/in/N           the items of unit N, one per line
 //! DIR/NAME           a file that every unit reads, if the task has one
-//! DIR/out/DIGEST     the result of the unit with this digest, of plan and number
-//! DIR/claims/N       locked by whoever works on unit N, where several share units by that
+//! DIR/out/DIGEST     the result of a unit; DIGEST is of the plan and its number
+//! DIR/claims/N       locked by the process that works on unit N
 //! ```
 //!
-//! The directory appears in one step, and so does each result. A result is what the unit wrote, any
-//! bytes, and behind it, in one line, a seal with the digest of that; so a result that was cut short
-//! or changed is known, is no result, and is computed again. Equal units write equal bytes, wherever
-//! they run.
+//! The directory appears in one step, and so does each result. A result is the bytes that the unit
+//! wrote, followed by a seal: one line with their digest. A truncated or changed result counts as
+//! missing and is computed again. Equal units write equal bytes, wherever they run.
 //!
-//! Must not know: what a task is, how units are computed, who starts them.
+//! Independent of the task and of the engine.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -33,16 +32,16 @@ use crate::files;
 pub const MAX_UNITS: u64 = 10_000;
 /// Format of plans and results.
 const FORMAT: &str = "agent-units-1";
-/// How a seal begins. It cannot be within one: quotes in a text of JSON are escaped.
-const SEAL_BEGINS: &[u8] = br#"{"format":"agent-units-1","#;
+/// Start of a seal. It cannot be within one: quotes in a text of JSON are escaped.
+const SEAL_START: &[u8] = br#"{"format":"agent-units-1","#;
 /// Longest plan, bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
 /// Longest seal, bytes.
 const MAX_SEAL_BYTES: u64 = 1 << 20;
 /// Bytes read or written at a time.
 const BLOCK_BYTES: usize = 1 << 16;
-/// Failed items that a seal tells one by one.
-const MAX_TOLD: usize = 100;
+/// Failed items that a seal lists.
+const MAX_LISTED_FAILURES: usize = 100;
 const PLAN: &str = "plan.json";
 const INPUTS: &str = "in";
 const RESULTS: &str = "out";
@@ -52,18 +51,18 @@ const CLAIMS: &str = "claims";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitsError {
-    /// There is no plan in the directory, or none of this version.
-    #[error("{}: {why}", path.display())]
+    /// The directory has no plan of this version.
+    #[error("{}: {reason}", path.display())]
     NoPlan {
         /// The directory.
         path: PathBuf,
         /// What is wrong.
-        why: String,
+        reason: String,
     },
-    /// The directory holds something else than what is planned.
+    /// The directory holds another plan or other files.
     #[error("{} holds another plan or other files; name a new directory", .0.display())]
-    Other(PathBuf),
-    /// A unit that is not planned.
+    DirectoryInUse(PathBuf),
+    /// The plan has no unit of this number.
     #[error("there is no unit {unit}; the plan has {n}, from 0")]
     NoUnit {
         /// The number given.
@@ -71,11 +70,11 @@ pub enum UnitsError {
         /// Units of the plan.
         n: u64,
     },
-    /// An input that was changed since it was planned.
+    /// An input changed after planning.
     #[error("{} was changed since it was planned; plan again", .0.display())]
     Changed(PathBuf),
     /// Units without a result, or with a damaged one.
-    #[error("{} of {n} units have no whole result, unit {} is the first", missing.len(), missing[0])]
+    #[error("{} of {n} units have no complete result; unit {} is the first", missing.len(), missing[0])]
     Missing {
         /// Their numbers, ascending; at least one.
         missing: Vec<u64>,
@@ -92,13 +91,13 @@ pub enum UnitsError {
     },
 }
 
-/// What is planned.
+/// Content of [`PLAN`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Plan {
     format: String,
     /// The program's version; another one may compute something else.
     version: String,
-    /// What is done to each item.
+    /// Description of the work on each item.
     task: Value,
     /// Items in all.
     items: u64,
@@ -108,15 +107,15 @@ struct Plan {
     file: Option<(String, String)>,
 }
 
-/// What stands behind a result.
+/// The last line of a result file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Seal {
     format: String,
     unit: u64,
-    /// Bytes before it, and their digest.
+    /// Number of bytes before the seal.
     bytes: u64,
     blake3: String,
-    /// Items that failed, the first of them with why.
+    /// Number of failed items.
     failed: u64,
     failures: Vec<String>,
 }
@@ -129,9 +128,9 @@ pub struct Units {
     digest: blake3::Hash,
 }
 
-/// What all units together gave.
+/// Totals over all units.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct UnitTotals {
     /// Bytes written.
     pub bytes: u64,
     /// Items that failed.
@@ -141,11 +140,11 @@ pub struct Collected {
 }
 
 impl Units {
-    /// Plans a task on items, one a line, cut into at most `n` units of about as many items; with a
-    /// file that each unit reads. The same plan in the same directory is opened.
+    /// Plans a task on items, split into at most `n` units of about the same size, with an optional
+    /// file that each unit reads. Opens the directory if it holds the same plan.
     ///
     /// # Errors
-    /// [`UnitsError::Other`] for a directory that holds anything else; [`UnitsError::Io`].
+    /// [`UnitsError::DirectoryInUse`] for a directory that holds anything else; [`UnitsError::Io`].
     pub fn plan(
         dir: &Path,
         task: &impl Serialize,
@@ -165,18 +164,18 @@ impl Units {
         let plan = Plan {
             format: FORMAT.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            task: serde_json::to_value(task).map_err(|error| io_at(dir)(error.into()))?,
+            task: serde_json::to_value(task).map_err(|error| io_error(dir)(error.into()))?,
             items: total,
             inputs: inputs.iter().map(|input| hex(input)).collect(),
             file: file.map(|(name, bytes)| (name.to_owned(), hex(bytes))),
         };
         if dir.exists() {
             let there = Self::open(dir).ok().filter(|there| there.plan == plan);
-            return there.ok_or_else(|| UnitsError::Other(dir.to_owned()));
+            return there.ok_or_else(|| UnitsError::DirectoryInUse(dir.to_owned()));
         }
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         let staging = files::temporary_dir(parent.unwrap_or(Path::new(".")), ".units-");
-        let staging = staging.map_err(io_at(dir))?;
+        let staging = staging.map_err(io_error(dir))?;
         let make = || -> io::Result<()> {
             let text = serde_json::to_vec_pretty(&plan)?;
             for folder in [INPUTS, RESULTS, CLAIMS] {
@@ -191,29 +190,29 @@ impl Units {
             fs::write(staging.path().join(PLAN), text)?;
             fs::rename(staging.path(), dir)
         };
-        make().map_err(io_at(dir))?;
+        make().map_err(io_error(dir))?;
         // It has another name by now.
         let _ = staging.keep();
         Self::open(dir)
     }
 
-    /// Opens what was planned.
+    /// Opens a directory of units.
     ///
     /// # Errors
     /// [`UnitsError::NoPlan`].
     pub fn open(dir: &Path) -> Result<Self, UnitsError> {
-        let no_plan = |why: String| UnitsError::NoPlan { path: dir.to_owned(), why };
+        let no_plan = |reason: String| UnitsError::NoPlan { path: dir.to_owned(), reason };
         let bytes = files::read(&dir.join(PLAN), MAX_PLAN_BYTES)
             .map_err(|error| no_plan(format!("there is no plan of units: {error}")))?;
         let plan: Plan = serde_json::from_slice(&bytes)
-            .map_err(|error| no_plan(format!("{PLAN} is no plan of units: {error}")))?;
-        let here = (FORMAT, env!("CARGO_PKG_VERSION"));
-        if (plan.format.as_str(), plan.version.as_str()) != here {
+            .map_err(|error| no_plan(format!("{PLAN} is not a plan of units: {error}")))?;
+        let current = (FORMAT, env!("CARGO_PKG_VERSION"));
+        if (plan.format.as_str(), plan.version.as_str()) != current {
             let (format, version) = (&plan.format, &plan.version);
             return Err(no_plan(format!(
-                "it was planned by version {version} ({format}), and this is {} ({}); use one \
+                "it was planned by version {version} ({format}), but this is {} ({}); use the same \
                  version on all machines",
-                here.1, here.0
+                current.1, current.0
             )));
         }
         Ok(Self { dir: dir.to_owned(), digest: blake3::hash(&bytes), plan })
@@ -229,7 +228,7 @@ impl Units {
         self.digest
     }
 
-    /// What is done to each item.
+    /// Description of the work on each item.
     pub fn task(&self) -> &Value {
         &self.plan.task
     }
@@ -239,19 +238,19 @@ impl Units {
         self.plan.inputs.len() as u64
     }
 
-    /// Whether there is no unit; there always is one.
+    /// Always false: a plan has at least one unit.
     pub fn is_empty(&self) -> bool {
         self.plan.inputs.is_empty()
     }
 
-    /// Where the file lies that every unit reads; it is read and compared with what was planned.
+    /// Path of the file that every unit reads, after its digest was checked.
     ///
     /// # Errors
     /// [`UnitsError::Changed`], [`UnitsError::Io`].
     pub fn file(&self) -> Result<Option<PathBuf>, UnitsError> {
         let Some((name, digest)) = &self.plan.file else { return Ok(None) };
         let path = self.dir.join(name);
-        let bytes = fs::read(&path).map_err(io_at(&path))?;
+        let bytes = fs::read(&path).map_err(io_error(&path))?;
         if hex(&bytes) == *digest { Ok(Some(path)) } else { Err(UnitsError::Changed(path)) }
     }
 
@@ -263,7 +262,7 @@ impl Units {
         let digest = usize::try_from(unit).ok().and_then(|at| self.plan.inputs.get(at));
         let digest = digest.ok_or(UnitsError::NoUnit { unit, n: self.len() })?;
         let path = self.dir.join(INPUTS).join(unit.to_string());
-        let bytes = fs::read(&path).map_err(io_at(&path))?;
+        let bytes = fs::read(&path).map_err(io_error(&path))?;
         let text = String::from_utf8(bytes).ok().filter(|text| hex(text.as_bytes()) == *digest);
         let text = text.ok_or(UnitsError::Changed(path))?;
         Ok((self.range(unit).start, text.lines().map(str::to_owned).collect()))
@@ -274,22 +273,21 @@ impl Units {
         share(self.plan.items, self.len(), unit)
     }
 
-    /// What a unit wrote, if it has a whole result.
+    /// Output of a unit, if it has a complete result.
     pub fn read(&self, unit: u64) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut content = Content::open(&self.result(unit), unit).ok()?;
         content.read_to_end(&mut bytes).ok().map(|_| bytes)
     }
 
-    /// Whether the unit has a whole result. Reads it.
+    /// Whether the unit has a complete result. Reads it.
     pub fn is_done(&self, unit: u64) -> bool {
         let read = |mut content: Content| io::copy(&mut content, &mut io::sink());
         Content::open(&self.result(unit), unit).is_ok_and(|content| read(content).is_ok())
     }
 
-    /// Takes a unit for as long as what is returned lives, unless another process that lives has
-    /// it; so that it is not computed twice for nothing. Where the file system has no locks, anybody
-    /// gets it.
+    /// Locks a unit until the claim is dropped; none if another process holds it. Always succeeds on
+    /// file systems without locks: then a unit may be computed twice.
     pub fn claim(&self, unit: u64) -> Option<Claim> {
         let path = self.dir.join(CLAIMS).join(unit.to_string());
         let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
@@ -299,12 +297,12 @@ impl Units {
         }
     }
 
-    /// The units without a whole result, ascending. Reads all results.
+    /// Units without a complete result, ascending. Reads all results.
     pub fn remaining(&self) -> Vec<u64> {
         (0..self.len()).filter(|&unit| !self.is_done(unit)).collect()
     }
 
-    /// Publishes the result of a unit: its content, and which items failed.
+    /// Publishes the result of a unit: its output and the failures of its items.
     ///
     /// # Errors
     /// [`UnitsError::Io`]; then there is no new result.
@@ -315,22 +313,22 @@ impl Units {
         failures: Vec<String>,
     ) -> Result<(), UnitsError> {
         let mut writing = self.write(unit)?;
-        writing.write_all(content).map_err(io_at(&self.result(unit)))?;
+        writing.write_all(content).map_err(io_error(&self.result(unit)))?;
         writing.publish(failures)
     }
 
-    /// Begins the result of a unit whose content need not fit into memory.
+    /// Starts the result of a unit, to be written in parts.
     ///
     /// # Errors
     /// [`UnitsError::Io`].
-    pub fn write(&self, unit: u64) -> Result<Writing<'_>, UnitsError> {
+    pub fn write(&self, unit: u64) -> Result<ResultWriter<'_>, UnitsError> {
         let dir = self.dir.join(RESULTS);
-        let file = files::temporary_file(&dir, ".unit-").map_err(io_at(&dir))?;
+        let file = files::temporary_file(&dir, ".unit-").map_err(io_error(&dir))?;
         let file = BufWriter::with_capacity(BLOCK_BYTES, file);
-        Ok(Writing { units: self, unit, file, hasher: blake3::Hasher::new(), bytes: 0 })
+        Ok(ResultWriter { units: self, unit, file, hasher: blake3::Hasher::new(), bytes: 0 })
     }
 
-    /// What all units wrote, in order.
+    /// Outputs of all units, in order.
     ///
     /// # Errors
     /// [`UnitsError::Missing`] unless every unit has a whole result.
@@ -339,7 +337,7 @@ impl Units {
         if !missing.is_empty() {
             return Err(UnitsError::Missing { missing, n });
         }
-        Ok(Results { units: self, next: 0, content: None, collected: Collected::default() })
+        Ok(Results { units: self, next: 0, content: None, collected: UnitTotals::default() })
     }
 
     /// Writes the results of all units in order, without their seals.
@@ -347,11 +345,11 @@ impl Units {
     /// # Errors
     /// [`UnitsError::Missing`] unless every unit has a whole result, before anything is written;
     /// [`UnitsError::Io`].
-    pub fn collect(&self, out: &mut dyn Write) -> Result<Collected, UnitsError> {
+    pub fn collect(&self, out: &mut dyn Write) -> Result<UnitTotals, UnitsError> {
         let mut results = self.results()?;
         let mut out = BufWriter::with_capacity(BLOCK_BYTES, out);
         let copied = io::copy(&mut results, &mut out).and_then(|_| out.flush());
-        copied.map_err(io_at(&self.dir))?;
+        copied.map_err(io_error(&self.dir))?;
         Ok(results.collected)
     }
 
@@ -363,11 +361,11 @@ impl Units {
     }
 }
 
-/// A unit that a process works on.
+/// The lock of a process on a unit.
 pub struct Claim(#[expect(dead_code, reason = "its lock ends with it")] File);
 
-/// A result in the making, which vanishes unless it is published.
-pub struct Writing<'a> {
+/// A result being written; it is removed unless it is published.
+pub struct ResultWriter<'a> {
     units: &'a Units,
     unit: u64,
     file: BufWriter<NamedTempFile>,
@@ -375,7 +373,7 @@ pub struct Writing<'a> {
     bytes: u64,
 }
 
-impl Write for Writing<'_> {
+impl Write for ResultWriter<'_> {
     fn write(&mut self, content: &[u8]) -> io::Result<usize> {
         let n = self.file.write(content)?;
         self.hasher.update(&content[..n]);
@@ -388,15 +386,15 @@ impl Write for Writing<'_> {
     }
 }
 
-impl Writing<'_> {
-    /// Publishes it, and which items failed.
+impl ResultWriter<'_> {
+    /// Publishes the result with the failures of its items.
     ///
     /// # Errors
     /// [`UnitsError::Io`]; then there is no new result.
     pub fn publish(self, mut failures: Vec<String>) -> Result<(), UnitsError> {
         let Self { units, unit, mut file, hasher, bytes } = self;
         let failed = failures.len() as u64;
-        failures.truncate(MAX_TOLD);
+        failures.truncate(MAX_LISTED_FAILURES);
         let (format, blake3) = (FORMAT.to_owned(), hasher.finalize().to_hex().to_string());
         let seal = Seal { format, unit, bytes, blake3, failed, failures };
         let path = units.result(unit);
@@ -410,11 +408,11 @@ impl Writing<'_> {
             let dir = units.dir.join(RESULTS);
             if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
         };
-        write().map_err(io_at(&path))
+        write().map_err(io_error(&path))
     }
 }
 
-/// What one unit wrote. The end is an error unless all of it was what its seal says.
+/// Output of one unit. Reading to the end fails if it does not match its seal.
 struct Content {
     input: BufReader<Take<File>>,
     hasher: blake3::Hasher,
@@ -425,9 +423,9 @@ impl Content {
     /// Opens a result.
     fn open(path: &Path, unit: u64) -> io::Result<Self> {
         let file = files::open(path)?;
-        let (end, seal) = seal_of(&file)?.ok_or_else(not_whole)?;
+        let (end, seal) = seal_of(&file)?.ok_or_else(incomplete)?;
         if (seal.format.as_str(), seal.unit, seal.bytes) != (FORMAT, unit, end) {
-            return Err(not_whole());
+            return Err(incomplete());
         }
         let input = BufReader::with_capacity(BLOCK_BYTES, File::open(path)?.take(end));
         Ok(Self { input, hasher: blake3::Hasher::new(), seal })
@@ -440,17 +438,17 @@ impl Read for Content {
         self.hasher.update(&out[..n]);
         let is_end = n == 0 && !out.is_empty();
         let is_whole = || self.hasher.finalize().to_hex().as_str() == self.seal.blake3;
-        if is_end && !is_whole() { Err(not_whole()) } else { Ok(n) }
+        if is_end && !is_whole() { Err(incomplete()) } else { Ok(n) }
     }
 }
 
-/// What all units wrote, in order and without seals. Reading ends with an error where a result was
-/// changed since it was looked at.
+/// Outputs of all units, in order and without seals. Reading fails at a result that changed after it
+/// was checked.
 pub struct Results<'a> {
     units: &'a Units,
     next: u64,
     content: Option<Content>,
-    collected: Collected,
+    collected: UnitTotals,
 }
 
 impl Read for Results<'_> {
@@ -479,17 +477,17 @@ impl Read for Results<'_> {
     }
 }
 
-fn not_whole() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a result is not whole")
+fn incomplete() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a result is incomplete")
 }
 
-/// Where the seal of a result begins, and what it says; none if there is none at its end.
+/// The seal at the end of a result, with its offset.
 fn seal_of(mut file: &File) -> io::Result<Option<(u64, Seal)>> {
     let from = file.metadata()?.len().saturating_sub(MAX_SEAL_BYTES);
     file.seek(SeekFrom::Start(from))?;
     let mut tail = Vec::new();
     file.take(MAX_SEAL_BYTES).read_to_end(&mut tail)?;
-    let begin = tail.windows(SEAL_BEGINS.len()).rposition(|bytes| bytes == SEAL_BEGINS);
+    let begin = tail.windows(SEAL_START.len()).rposition(|bytes| bytes == SEAL_START);
     let line = begin.and_then(|begin| Some((begin, tail[begin..].strip_suffix(b"\n")?)));
     let sealed = line.and_then(|(begin, line)| {
         let seal = serde_json::from_slice(line).ok()?;
@@ -508,7 +506,7 @@ fn hex(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-fn io_at(path: &Path) -> impl Fn(io::Error) -> UnitsError {
+fn io_error(path: &Path) -> impl Fn(io::Error) -> UnitsError {
     let path = path.to_owned();
     move |source| UnitsError::Io { path: path.clone(), source }
 }
@@ -588,8 +586,8 @@ mod tests {
             |task: &str, n| Units::plan(&path, &task, &items(4), n, Some(("shared", b"text")));
         run_all(&plan("x", 2).unwrap());
         assert!(plan("x", 2).unwrap().remaining().is_empty(), "its results are kept");
-        assert!(matches!(plan("y", 2), Err(UnitsError::Other(_))));
-        assert!(matches!(plan("x", 3), Err(UnitsError::Other(_))));
+        assert!(matches!(plan("y", 2), Err(UnitsError::DirectoryInUse(_))));
+        assert!(matches!(plan("x", 3), Err(UnitsError::DirectoryInUse(_))));
         let units = Units::open(&path).unwrap();
         assert!(matches!(units.items(2), Err(UnitsError::NoUnit { unit: 2, n: 2 })));
         assert_eq!(fs::read(units.file().unwrap().unwrap()).unwrap(), b"text");
@@ -604,13 +602,13 @@ mod tests {
     fn any_bytes_are_a_result() {
         let dir = tempfile::tempdir().unwrap();
         let units = Units::plan(&dir.path().join("a"), &"x", &items(4), 4, None).unwrap();
-        let contents: [&[u8]; 4] = [b"\n\0no end", &[0xff; 70_000], b"", SEAL_BEGINS];
+        let contents: [&[u8]; 4] = [b"\n\0no end", &[0xff; 70_000], b"", SEAL_START];
         for (unit, content) in (0..).zip(contents) {
             let mut writing = units.write(unit).unwrap();
             for part in content.chunks(1_000) {
                 writing.write_all(part).unwrap();
             }
-            writing.publish(vec![String::from_utf8_lossy(SEAL_BEGINS).into_owned()]).unwrap();
+            writing.publish(vec![String::from_utf8_lossy(SEAL_START).into_owned()]).unwrap();
         }
         let mut out = Vec::new();
         let found = units.collect(&mut out).unwrap();
@@ -643,10 +641,10 @@ mod tests {
     fn failed_items_are_counted_and_the_first_told() {
         let dir = tempfile::tempdir().unwrap();
         let units = Units::plan(&dir.path().join("a"), &"x", &items(2), 2, None).unwrap();
-        units.publish(0, b"a\n", vec!["why".to_owned(); MAX_TOLD + 1]).unwrap();
+        units.publish(0, b"a\n", vec!["why".to_owned(); MAX_LISTED_FAILURES + 1]).unwrap();
         units.publish(1, b"", Vec::new()).unwrap();
         let found = units.collect(&mut io::sink()).unwrap();
-        assert_eq!((found.bytes, found.failed), (2, MAX_TOLD as u64 + 1));
-        assert_eq!(found.failures.len(), MAX_TOLD);
+        assert_eq!((found.bytes, found.failed), (2, MAX_LISTED_FAILURES as u64 + 1));
+        assert_eq!(found.failures.len(), MAX_LISTED_FAILURES);
     }
 }

@@ -1,13 +1,13 @@
-//! What counts as a word, for every index and every comparison of text.
+//! Words of a text, as all indexes and text comparisons use them.
 //!
-//! Three views of the same text, from plain to loose:
+//! Three tokenizations, from strict to loose:
 //! - [`for_each_reference_word`]: lower case, at least two word characters, 33 stop words dropped; the
 //!   analysis of the BM25 baseline of STaRK (pattern `\b\w\w+\b`, no stemming).
 //! - [`name_words`]: case and accents folded, every alphanumeric run, nothing dropped; names are
 //!   looked up by these.
 //! - [`Stems`]: name words of two characters or more, stop words dropped, English stems.
 //!
-//! Must not know: nodes, indexes, queries.
+//! Independent of nodes, indexes and queries.
 
 mod quoted;
 
@@ -18,9 +18,8 @@ use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 pub use crate::words::quoted::quoted;
 
-/// Letters of the longest run that is taken for a word of a language. What is longer (an encoded
-/// file, a sequence) is known by its exact form alone: it has no stem, no parts and no typos, as
-/// these cost more than its length.
+/// Longest word of a language, letters. A longer run (an encoded file, a sequence) matches by its exact
+/// form only: stems, parts and typos would cost more than linear time.
 pub const MAX_WORD_LETTERS: usize = 64;
 
 /// Function words that carry no topic, sorted; the English list of Lucene's standard analyzer.
@@ -30,7 +29,7 @@ pub const STOP_WORDS: [&str; 33] = [
     "they", "this", "to", "was", "will", "with",
 ];
 
-/// For each first byte, the lengths of stop words, a bit for each: most words are told by these.
+/// For each first byte, a bit for each length of a stop word: a quick filter.
 static STOP_WORD_LENGTHS: [u8; 256] = {
     let (mut lengths, mut at) = ([0; 256], 0);
     while at < STOP_WORDS.len() {
@@ -41,7 +40,7 @@ static STOP_WORD_LENGTHS: [u8; 256] = {
     lengths
 };
 
-/// Words that shape a question but say nothing about its answers, sorted.
+/// Words that shape a question but do not describe its answers, sorted.
 const QUESTION_WORDS: [&str; 105] = [
     "about",
     "again",
@@ -161,17 +160,17 @@ pub fn is_question_word(word: &str) -> bool {
     is_stop_word(word) || QUESTION_WORDS.contains(&word)
 }
 
-/// Of known names the one that differs least from a name that nothing has, if at most `most` letters
-/// differ and not all of them; ties go to the first. A letter that is added, missing, another, or
-/// swapped with its neighbour counts one (optimal string alignment).
+/// The known name nearest to an unknown one by optimal string alignment (insertions, deletions,
+/// substitutions and swaps of neighbours), if its distance is at most `max_distance` and less than the
+/// length of the name; ties go to the first.
 pub fn nearest<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
-    most: usize,
+    max_distance: usize,
 ) -> Option<&'a str> {
     let distances = known.into_iter().map(|known| (strsim::osa_distance(name, known), known));
     let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
-    (distance <= most && distance < name.chars().count()).then_some(nearest)
+    (distance <= max_distance && distance < name.chars().count()).then_some(nearest)
 }
 
 /// Byte ranges of the maximal runs of characters that satisfy the predicate.
@@ -199,14 +198,14 @@ pub fn fold(word: &str) -> Cow<'_, str> {
 
 /// Whether a character ends a line, moves a cursor or turns the direction of the text around it:
 /// control characters, line and paragraph separators, and the embeddings, overrides and isolates of
-/// the bidirectional algorithm (Unicode Standard Annex 9). What languages need to be written, such
-/// as joiners, soft hyphens and directional marks, is none of them.
+/// the bidirectional algorithm (Unicode Standard Annex 9). Joiners, soft hyphens and directional marks
+/// are not included: some languages need them.
 pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether the character is matched by `\w`: letters and numbers, without the symbols that look
-/// like circled or squared letters, which Unicode calls alphabetic all the same.
+/// like circled or squared letters, although Unicode calls them alphabetic.
 fn is_reference_char(c: char) -> bool {
     let is_symbol = || {
         matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f149}'
@@ -225,7 +224,7 @@ pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
     }
 }
 
-/// The same for a text whose words can be put in lower case one by one.
+/// [`for_each_reference_word`] of a text whose words can be lowercased one by one.
 fn for_each_run(text: &str, each: &mut impl FnMut(&str)) {
     let is_ascii_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let (bytes, mut word) = (text.as_bytes(), String::new());
@@ -263,7 +262,7 @@ pub fn name_words(text: &str) -> impl Iterator<Item = (Range<usize>, Cow<'_, str
         .map(|range| (range.clone(), fold(&text[range])))
 }
 
-/// Whether a run is too long for a word of a language: see [`MAX_WORD_LETTERS`].
+/// Whether a run is longer than [`MAX_WORD_LETTERS`].
 pub fn is_too_long(word: &str) -> bool {
     word.chars().nth(MAX_WORD_LETTERS).is_some()
 }
@@ -295,12 +294,12 @@ impl Stems {
     }
 }
 
-/// What an index of words makes of those of [`for_each_reference_word`].
+/// How an index normalizes the words of [`for_each_reference_word`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Analysis {
-    /// Nothing, as the BM25 baseline of STaRK.
+    /// Unchanged, as in the BM25 baseline of STaRK.
     Words,
-    /// Their stems, without accents.
+    /// English stems, without accents.
     Stems,
 }
 

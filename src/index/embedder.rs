@@ -20,8 +20,8 @@ use crate::{
     layout::{MODEL, QUERIES, VECTORS, VectorsRecord},
 };
 use agent_embed::{
-    BertEncoder, CachedEmbedder, EmbedError, Embedder, LsaEmbedder, Matrix, OpenAiEmbedder,
-    QueryTable, Spent,
+    BertEncoder, CachedEmbedder, EmbedCost, EmbedError, Embedder, LsaEmbedder, Matrix,
+    OpenAiEmbedder, QueryTable,
 };
 use agent_remote::{Account, Limits};
 
@@ -240,7 +240,7 @@ impl Embedder for IndexEmbedder {
         }
     }
 
-    fn spent(&self) -> Spent {
+    fn spent(&self) -> EmbedCost {
         self.opened.as_ref().map(|embedder| embedder.spent()).unwrap_or_default()
     }
 }

@@ -26,7 +26,7 @@ use agent_llm::{Finish, LlmError, Request, Role, ledger::Ceilings};
 use agent_remote::RemoteError;
 use agent_retrieve::{Answer, AssistFailure, Baseline, Detail, RetrieveError, Retriever, System};
 use agent_sandbox::{FailureKind, Workers, program::Program};
-use agent_testing::{Heard, assistant, blocks, example_base, llm, llm_within, question, said};
+use agent_testing::{RequestLog, assistant, blocks, example_base, llm, llm_within, question, said};
 use agent_tools::{ToolCache, Trace};
 
 type Said = Result<(String, Finish), LlmError>;
@@ -39,7 +39,7 @@ const PROGRAM: &str = "fn retrieve(query, candidates, params) {
     let m = #{}; for (id, i) in list { m[id.to_string()] = scores[i]; } m
 }";
 
-fn runtime(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Runtime, Heard) {
+fn runtime(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Runtime, RequestLog) {
     let (model, heard) = llm(answer);
     let workers = Arc::new(Workers::new(2).unwrap());
     let cache = Arc::new(ToolCache::new(1 << 20));
@@ -368,7 +368,7 @@ fn hybrid() -> Box<dyn Retriever> {
     Box::new(Baseline::new(example_base(), System::Hybrid))
 }
 
-fn rerank(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Rerank, Heard) {
+fn rerank(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Rerank, RequestLog) {
     let (model, heard) = llm(answer);
     (Rerank::new(example_base(), hybrid(), assistant(model)), heard)
 }
@@ -466,7 +466,7 @@ fn sample() -> &'static (Arc<IndexedBase>, Vec<LabelledQuery>) {
 /// A bundle over the sample base with effort 0, and with effort 2 by a model.
 fn efforts(
     answer: impl Fn(&Request) -> Said + Send + Sync + 'static,
-) -> (Arc<BundleRetriever>, Rerank, Heard) {
+) -> (Arc<BundleRetriever>, Rerank, RequestLog) {
     let (base, _) = sample();
     let bundle = bundle(base, 2, ["product", "product"]);
     let runtime = Arc::new(Runtime::new(base.clone(), Arc::new(Workers::new(2).unwrap()), None));
@@ -617,7 +617,7 @@ fn a_request_without_a_reply_leaves_the_whole_shortlist_as_it_is() {
     }
 }
 
-fn react(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (React, Heard) {
+fn react(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (React, RequestLog) {
     let (model, heard) = llm(answer);
     (React::new(example_base(), assistant(model), None, false), heard)
 }

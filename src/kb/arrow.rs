@@ -37,20 +37,20 @@ const ID_BUFFERS: usize = 2;
 /// Buffers of a `utf8` column (validity, offsets, data).
 const STRING_BUFFERS: usize = 3;
 
-/// Counts and digests what goes into a file. Digesting happens below the buffer, so small writes
-/// are cheap.
+/// Counts and hashes the bytes written to a file. Hashing happens below the buffer, so small writes are
+/// cheap.
 pub(super) struct HashingFile {
     path: PathBuf,
-    file: BufWriter<Digested>,
+    file: BufWriter<HashingWriter>,
     bytes: u64,
 }
 
-struct Digested {
+struct HashingWriter {
     file: File,
     hasher: blake3::Hasher,
 }
 
-impl Write for Digested {
+impl Write for HashingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Not more than caches hold until they are digested.
         let bytes = bytes.get(..WRITE_BUFFER).unwrap_or(bytes);
@@ -67,7 +67,7 @@ impl Write for Digested {
 impl HashingFile {
     pub(super) fn create(path: PathBuf) -> Result<HashingFile, KbError> {
         let file = File::create_new(&path).map_err(KbError::io("create", &path))?;
-        let digested = Digested { file, hasher: blake3::Hasher::new() };
+        let digested = HashingWriter { file, hasher: blake3::Hasher::new() };
         Ok(HashingFile { path, file: BufWriter::with_capacity(WRITE_BUFFER, digested), bytes: 0 })
     }
 

@@ -1,5 +1,4 @@
 //! Writes a base by streaming: nodes in id order, edges in any order, then [`KbWriter::finish`].
-//! Must not know of input formats, nor where the finished directory goes.
 //!
 //! Memory: text goes to disk batch by batch (about 16 MiB each); 8 bytes are held per edge, at
 //! most twice that while a list grows or is sorted, 10 bytes per node and 2 bytes per field value; of
@@ -23,7 +22,7 @@ use crate::{
 };
 use agent_ground::words::is_control;
 
-/// What people read about a base, and which nodes may be answers.
+/// Title, licence and candidate types of a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KbMeta {
     /// Title for people.
@@ -34,11 +33,11 @@ pub struct KbMeta {
     pub candidate_types: Vec<String>,
 }
 
-/// Places for names met lately: every edge names its relation, so hashing them all is slow.
+/// Slots for recent names: every edge names its relation, and hashing all would be slow.
 const RECENT: usize = 256;
-/// What a field is called in messages.
+/// Name of fields in messages.
 const FIELD: &str = "field";
-/// Characters of a refused name that are shown.
+/// Longest excerpt of a refused name, characters.
 const SHOWN_CHARS: usize = 60;
 /// Bytes that are digested at once: enough for wide instructions.
 const DIGEST_BUFFER: usize = 64 << 10;
@@ -47,7 +46,7 @@ const DIGEST_BUFFER: usize = 64 << 10;
 struct Interner {
     ids: HashMap<String, u16>,
     names: Vec<String>,
-    /// Ids of names met lately, at a place that a few of their bytes give.
+    /// Ids of recent names, by a few of their bytes.
     recent: [u16; RECENT],
 }
 
@@ -58,7 +57,7 @@ impl Default for Interner {
 }
 
 impl Interner {
-    fn id(&mut self, what: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
+    fn id(&mut self, kind: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
         let ends = [name.as_bytes().first(), name.as_bytes().last()].map(|b| b.map_or(0, |&b| b));
         let place = (name.len() * 7 + usize::from(ends[0]) * 31 + usize::from(ends[1])) % RECENT;
         if let Some(&id) = self.recent.get(place)
@@ -66,18 +65,18 @@ impl Interner {
         {
             return Ok(id);
         }
-        let id = self.look_up(what, name)?;
+        let id = self.look_up(kind, name)?;
         if let Some(recent) = self.recent.get_mut(place) {
             *recent = id;
         }
         Ok(id)
     }
 
-    fn look_up(&mut self, what: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
+    fn look_up(&mut self, kind: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
         if let Some(&id) = self.ids.get(name) {
             return Ok(id);
         }
-        let (singular, plural) = what;
+        let (singular, plural) = kind;
         if name.is_empty() || name.len() > MAX_LABEL_BYTES {
             let bytes = name.len();
             return Err(KbError::BadLabel { what: singular, bytes, limit: MAX_LABEL_BYTES });
@@ -115,9 +114,9 @@ impl Interner {
 /// The keys of all nodes so far.
 struct Keys {
     table: TableWriter,
-    /// All keys one behind the other.
+    /// All keys, concatenated.
     texts: String,
-    /// Where each ends.
+    /// End of each key.
     ends: Vec<usize>,
 }
 
@@ -143,7 +142,7 @@ pub struct KbWriter {
     dir: PathBuf,
     nodes: TableWriter,
     fields: TableWriter,
-    /// There from the first node with a key on.
+    /// Set by the first node with a key.
     keys: Option<Keys>,
     types: Interner,
     relations: Interner,
@@ -228,8 +227,8 @@ impl KbWriter {
         Ok(node)
     }
 
-    /// The same with the key by which the user's data call the node. Either all nodes of a base
-    /// have one or none; whether two may share one is for the caller to say.
+    /// As [`KbWriter::push_node`], with the key of the node in the imported data. Either all nodes of a
+    /// base have keys or none; duplicates are not checked.
     ///
     /// # Errors
     /// As [`KbWriter::push_node`], also where the key is empty or longer than

@@ -1,5 +1,5 @@
 //! Adjacency as compressed sparse rows over mapped bytes: given a node, its sorted neighbors.
-//! Must not know files or names; all bounds are checked at each access, so any bytes are safe.
+//! All bounds are checked at each access, so any bytes are safe.
 
 use std::{borrow::Cow, ops::Deref, ops::Range};
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a stored base. Must not know of import formats.
+//! Errors of stored bases.
 
 use std::{io, path::PathBuf};
 
@@ -35,12 +35,12 @@ pub enum KbError {
         supported: u64,
     },
     /// A file does not agree with the manifest or with its own format.
-    #[error("{path} is damaged: {what}; import the dataset again")]
+    #[error("{path} is damaged: {reason}; import the dataset again")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What does not agree.
-        what: String,
+        /// The mismatch.
+        reason: String,
     },
     /// A limit of the format is exceeded.
     #[error("more than {limit} {what}; split the base or merge rare {what}")]
@@ -85,10 +85,10 @@ pub enum KbError {
     #[error("the base has no nodes; add at least one")]
     NoNodes,
     /// Some nodes have a key and others none.
-    #[error("some nodes have an id of their own and others none; give one to all or to none")]
+    #[error("some nodes have an id and others have none; give one to all nodes or to none")]
     MissingKeys,
     /// A candidate type is not a type of any node.
-    #[error("candidate type \"{name}\" is no node type; use some of: {known}, or \"*\" for all")]
+    #[error("candidate type \"{name}\" is not a node type; use some of: {known}, or \"*\" for all")]
     UnknownCandidateType {
         /// The unknown name.
         name: String,
@@ -98,7 +98,7 @@ pub enum KbError {
     /// The caller asked to stop.
     #[error("stopped before the base was complete")]
     Stopped,
-    /// The machine stores numbers the other way round.
+    /// The machine is big-endian.
     #[error("bases are little-endian files; this machine is big-endian and cannot map them")]
     BigEndian,
 }
@@ -116,7 +116,7 @@ impl KbError {
         move |source| KbError::Io { action, path, source }
     }
 
-    pub(crate) fn damaged(path: impl Into<PathBuf>, what: impl Into<String>) -> KbError {
-        KbError::Damaged { path: path.into(), what: what.into() }
+    pub(crate) fn damaged(path: impl Into<PathBuf>, reason: impl Into<String>) -> KbError {
+        KbError::Damaged { path: path.into(), reason: reason.into() }
     }
 }

@@ -1,5 +1,4 @@
 //! The base as a petgraph graph, so that petgraph's algorithms run over the mapped adjacency.
-//! Must not know how neighbors are stored.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), agent::kb::KbError> {

@@ -2,8 +2,7 @@
 //!
 //! A base is a directory that is written once by [`KbWriter`], published by rename and then only
 //! read, memory-mapped, through [`Kb`]. Opening reads headers and nothing else, so it costs
-//! milliseconds whatever the size. This module must not know where data come from (`dataset`),
-//! nor what is built over them (`index`).
+//! milliseconds at any size. Independent of import (`dataset`) and indexes (`index`).
 //!
 //! # On disk (format 1, little-endian)
 //!
@@ -13,8 +12,8 @@
 //!                  other files, and a digest of itself
 //! nodes.arrow   := Arrow IPC file (id: uint32, type: utf8, name: utf8, text: utf8), row = node id
 //! fields.arrow  := Arrow IPC file (node: uint32, field: utf8, value: utf8), sorted by node
-//! keys.arrow    := Arrow IPC file (node: uint32, key: utf8), row = node id; what the user's data
-//!                  call each node by, where that is not its number
+//! keys.arrow    := Arrow IPC file (node: uint32, key: utf8), row = node id; ids of nodes
+//!                  in the imported data, where they are not their numbers
 //! graph.bin     := magic[8] pad section* table
 //! section       := array of u16, u32 or u64, starting at a multiple of 64 bytes
 //! table         := entry*                    (place, count and digest are in the manifest)
@@ -49,7 +48,7 @@
 //! | [`MAX_EDGES`] | edges | 2 * 10^9 | 8 bytes each in memory during the build; offsets of a relation are `u32` |
 //! | [`MAX_LABELS`] | types, relations, fields | 65,535 each | ids are `u16` |
 //! | [`MAX_LABEL_BYTES`] | bytes | 1,024 | a label is a word, not a document |
-//! | [`MAX_KEY_BYTES`] | bytes | 1,024 | an id is no document; addresses of the web fit |
+//! | [`MAX_KEY_BYTES`] | bytes | 1,024 | an id is not a document; URLs fit |
 
 pub mod answer;
 mod arrow;
@@ -88,7 +87,7 @@ pub use publish::{publish, sync_dir};
 pub use scores::{Combine, Scores, best, best_first};
 pub use set::NodeSet;
 
-/// A node, in `0 .. n_nodes`, in the order of the imported files; [`Kb::key`] is what these call it.
+/// A node, in `0 .. n_nodes`, in the order of the imported files; [`Kb::key`] is its id there.
 pub type NodeId = u32;
 
 /// A node type, an index into [`Kb::types`].

@@ -1,5 +1,4 @@
-//! `manifest.json`: what a base holds and the digests of its files. Must not know how the files
-//! are laid out inside.
+//! `manifest.json`: contents of a base and digests of its files.
 
 use std::{
     collections::BTreeMap,
@@ -31,21 +30,21 @@ pub struct FileRecord {
 }
 
 impl FileRecord {
-    /// What a file is now. O(bytes).
+    /// The current size and digest of a file. O(bytes).
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn of(path: &Path) -> io::Result<FileRecord> {
         let mut bytes = 0;
         let digest = digest(path, &mut |n| bytes += n)?;
         Ok(FileRecord { bytes, blake3: digest.to_hex().to_string() })
     }
 
-    /// Whether a file is still what it was. O(bytes); `on_bytes` gets the number of bytes read since
+    /// Whether a file is unchanged. O(bytes); `on_bytes` gets the number of bytes read since
     /// the last call.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn matches(&self, path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<bool> {
         Ok(digest(path, on_bytes)?.to_hex().as_str() == self.blake3)
     }

@@ -1,5 +1,5 @@
 //! Marks on nodes, set again and again without clearing the whole: given many lists of ids, their
-//! union in ascending order. Must not know where the lists come from.
+//! union in ascending order.
 //!
 //! Two levels of bits: one bit a node, and one bit for each 64 of those that are not all zero. What
 //! was marked is found and cleared through the upper level, so a small union over a large base

@@ -1,16 +1,14 @@
-//! Metapaths: typed paths from named nodes to nodes of one type, and sets of answers made of them.
+//! Metapaths: typed paths from named nodes to nodes of one type, and answer sets built from them.
 //!
 //! A template of questions is a few [`Branch`]es. Its answers are the nodes that all plain branches
-//! reach from their slots, without those from which a negated branch leads anywhere. [`Links`] says
-//! over what: a base, or a graph in the making.
-//!
-//! Must not know: how questions are worded, what is done with answers.
+//! reach from their slots, without those from which a negated branch leads anywhere. [`Links`] is the
+//! graph: a base, or one being built.
 
 use std::borrow::Cow;
 
 use crate::{Direction, Kb, MetapathStep, NodeId, RelationId, TypeId, metapath_in_words};
 
-/// What metapaths are followed over.
+/// A graph over which metapaths are followed.
 pub trait Links {
     /// One step: from a type over a relation to a type.
     type Step;
@@ -18,23 +16,28 @@ pub trait Links {
     /// The nodes that a step leads to from a node, ascending, each once.
     fn linked(&self, step: &Self::Step, node: u32) -> Cow<'_, [u32]>;
 
-    /// The step that undoes one.
+    /// The inverse of a step.
     fn reversed(&self, step: &Self::Step) -> Self::Step;
 }
 
 /// A metapath from a slot to the type of the answers or, negated, from an answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Branch<S> {
-    /// The slot it starts from; none for a negated one: no answer may have an end of it.
+    /// The slot where it starts; none for a negated branch, which no answer may have.
     pub slot: Option<usize>,
     /// At least one.
     pub steps: Vec<S>,
 }
 
 /// The ends of a metapath from one node, ascending, each once; none if it would follow more than
-/// `most` edges.
-pub fn ends<L: Links>(links: &L, steps: &[L::Step], start: u32, most: usize) -> Option<Vec<u32>> {
-    let (mut nodes, mut left) = (vec![start], most);
+/// `max_edges` edges.
+pub fn ends<L: Links>(
+    links: &L,
+    steps: &[L::Step],
+    start: u32,
+    max_edges: usize,
+) -> Option<Vec<u32>> {
+    let (mut nodes, mut left) = (vec![start], max_edges);
     for step in steps {
         let mut next = Vec::new();
         for &node in &nodes {
@@ -59,13 +62,13 @@ pub fn has_end<L: Links>(links: &L, steps: &[L::Step], start: u32) -> bool {
     }
 }
 
-/// The answers of grounded branches, ascending: what all plain ones reach and no negated one leads
-/// on from. None if a branch would follow more than `most` edges.
+/// The answers of grounded branches, ascending: nodes that all plain branches reach, without those
+/// from which a negated one leads on. None if a branch would follow more than `max_edges` edges.
 pub fn execute<L: Links>(
     links: &L,
     branches: &[Branch<L::Step>],
     slots: &[u32],
-    most: usize,
+    max_edges: usize,
 ) -> Option<Vec<u32>> {
     let mut answers: Option<Vec<u32>> = None;
     for branch in branches {
@@ -75,7 +78,7 @@ pub fn execute<L: Links>(
             }
             continue;
         };
-        let ends = ends(links, &branch.steps, *slots.get(slot)?, most)?;
+        let ends = ends(links, &branch.steps, *slots.get(slot)?, max_edges)?;
         answers = Some(match answers {
             None => ends,
             Some(mut nodes) => {
@@ -143,7 +146,7 @@ pub struct Step {
     pub from: TypeId,
     /// Relation it follows.
     pub relation: RelationId,
-    /// Which way.
+    /// Direction of the edges.
     pub direction: Direction,
     /// Type it leads to.
     pub to: TypeId,

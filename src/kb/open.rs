@@ -1,8 +1,8 @@
-//! Opens a base and answers what is in it. Must not know how it was built.
+//! Opens a base and reads its content.
 //!
 //! Opening maps the files, compares their sizes with the manifest and reads headers only.
-//! Ids out of range, and bytes that make no sense, give the empty value; that a list of nodes held
-//! such ids is remembered, see [`Kb::met_damage`].
+//! Ids out of range and invalid bytes give the empty value; invalid ids in a list of nodes are also
+//! recorded, see [`Kb::met_damage`].
 
 use std::{
     borrow::Cow,
@@ -86,7 +86,7 @@ pub struct Kb {
     relations_by_type: Vec<Vec<RelationId>>,
     nodes: Table,
     fields: Table,
-    /// The keys of nodes, if the base has some of its own.
+    /// The keys of nodes, if the base has keys.
     keys: Option<Table>,
     graph: Mmap,
     sections: Sections,
@@ -224,8 +224,8 @@ impl Kb {
     }
 
     /// The relations that nodes of a type have edges of in either direction, ascending.
-    pub fn relations_of(&self, of: TypeId) -> &[RelationId] {
-        self.relations_by_type.get(usize::from(of.0)).map_or(&[], Vec::as_slice)
+    pub fn relations_of(&self, kind: TypeId) -> &[RelationId] {
+        self.relations_by_type.get(usize::from(kind.0)).map_or(&[], Vec::as_slice)
     }
 
     /// The field of that name.
@@ -269,12 +269,12 @@ impl Kb {
         self.nodes.get(node.into(), NAME_COLUMN).unwrap_or_default()
     }
 
-    /// Whether nodes have keys of their own: ids as the imported data write them.
+    /// Whether nodes have keys: ids in the imported data.
     pub fn has_keys(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// What the imported data call `node` by: its key, or its number where there are no keys.
+    /// The id of `node` in the imported data: its key, or its number if the base has no keys.
     pub fn key(&self, node: NodeId) -> Cow<'_, str> {
         match self.keys.as_ref().and_then(|keys| keys.get(node.into(), KEY_COLUMN)) {
             Some(key) => Cow::Borrowed(key),
@@ -282,8 +282,8 @@ impl Kb {
         }
     }
 
-    /// The nodes that the imported data call by that key, ascending; nodes of several types may
-    /// share one. O(log n) of the keys.
+    /// The nodes with that key in the imported data, ascending; nodes of several types may share one.
+    /// O(log n) of the keys.
     pub fn nodes_of_key(&self, key: &str) -> Vec<NodeId> {
         if !self.has_keys() {
             return key.parse().ok().filter(|&node| self.contains(node)).into_iter().collect();
@@ -315,8 +315,8 @@ impl Kb {
         self.value(row)
     }
 
-    /// Whether an access so far met a list with ids that no node has, so that answers are wrong:
-    /// `graph.bin` is damaged. Such a list was given as empty.
+    /// Whether an access so far met a list with invalid ids, which was returned as empty: `graph.bin` is
+    /// damaged.
     pub fn met_damage(&self) -> bool {
         self.met_damage.load(Ordering::Relaxed)
     }

@@ -1,10 +1,8 @@
-//! The shortest way from some nodes to others over edges of any relation, followed both ways, and
-//! the way along a metapath. Searches breadth first over [`KbGraph`] by petgraph's traits.
+//! Shortest paths between nodes over edges of any relation and direction, and paths along a metapath,
+//! by breadth-first search over [`KbGraph`].
 //!
 //! Ties, at each step from the end: the node before with the smallest id, then an edge followed as
 //! it is stored before one followed against, then the first relation.
-//!
-//! Must not know: why somebody asks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,12 +21,12 @@ pub struct Hop {
     pub node: NodeId,
 }
 
-/// A way over edges.
+/// A path over edges.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
-    /// Where it begins.
+    /// First node.
     pub from: NodeId,
-    /// Its edges in order; none where it ends at its beginning.
+    /// Edges in order; empty where both ends are the same node.
     pub hops: Vec<Hop>,
 }
 
@@ -37,7 +35,7 @@ pub struct Path {
 pub struct MetapathStep {
     /// The relation that is followed.
     pub relation: RelationId,
-    /// Which way.
+    /// Direction of the edges.
     pub direction: Direction,
     /// The type of the nodes that it leads to.
     pub to: TypeId,
@@ -57,14 +55,14 @@ pub fn metapath_in_words(
     text
 }
 
-/// How far a search goes.
+/// Limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathBounds {
-    /// Edges of a path at most.
+    /// Maximal edges of a path.
     pub hops: usize,
-    /// Nodes whose edges are looked at, at most.
+    /// Maximal expanded nodes.
     pub nodes: usize,
-    /// Edges that are looked at, at most.
+    /// Maximal visited edges.
     pub edges: usize,
 }
 
@@ -75,18 +73,18 @@ impl Path {
     }
 }
 
-/// Edges that a node of a large frontier has at least, for all that is known.
+/// Assumed minimal degree of nodes of a large frontier.
 const EDGES_PER_NODE: usize = 8;
 
-/// From where each node was reached, and over which edge.
-type Reached = HashMap<NodeId, (NodeId, Hop)>;
+/// Predecessor of each reached node, with the edge.
+type Predecessors = HashMap<NodeId, (NodeId, Hop)>;
 
 /// For each node of `to`, in their order, the shortest path from any node of `from`; none where no
 /// path lies within the bounds. `follow` is told, before the edges of a node are looked at, how many
 /// there are. O(edges looked at + bytes of nodes of the base / 8).
 ///
 /// # Errors
-/// What `follow` fails with.
+/// The error of `follow`.
 pub fn shortest_paths<E>(
     kb: &Kb,
     from: &[NodeId],
@@ -102,7 +100,7 @@ pub fn shortest_paths<E>(
         seen.visit(node);
         missing.remove(&node);
     }
-    let (mut reached, mut nodes, mut edges) = (Reached::new(), bounds.nodes, bounds.edges);
+    let (mut reached, mut nodes, mut edges) = (Predecessors::new(), bounds.nodes, bounds.edges);
     'levels: for level in 1..=bounds.hops {
         // Nothing follows the last edges of a path, and most that leave a large frontier lead nowhere:
         // they are looked for from their other end.
@@ -114,14 +112,15 @@ pub fn shortest_paths<E>(
             if missing.is_empty() {
                 break 'levels;
             }
-            let own = all_edges(kb, node);
-            let (Some(left), Some(fewer)) = (edges.checked_sub(own), nodes.checked_sub(1)) else {
+            let degree = all_edges(kb, node);
+            let (Some(left), Some(fewer)) = (edges.checked_sub(degree), nodes.checked_sub(1))
+            else {
                 break 'levels;
             };
             (edges, nodes) = (left, fewer);
-            follow(1 + own)?;
+            follow(1 + degree)?;
             if let Some(ends) = &mut ends {
-                for hop in ends.begun_at(at) {
+                for hop in ends.starting_at(at) {
                     reached.insert(hop.node, (node, hop));
                     missing.remove(&hop.node);
                 }
@@ -146,17 +145,17 @@ pub fn shortest_paths<E>(
     Ok(to.iter().map(path).collect())
 }
 
-/// Whether nodes have at most so many edges together.
-fn is_fewer(kb: &Kb, nodes: &BTreeSet<NodeId>, most: usize) -> bool {
-    let mut left = Some(most);
+/// Whether nodes have at most this many edges together.
+fn is_fewer(kb: &Kb, nodes: &BTreeSet<NodeId>, max_edges: usize) -> bool {
+    let mut left = Some(max_edges);
     for &node in nodes {
         left = left.and_then(|left| left.checked_sub(all_edges(kb, node)));
     }
     left.is_some()
 }
 
-/// The edges by which a search gets from its frontier to the nodes that it looks for: for each of
-/// these the first in the order of the search.
+/// The last edges from the frontier of a search to its targets: for each target the first in search
+/// order.
 struct LastEdges(BTreeMap<usize, Vec<Hop>>);
 
 impl LastEdges {
@@ -176,9 +175,9 @@ impl LastEdges {
         Self(by_place)
     }
 
-    /// Those that begin at a node of the frontier, by its place.
-    fn begun_at(&mut self, at: usize) -> Vec<Hop> {
-        self.0.remove(&at).unwrap_or_default()
+    /// Edges that start at the frontier node of this index.
+    fn starting_at(&mut self, index: usize) -> Vec<Hop> {
+        self.0.remove(&index).unwrap_or_default()
     }
 }
 
@@ -191,11 +190,11 @@ pub fn paths_along(
     steps: &[MetapathStep],
     edges: usize,
 ) -> Vec<Option<Path>> {
-    let mut levels: Vec<Reached> = Vec::with_capacity(steps.len());
+    let mut levels: Vec<Predecessors> = Vec::with_capacity(steps.len());
     let mut frontier = distinct(kb, from);
     let mut left = edges;
     for step in steps {
-        let mut reached = Reached::new();
+        let mut reached = Predecessors::new();
         for &node in &frontier {
             let Some(fewer) = left.checked_sub(kb.degree(node, step.relation, step.direction))
             else {
@@ -218,7 +217,7 @@ pub fn paths_along(
     to.iter().map(path).collect()
 }
 
-/// The path that ends at a node, taken back edge by edge.
+/// The path to a node, by its predecessors.
 fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Hop)>) -> Path {
     let (mut from, mut hops) = (end, Vec::new());
     while let Some((node, hop)) = before(from) {
@@ -229,7 +228,7 @@ fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Hop)>)
     Path { from, hops }
 }
 
-/// The nodes that the base has, ascending, each once.
+/// The nodes that exist, ascending, each once.
 fn distinct(kb: &Kb, nodes: &[NodeId]) -> Vec<NodeId> {
     let known: BTreeSet<NodeId> = nodes.iter().copied().filter(|&node| kb.contains(node)).collect();
     known.into_iter().collect()
@@ -269,7 +268,7 @@ fn step_hops(kb: &Kb, node: NodeId, step: &MetapathStep) -> impl Iterator<Item =
     })
 }
 
-/// How many edges a node has by all relations, both ways. O(relations).
+/// Degree of a node over all relations, in both directions. O(relations).
 pub fn all_edges(kb: &Kb, node: NodeId) -> usize {
     let relations = (0..kb.relations().len()).map(|at| RelationId(at as u16));
     let of = |relation| {

@@ -1,5 +1,4 @@
 //! Makes a finished directory visible under its name, in one step as far as readers see.
-//! Must not know what the directory holds.
 
 use std::{
     fs::{self, File},
@@ -15,7 +14,7 @@ use crate::KbError;
 /// have the old directory open keep it.
 ///
 /// # Errors
-/// [`KbError::Io`]; then `target` is what it was before, and `finished` still exists.
+/// [`KbError::Io`]; then `target` is unchanged, and `finished` still exists.
 pub fn publish(finished: &Path, target: &Path) -> Result<(), KbError> {
     sync_dir(finished)?;
     let aside = aside(target);
@@ -43,7 +42,7 @@ pub fn is_set_aside(target: &Path) -> bool {
     !target.exists() && aside(target).exists()
 }
 
-/// Puts back what an interrupted [`publish`] set aside, if `target` does not exist.
+/// Restores the directory that an interrupted [`publish`] set aside, if `target` does not exist.
 pub fn recover(target: &Path) -> Result<(), KbError> {
     if is_set_aside(target) {
         fs::rename(aside(target), target).map_err(KbError::io("put back", target))?;
@@ -51,7 +50,7 @@ pub fn recover(target: &Path) -> Result<(), KbError> {
     Ok(())
 }
 
-/// Removes what an interrupted [`publish`] to `target` set aside.
+/// Removes the directory that an interrupted [`publish`] to `target` set aside.
 pub fn remove_set_aside(target: &Path) -> Result<(), KbError> {
     remove_if_present(&aside(target))
 }

@@ -1,5 +1,4 @@
-//! Groups pairs of nodes into rows: given edges in any order, the sorted neighbors of each node.
-//! Must not know files or relations.
+//! Groups edges in any order into rows: the sorted neighbors of each node.
 //!
 //! Counting sort: linear in pairs and in the span of the row ids. Grouping by target and then by
 //! source leaves every row sorted. What is kept is linear in pairs: where few nodes of the span have

@@ -1,6 +1,4 @@
-//! The schema of a base as a graph: which metapaths lead from one type to another?
-//!
-//! Must not know: nodes.
+//! The schema of a base as a graph, to enumerate the metapaths between two types.
 
 use petgraph::{
     algo::all_simple_paths,
@@ -9,9 +7,8 @@ use petgraph::{
 
 use crate::{Direction, Kb, TypeId, metapath::Step};
 
-/// What stands in the unrolled schema: a type, or a step, at a distance from the beginning. With
-/// distances, a metapath there and back is a simple path; with steps as nodes of their own, parallel
-/// relations are told apart.
+/// Node of the unrolled schema: a type or a step, at a distance from the start. Distances make a
+/// metapath there and back a simple path; steps as nodes distinguish parallel relations.
 #[derive(Clone, Copy)]
 enum Place {
     Type,

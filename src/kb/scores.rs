@@ -21,8 +21,8 @@ pub enum Combine {
 }
 
 impl Scores {
-    /// Scores of the given pairs in any order; of repeated ids the largest score is kept, and what
-    /// is not finite is dropped. O(n log n).
+    /// Scores from pairs in any order; keeps the largest score of repeated ids and drops scores that
+    /// are not finite. O(n log n).
     pub fn new(mut pairs: Vec<(NodeId, f32)>) -> Self {
         pairs.retain(|(_, score)| score.is_finite());
         if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
@@ -67,7 +67,7 @@ impl Scores {
         self.0.iter().map(|pair| pair.1).reduce(f32::max).unwrap_or(0.0)
     }
 
-    /// Every score changed by a function; what becomes infinite or undefined is dropped.
+    /// Maps every score by a function; drops results that are not finite.
     pub fn map(&self, mut change: impl FnMut(NodeId, f32) -> f32) -> Self {
         Self(
             self.0
@@ -84,13 +84,13 @@ impl Scores {
     }
 
     /// Two sources combined. Linear in both.
-    pub fn combine(&self, other: &Self, how: Combine) -> Self {
+    pub fn combine(&self, other: &Self, combine: Combine) -> Self {
         let mut pairs = Vec::with_capacity(self.len().max(other.len()));
         let (mut a, mut b) = (self.0.as_slice(), other.0.as_slice());
         loop {
             match (a.first(), b.first()) {
                 (Some(&left), Some(&right)) if left.0 == right.0 => {
-                    let score = match how {
+                    let score = match combine {
                         Combine::Sum => left.1 + right.1,
                         Combine::Max => left.1.max(right.1),
                         Combine::Product => left.1 * right.1,
@@ -99,13 +99,13 @@ impl Scores {
                     (a, b) = (&a[1..], &b[1..]);
                 }
                 (Some(&left), right) if right.is_none_or(|right| left.0 < right.0) => {
-                    if how != Combine::Product {
+                    if combine != Combine::Product {
                         pairs.push(left);
                     }
                     a = &a[1..];
                 }
                 (_, Some(&right)) => {
-                    if how != Combine::Product {
+                    if combine != Combine::Product {
                         pairs.push(right);
                     }
                     b = &b[1..];

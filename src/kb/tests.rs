@@ -242,7 +242,7 @@ fn wrong_input_to_the_writer_is_named() {
     );
     assert_eq!(
         message(&nodes(), &EDGES, &["papers"]),
-        "candidate type \"papers\" is no node type; \
+        "candidate type \"papers\" is not a node type; \
          use some of: author, paper, venue, or \"*\" for all"
     );
     assert_eq!(

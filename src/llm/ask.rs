@@ -1,5 +1,4 @@
-//! Asks a model through everything that stands before it: kept replies, and the ledger. Must not
-//! know who asks, or which model answers.
+//! Requests to a model through its reply stores and the ledger.
 
 use std::{
     collections::HashMap,
@@ -17,41 +16,41 @@ use crate::{
 };
 use agent_remote::Limits;
 
-/// Requests of one list that are asked at a time; the model bounds what is sent at a time.
+/// Concurrent requests of one list; the model bounds those that are sent.
 const AT_A_TIME: usize = 8;
 
-/// How one role asks.
+/// Request settings of one role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoleSettings {
     /// The model.
     pub model: String,
     /// Sampling temperature; none leaves it to the service.
     pub temperature: Option<f64>,
-    /// Tokens of a reply at most.
+    /// Maximal tokens of a reply.
     pub max_tokens: u32,
     /// Further parameters that are sent as they are.
     pub parameters: Map<String, Value>,
 }
 
-/// Held while a key is asked for; then it holds the answer for those who waited.
+/// Locked while a key is requested; then holds the answer for the threads that waited.
 type Turn = Mutex<Option<Result<Reply, LlmError>>>;
 
-/// A language model with everything that stands before it. Shared by all who ask.
+/// A language model with its reply stores and ledger. Shared between threads.
 pub struct Llm {
     model: Box<dyn Model>,
     roles: HashMap<Role, RoleSettings>,
     /// Asked in this order; the first is the run's own.
     stores: Vec<Arc<dyn ReplyStore>>,
     ledger: Ledger,
-    /// A place for each key that is being asked for, so that nobody else pays for it meanwhile.
+    /// An entry for each key in flight, so that it is paid once.
     asked: Mutex<HashMap<String, Arc<Turn>>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Llm {
-    /// A model with the settings of every role. Replies are looked for in the stores in their order
-    /// and kept in all of them; only the first one's count as paid by this run. Once `stop` is
-    /// set, nothing is asked any more, and what is kept is still found.
+    /// A model with the settings of every role. Replies are looked up in the stores in order and kept in
+    /// all of them; only those of the first count as paid by this run. Once `stop` is set, nothing is
+    /// sent, but stored replies are still found.
     pub fn new(
         model: Box<dyn Model>,
         roles: HashMap<Role, RoleSettings>,
@@ -86,23 +85,23 @@ impl Llm {
         }
     }
 
-    /// How a role asks.
+    /// Request settings of a role.
     pub fn role(&self, role: &Role) -> Option<&RoleSettings> {
         self.roles.get(role)
     }
 
-    /// What one request may cost.
+    /// Limits of each request.
     pub fn limits(&self) -> Limits {
         self.model.limits()
     }
 
-    /// What was spent, and the ceilings.
+    /// Spending and ceilings.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The reply to a request: kept earlier, or asked for now and kept. Of several threads that
-    /// ask for the same key at a time, one asks, and the others get what it gets.
+    /// The reply to a request, from a store or from the model. Of several threads that request the same
+    /// key at a time, one asks the model and the others share its result.
     ///
     /// # Errors
     /// [`LlmError`].
@@ -124,8 +123,8 @@ impl Llm {
         reply
     }
 
-    /// Replies to requests in their order, at most eight asked at a time. After an error that stops a run
-    /// (a ceiling, a stop, a store that fails), no further request is begun.
+    /// Replies to requests in their order, at most eight at a time. After an error that ends the run (a
+    /// ceiling, a stop, a failed store), no further request is started.
     pub fn ask_all(&self, requests: &[Request]) -> Vec<Result<Reply, LlmError>> {
         let next = AtomicUsize::new(0);
         let replies: Vec<Mutex<Option<Result<Reply, LlmError>>>> =
@@ -135,8 +134,8 @@ impl Llm {
             for _ in 0..AT_A_TIME.min(requests.len()) {
                 scope.spawn(|| {
                     loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(request) = requests.get(at) else { return };
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(request) = requests.get(index) else { return };
                         let known = fatal.lock().unwrap_or_else(PoisonError::into_inner).clone();
                         let reply = match known {
                             Some(error) => Err(error),
@@ -148,7 +147,8 @@ impl Llm {
                             *fatal.lock().unwrap_or_else(PoisonError::into_inner) =
                                 Some(error.clone());
                         }
-                        *replies[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
+                        *replies[index].lock().unwrap_or_else(PoisonError::into_inner) =
+                            Some(reply);
                     }
                 });
             }
@@ -181,8 +181,8 @@ impl Llm {
         Ok(reply)
     }
 
-    /// Asks the model. Every reply that is paid for is reserved before and counted after, those
-    /// that cannot be used too; these are noted in the stores.
+    /// Asks the model. Every paid reply is reserved before and counted after, unusable ones included;
+    /// these are also noted in the stores.
     fn ask_model(&self, key: &str, request: &Request) -> Result<Reply, LlmError> {
         let mut reservation = Some(self.ledger.reserve(request)?);
         let reply = self.model.ask_counting(request, &mut |usage, is_asked_again| {
@@ -203,10 +203,10 @@ impl Llm {
         Ok(reply)
     }
 
-    /// Keeps an exchange in all stores but the one it came from; also in those after one that
-    /// fails, so that a paid reply is not lost for want of room in one of them.
+    /// Keeps an exchange in all stores but its origin; continues after a store that fails, so that a
+    /// paid reply is not lost.
     fn keep(&self, key: &str, exchange: &Exchange, from: Option<usize>) -> Result<(), LlmError> {
-        let others = self.stores.iter().enumerate().filter(|(at, _)| Some(*at) != from);
+        let others = self.stores.iter().enumerate().filter(|(index, _)| Some(*index) != from);
         let mut kept = Ok(());
         for (_, store) in others {
             kept = kept.and(store.put(key, exchange));

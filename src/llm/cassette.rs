@@ -1,24 +1,22 @@
-//! Cassettes: replies recorded in a file, and a model that plays them back. With one, a run can be
-//! repeated without a service, to the last byte.
+//! Cassettes: replies recorded in a file, and a model that plays them back, so that a run can be
+//! reproduced exactly without a service.
 //!
-//! A cassette is one JSON object a line. The request itself is not in it, only its key, who asked
-//! which model, and an excerpt of the last message, for people. No key of a service is in it:
-//! requests have none, and it is taken out of replies that repeat it.
+//! A cassette has one JSON object per line. Of the request it holds the key, role, model and an excerpt
+//! of the last message. It holds no credentials: requests have none, and they are removed from
+//! replies.
 //!
 //! ```text
 //! {"key":"...","role":"actor","model":"m","excerpt":"...","reply":{"text":"...",...}}
 //! ```
 //!
 //! While recording, every line is synced to the disk; at the end the file is sorted by key, so that
-//! it is the same for any number of threads. Of two lines with one key the later one counts.
+//! it is the same for any number of threads. The last line of a key counts.
 //!
 //! | limit | unit | value |
 //! | --- | --- | --- |
 //! | [`CASSETTE_BYTES`] | bytes of a file | 256 Mi |
 //! | [`LINE_BYTES`] | bytes of a line | 16 Mi |
 //! | [`EXCERPT_CHARS`] | characters of an excerpt | 200 |
-//!
-//! Must not know: who asks and why, which service replied.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,11 +37,11 @@ pub const CASSETTE_BYTES: u64 = 256 << 20;
 pub const LINE_BYTES: u64 = 16 << 20;
 /// Longest excerpt of a message, characters.
 pub const EXCERPT_CHARS: usize = 200;
-/// Recorded requests that are compared to find the nearest.
+/// Maximal number of recorded requests compared to find the nearest.
 const COMPARED: usize = 2_000;
 /// Digits of a key.
 const KEY_DIGITS: usize = 64;
-/// Digits that a message shows of a key.
+/// Digits of a key shown in messages.
 const SHOWN_DIGITS: usize = 12;
 
 /// Why a cassette cannot be used. Each message names the file and the remedy.
@@ -60,14 +58,14 @@ pub enum CassetteError {
         source: io::Error,
     },
     /// A line is wrong.
-    #[error("{}:{line}: {what}; record the cassette again", .path.display())]
+    #[error("{}:{line}: {reason}; record the cassette again", .path.display())]
     Line {
         /// The cassette.
         path: PathBuf,
         /// Its line, from 1.
         line: usize,
         /// What is wrong.
-        what: String,
+        reason: String,
     },
     /// It is too large.
     #[error("the cassette {} is larger than the limit of {CASSETTE_BYTES} bytes: record fewer requests", .path.display())]
@@ -93,7 +91,7 @@ impl CassetteError {
 /// A recorded exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recorded {
+pub struct RecordedExchange {
     /// The key of the request.
     pub key: String,
     /// Who asked.
@@ -106,10 +104,10 @@ pub struct Recorded {
     pub reply: Reply,
 }
 
-impl Recorded {
-    fn new(key: &str, exchange: &Exchange) -> Recorded {
+impl RecordedExchange {
+    fn new(key: &str, exchange: &Exchange) -> RecordedExchange {
         let request = &exchange.request;
-        Recorded {
+        RecordedExchange {
             key: key.to_owned(),
             role: request.role.clone(),
             model: request.model.clone(),
@@ -138,10 +136,10 @@ pub fn excerpt(request: &Request) -> String {
     head.iter().chain(&[' ', '…', ' ']).chain(tail).collect()
 }
 
-/// Records replies. Only listens: it never answers, so that what is asked anew is recorded anew.
+/// Records replies. It never answers, so that repeated requests are recorded again.
 ///
-/// In the list of an [`Llm`](crate::Llm)'s stores it belongs behind the run's own and before
-/// the shared cache, so that it also hears of replies that come from the cache.
+/// In the stores of an [`Llm`](crate::Llm) it belongs after the run's own and before the shared cache,
+/// so that it also records cached replies.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
@@ -152,14 +150,13 @@ pub struct Recorder {
 struct Recording {
     file: File,
     bytes: u64,
-    lines: BTreeMap<String, Recorded>,
-    /// Whether the file is not as [`Recorder::finish`] leaves it.
+    lines: BTreeMap<String, RecordedExchange>,
+    /// Whether the file changed since [`Recorder::finish`].
     unsorted: bool,
 }
 
 impl Recorder {
-    /// Begins a cassette, or goes on with one. A last line that a killed process left unfinished is
-    /// cut off.
+    /// Creates or continues a cassette. An unfinished last line of a killed process is removed.
     ///
     /// # Errors
     /// [`CassetteError`].
@@ -178,8 +175,8 @@ impl Recorder {
         Ok(Recorder { path: path.to_owned(), recording: Mutex::new(recording) })
     }
 
-    /// Sorts the cassette by key; a killed process leaves the old or the sorted file. Recording may
-    /// go on after that. Dropping does the same, without telling of errors.
+    /// Sorts the cassette by key, atomically. Recording may continue. Dropping does the same and ignores
+    /// errors.
     ///
     /// # Errors
     /// [`CassetteError::Io`], [`CassetteError::Busy`]; the unsorted file stays as it is.
@@ -221,7 +218,7 @@ impl Recorder {
         self.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self, line: Recorded) -> Result<(), CassetteError> {
+    fn record(&self, line: RecordedExchange) -> Result<(), CassetteError> {
         let text = encoded(&line, &self.path)?;
         let mut recording = self.recording();
         if recording.lines.get(&line.key) == Some(&line) {
@@ -254,16 +251,16 @@ impl ReplyStore for Recorder {
     }
 
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
-        self.record(Recorded::new(key, exchange))
+        self.record(RecordedExchange::new(key, exchange))
             .map_err(|error| LlmError::Store(error.to_string()))
     }
 }
 
-/// A model that answers what was recorded, and nothing else.
+/// A model that plays back a cassette.
 #[derive(Debug)]
 pub struct Cassette {
     path: PathBuf,
-    lines: BTreeMap<String, Recorded>,
+    lines: BTreeMap<String, RecordedExchange>,
     asked: Mutex<BTreeSet<String>>,
 }
 
@@ -278,23 +275,23 @@ impl Cassette {
         Ok(Cassette { path: path.to_owned(), lines, asked: Mutex::default() })
     }
 
-    /// What is recorded, by key.
-    pub fn recorded(&self) -> impl Iterator<Item = &Recorded> {
+    /// Recorded exchanges, by key.
+    pub fn recorded(&self) -> impl Iterator<Item = &RecordedExchange> {
         self.lines.values()
     }
 
-    /// What is recorded but was not asked for so far, by key.
-    pub fn unused(&self) -> Vec<&Recorded> {
+    /// Recorded exchanges that were not requested so far, by key.
+    pub fn unused(&self) -> Vec<&RecordedExchange> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         self.lines.values().filter(|line| !asked.contains(&line.key)).collect()
     }
 
-    /// The recorded request that is most like one that is not: of its role if there is any, by the
-    /// edit distance of the excerpts; ties go to the smaller key.
-    fn nearest(&self, role: &Role, excerpt: &str) -> Option<&Recorded> {
+    /// The recorded request nearest to an unrecorded one by the edit distance of excerpts, of the same
+    /// role if there is any; ties go to the smaller key.
+    fn nearest(&self, role: &Role, excerpt: &str) -> Option<&RecordedExchange> {
         let same = self.lines.values().any(|line| line.role == *role);
         let candidates = self.lines.values().filter(|line| !same || line.role == *role);
-        let mut best: Option<(f64, &Recorded)> = None;
+        let mut best: Option<(f64, &RecordedExchange)> = None;
         for line in candidates.take(COMPARED) {
             let likeness = strsim::normalized_levenshtein(excerpt, &line.excerpt);
             if best.is_none_or(|(most, _)| likeness > most) {
@@ -344,7 +341,7 @@ fn lock(file: &File, path: &Path) -> Result<(), CassetteError> {
 }
 
 /// A line with its end.
-fn encoded(line: &Recorded, path: &Path) -> Result<String, CassetteError> {
+fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError> {
     let text = serde_json::to_string(line);
     let text = text.map_err(|error| CassetteError::io("write", path)(error.into()))? + "\n";
     if text.len() as u64 > LINE_BYTES {
@@ -353,18 +350,18 @@ fn encoded(line: &Recorded, path: &Path) -> Result<String, CassetteError> {
     Ok(text)
 }
 
-/// The lines of a cassette by key, and how many bytes they take. A last line without an end is left
-/// out if wanted, otherwise it is an error.
+/// The lines of a cassette by key, and their total bytes. A last line without a line end is optionally
+/// ignored, otherwise an error.
 fn read_lines(
     file: &mut File,
     path: &Path,
     leave_unfinished: bool,
-) -> Result<(BTreeMap<String, Recorded>, u64), CassetteError> {
+) -> Result<(BTreeMap<String, RecordedExchange>, u64), CassetteError> {
     let length = file.metadata().map_err(CassetteError::io("read", path))?.len();
     if length > CASSETTE_BYTES {
         return Err(CassetteError::TooLarge { path: path.to_owned() });
     }
-    let wrong = |line, what: String| CassetteError::Line { path: path.to_owned(), line, what };
+    let wrong = |line, reason: String| CassetteError::Line { path: path.to_owned(), line, reason };
     let (mut lines, mut bytes) = (BTreeMap::new(), 0);
     let mut reader = BufReader::new(file);
     for number in 1.. {
@@ -383,7 +380,7 @@ fn read_lines(
             }
             return Err(wrong(number, "the last line is not finished".to_owned()));
         }
-        let line: Recorded =
+        let line: RecordedExchange =
             serde_json::from_slice(&text).map_err(|error| wrong(number, error.to_string()))?;
         let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if line.key.len() != KEY_DIGITS || !line.key.bytes().all(digit) {

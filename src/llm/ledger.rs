@@ -1,8 +1,8 @@
-//! What was spent on language models, and the ceilings that no request may pass.
+//! Spending on language models, and ceilings that no request may exceed.
 //!
-//! Before a request is sent, the most that it can take is reserved: its own tokens as estimated,
-//! and all tokens that its reply may have. A request that could pass a ceiling together with what
-//! was spent and what is reserved is not sent. Must not know who asks, or how.
+//! Before a request is sent, its maximal cost is reserved: its estimated tokens and the token limit of
+//! its reply. A request that could exceed a ceiling, together with spending and reservations, is not
+//! sent.
 
 use std::{
     collections::BTreeMap,
@@ -13,29 +13,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LlmError, Request, Role, Usage};
 
-/// Bytes of a token, about; fewer than English has, so that estimates are rather too high.
+/// Estimated bytes of a token; fewer than in English, so that estimates are rather too high.
 const BYTES_PER_TOKEN: u64 = 3;
-/// Tokens that a message takes beside its text.
+/// Tokens of a message in addition to its text.
 const TOKENS_PER_MESSAGE: u64 = 8;
 
-/// Price of a model, USD for a million tokens.
+/// Price of a model, USD per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Of tokens sent.
+    /// Price of input tokens.
     pub input: f64,
-    /// Of tokens received.
+    /// Price of output tokens.
     pub output: f64,
 }
 
 impl Price {
-    /// What tokens cost, USD.
+    /// Cost of tokens, USD.
     pub fn of(self, usage: Usage) -> f64 {
         (usage.tokens_in as f64 * self.input + usage.tokens_out as f64 * self.output) / 1e6
     }
 }
 
-/// What all roles together may spend in a run.
+/// Maximal spending of all roles together in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ceilings {
     /// USD.
@@ -44,25 +44,25 @@ pub struct Ceilings {
     pub tokens: Option<u64>,
 }
 
-/// What was spent.
+/// Calls, tokens and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spent {
-    /// Requests that were answered and paid for.
+pub struct Spending {
+    /// Paid requests.
     pub calls: u64,
     /// Tokens sent.
     pub tokens_in: u64,
     /// Tokens received.
     pub tokens_out: u64,
-    /// Dollars, as far as prices are known.
+    /// USD, for models with a known price.
     pub usd: f64,
     /// Calls to models without a known price.
     pub unpriced: u64,
 }
 
-impl Spent {
-    /// What came to it since it was `earlier`.
-    pub fn since(self, earlier: Spent) -> Spent {
-        Spent {
+impl Spending {
+    /// The difference to an `earlier` state.
+    pub fn since(self, earlier: Spending) -> Spending {
+        Spending {
             calls: self.calls - earlier.calls,
             tokens_in: self.tokens_in - earlier.tokens_in,
             tokens_out: self.tokens_out - earlier.tokens_out,
@@ -71,9 +71,9 @@ impl Spent {
         }
     }
 
-    /// Together with another.
-    pub fn and(self, other: Spent) -> Spent {
-        Spent {
+    /// The sum with another.
+    pub fn and(self, other: Spending) -> Spending {
+        Spending {
             calls: self.calls.saturating_add(other.calls),
             tokens_in: self.tokens_in.saturating_add(other.tokens_in),
             tokens_out: self.tokens_out.saturating_add(other.tokens_out),
@@ -83,7 +83,7 @@ impl Spent {
     }
 }
 
-/// What one role took from one model, in whole numbers, so that sums do not depend on the order.
+/// Use of one model by one role, in integers, so that sums do not depend on the order.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     calls: u64,
@@ -98,27 +98,27 @@ impl Tally {
         self.tokens_out = self.tokens_out.saturating_add(usage.tokens_out);
     }
 
-    fn spent(self, price: Option<Price>) -> Spent {
+    fn spent(self, price: Option<Price>) -> Spending {
         let Tally { calls, tokens_in, tokens_out } = self;
         let usage = Usage { tokens_in, tokens_out, estimated: false };
         let usd = price.map_or(0.0, |price| price.of(usage));
         let unpriced = if price.is_none() { calls } else { 0 };
-        Spent { calls, tokens_in, tokens_out, usd, unpriced }
+        Spending { calls, tokens_in, tokens_out, usd, unpriced }
     }
 }
 
 #[derive(Default)]
 struct Books {
     tallies: BTreeMap<(Role, String), Tally>,
-    /// What all replies took that were used, those that had been kept among them.
+    /// Use of all replies by model, cached ones included.
     used: BTreeMap<String, Tally>,
-    /// What is set aside for requests under way.
-    reserved: Vec<Reserved>,
+    /// Reservations of requests in flight.
+    reserved: Vec<ReservedAmount>,
     next: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Reserved {
+struct ReservedAmount {
     id: u64,
     usd: f64,
     tokens: u64,
@@ -134,7 +134,7 @@ impl Books {
     }
 }
 
-/// Counts what is spent and refuses what could pass a ceiling. Used by several threads at a time.
+/// Counts spending and refuses requests that could exceed a ceiling. Shared between threads.
 pub struct Ledger {
     prices: BTreeMap<String, Price>,
     ceilings: Ceilings,
@@ -147,27 +147,26 @@ impl Ledger {
         Ledger { prices, ceilings, books: Mutex::default() }
     }
 
-    /// Counts a reply that was paid for, now or before the run was interrupted.
+    /// Counts a paid reply, of this process or of the run before an interruption.
     pub fn paid(&self, role: Role, model: &str, usage: Usage) {
         self.lock().add(role, model, usage);
     }
 
-    /// Counts a reply that is used, whether it is paid for now or was kept.
+    /// Counts a reply that is used, paid or cached.
     pub fn used(&self, model: &str, usage: Usage) {
         self.lock().used.entry(model.to_owned()).or_default().add(usage);
     }
 
-    /// What all replies took that were used, those that had been kept among them: what would have
-    /// been spent without any.
-    pub fn total_used(&self) -> Spent {
+    /// Cost of all replies used, cached ones included: spending without any cache.
+    pub fn total_used(&self) -> Spending {
         let books = self.lock();
         let spent = books.used.iter().map(|(model, tally)| tally.spent(self.price(model)));
-        spent.fold(Spent::default(), Spent::and)
+        spent.fold(Spending::default(), Spending::and)
     }
 
-    /// What was spent, by role, in the order of their names. The same whatever the order in which replies came.
-    pub fn spent(&self) -> BTreeMap<Role, Spent> {
-        let mut spent: BTreeMap<Role, Spent> = BTreeMap::new();
+    /// Spending by role, in the order of names; independent of the order of replies.
+    pub fn spent(&self) -> BTreeMap<Role, Spending> {
+        let mut spent: BTreeMap<Role, Spending> = BTreeMap::new();
         for ((role, model), tally) in &self.lock().tallies {
             let sum = spent.entry(role.clone()).or_default();
             *sum = sum.and(tally.spent(self.price(model)));
@@ -175,9 +174,9 @@ impl Ledger {
         spent
     }
 
-    /// What was spent by all roles.
-    pub fn total(&self) -> Spent {
-        self.spent().into_values().fold(Spent::default(), Spent::and)
+    /// Spending of all roles.
+    pub fn total(&self) -> Spending {
+        self.spent().into_values().fold(Spending::default(), Spending::and)
     }
 
     /// The price of a model.
@@ -190,26 +189,26 @@ impl Ledger {
         self.ceilings
     }
 
-    /// Sets aside the most that a request can take: its own tokens as estimated, and all that its
-    /// reply may have. A service that counts more than that can pass a ceiling by one request.
+    /// Reserves the maximal cost of a request: its estimated tokens and the limit of its reply. A
+    /// service that counts more tokens can exceed a ceiling by one request.
     ///
     /// # Errors
     /// [`LlmError::Budget`], [`LlmError::NoPrice`].
     pub fn reserve(&self, request: &Request) -> Result<Reservation<'_>, LlmError> {
-        let most = Usage {
+        let maximum = Usage {
             tokens_in: estimated_tokens(request),
             tokens_out: request.max_tokens.into(),
             estimated: true,
         };
         let price = self.price(&request.model);
-        let usd = price.map_or(0.0, |price| price.of(most));
-        let tokens = most.tokens_in + most.tokens_out;
+        let usd = price.map_or(0.0, |price| price.of(maximum));
+        let tokens = maximum.tokens_in + maximum.tokens_out;
         let mut books = self.lock();
         let total = books
             .tallies
             .iter()
             .map(|((_, model), tally)| tally.spent(self.price(model)))
-            .fold(Spent::default(), Spent::and);
+            .fold(Spending::default(), Spending::and);
         if let Some(ceiling) = self.ceilings.usd {
             if price.is_none() {
                 return Err(LlmError::NoPrice(request.model.clone()));
@@ -238,7 +237,7 @@ impl Ledger {
         }
         let id = books.next;
         books.next += 1;
-        books.reserved.push(Reserved { id, usd, tokens });
+        books.reserved.push(ReservedAmount { id, usd, tokens });
         let model = request.model.clone();
         Ok(Reservation { ledger: self, role: request.role.clone(), model, id })
     }
@@ -248,7 +247,7 @@ impl Ledger {
     }
 }
 
-/// What is set aside for one request; given back when dropped.
+/// Reservation for one request; released when dropped.
 pub struct Reservation<'a> {
     ledger: &'a Ledger,
     role: Role,
@@ -257,7 +256,7 @@ pub struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// Counts what a reply took, and gives the rest back.
+    /// Counts the use of a reply and releases the rest.
     pub fn settle(self, usage: Usage) {
         let mut books = self.ledger.lock();
         books.add(self.role.clone(), &self.model, usage);
@@ -271,12 +270,12 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Tokens of a text, about, rather too many.
+/// Estimated tokens of a text, rather too many.
 pub fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Tokens that a request sends, about, rather too many: its messages and its schema.
+/// Estimated input tokens of a request (messages and schema), rather too many.
 pub fn estimated_tokens(request: &Request) -> u64 {
     let schema = request.json.as_ref().map_or(0, |json| tokens(&json.schema.to_string()));
     let texts = request.messages.iter().map(|message| tokens(&message.text) + TOKENS_PER_MESSAGE);
@@ -322,7 +321,7 @@ mod tests {
         ledger.paid(Role::new("actor"), "unknown", usage(1, 2));
         ledger.paid(Role::new("rerank"), "m", usage(0, 100_000));
         let actor =
-            Spent { calls: 2, tokens_in: 1_000_001, tokens_out: 100_002, usd: 2.0, unpriced: 1 };
+            Spending { calls: 2, tokens_in: 1_000_001, tokens_out: 100_002, usd: 2.0, unpriced: 1 };
         assert_eq!(ledger.spent()[&Role::new("actor")], actor);
         let total = ledger.total();
         assert_eq!((total.calls, total.usd, total.unpriced), (3, 3.0, 1));

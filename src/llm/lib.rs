@@ -1,4 +1,4 @@
-//! Asks language models: what a request and a reply are, where replies are kept, what they cost.
+//! Requests to language models, stores of their replies, and their cost.
 //!
 //! ```text
 //! Llm::ask -> kept already? (the run's journal, the shared cache) -> reply
@@ -6,11 +6,9 @@
 //!          -> kept at once in every store -> reply
 //! ```
 //!
-//! A request is known by its [key](Request::key): everything that is sent, and a sample index, so
-//! that one may ask for several replies to the same words. The same key is paid for once, also when
-//! several threads ask at the same time and after the process was killed.
-//!
-//! Must not know: the knowledge base, prompts, programs, who needs the reply.
+//! A request is identified by its [key](Request::key): everything that is sent, and a sample index for
+//! several replies to the same text. A key is paid once, even if several threads request it at the same
+//! time or the process was killed.
 
 mod ask;
 pub mod cassette;
@@ -42,29 +40,29 @@ pub use crate::{
 };
 use agent_remote::{Limits, RemoteError};
 
-/// Who says a message.
+/// Author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
     /// Instructions.
     System,
-    /// The program that asks.
+    /// The program.
     User,
-    /// The model, earlier.
+    /// The model.
     Assistant,
 }
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who says it.
+    /// Author.
     pub speaker: Speaker,
-    /// What is said.
+    /// Text.
     pub text: String,
 }
 
 impl Message {
-    /// A message of the program that asks.
+    /// A message of the program.
     pub fn user(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::User, text: text.into() }
     }
@@ -74,7 +72,7 @@ impl Message {
         Message { speaker: Speaker::System, text: text.into() }
     }
 
-    /// What the model said earlier.
+    /// An earlier message of the model.
     pub fn assistant(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::Assistant, text: text.into() }
     }
@@ -92,7 +90,7 @@ pub struct Schema {
 /// One question to a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Who asks: costs are summed by it; not sent.
+    /// The role, by which costs are summed; not sent.
     pub role: Role,
     /// The model.
     pub model: String,
@@ -100,18 +98,18 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// Sampling temperature; none leaves it to the service, as some models take none.
     pub temperature: Option<f64>,
-    /// Tokens of the reply at most.
+    /// Maximal tokens of the reply.
     pub max_tokens: u32,
     /// Further parameters that are sent as they are.
     pub parameters: Map<String, Value>,
     /// The form of the reply, if it is to be JSON.
     pub json: Option<Schema>,
-    /// Tells requests apart that are otherwise equal; not sent.
+    /// Distinguishes otherwise equal requests; not sent.
     pub sample: u32,
 }
 
 impl Request {
-    /// What the request is known by: BLAKE3 of everything but the role, hexadecimal.
+    /// Key of the request: BLAKE3 of everything but the role, hexadecimal.
     pub fn key(&self) -> String {
         let parts = (
             (&self.model, &self.messages, self.temperature, self.max_tokens),
@@ -133,7 +131,7 @@ pub enum Finish {
     Length,
     /// A filter of the service cut it off.
     Filter,
-    /// For another reason, or for none that was told.
+    /// Another or an unknown reason.
     Other,
 }
 
@@ -144,11 +142,11 @@ pub struct Usage {
     pub tokens_in: u64,
     /// Tokens received, those of hidden reasoning included.
     pub tokens_out: u64,
-    /// Whether the service did not count them, so that they were estimated from the text.
+    /// Whether the counts are estimates from the text, for lack of counts of the service.
     pub estimated: bool,
 }
 
-/// What a model answered.
+/// Reply of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
     /// The text; never empty.
@@ -162,11 +160,11 @@ pub struct Reply {
 /// A request with its reply, as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// What was asked.
+    /// The request.
     pub request: Request,
-    /// What was answered.
+    /// The reply.
     pub reply: Reply,
-    /// Whether the run that keeps it paid for it; what came from a shared cache costs it nothing.
+    /// Whether this run paid for it; false for a reply from the shared cache.
     pub paid: bool,
 }
 
@@ -175,12 +173,11 @@ pub trait Model: Send + Sync {
     /// The reply to a request, whole and not empty.
     ///
     /// # Errors
-    /// [`LlmError`]; what may pass has been tried again before.
+    /// [`LlmError`], after retries of transient errors.
     fn ask(&self, request: &Request) -> Result<Reply, LlmError>;
 
-    /// As [`Model::ask`], and tells of each reply that was paid for and cannot be used: what it
-    /// took, and whether the model asks again. An error of `unusable` ends the asking. A model
-    /// that never asks twice has nothing to tell.
+    /// As [`Model::ask`]; calls `unusable` for each paid but unusable reply with its usage and whether
+    /// the model asks again. An error of `unusable` ends the request.
     ///
     /// # Errors
     /// Those of [`Model::ask`], and those of `unusable`.
@@ -225,14 +222,14 @@ pub trait ReplyStore: Send + Sync {
     /// [`LlmError::Store`].
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError>;
 
-    /// Keeps an exchange; when this returns, it is on the disk. Keeping a key again does nothing.
+    /// Stores an exchange durably. Storing a key again does nothing.
     ///
     /// # Errors
     /// [`LlmError::Store`].
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError>;
 
-    /// Notes what a reply took that was paid for and cannot be used, where paid replies are
-    /// counted again when a run goes on. Other stores do nothing.
+    /// Notes the usage of a paid but unusable reply, in stores that restore the spending of a resumed
+    /// run. Other stores do nothing.
     ///
     /// # Errors
     /// [`LlmError::Store`].
@@ -245,10 +242,10 @@ pub trait ReplyStore: Send + Sync {
 /// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LlmError {
-    /// The service gave none.
+    /// The service failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// What came is no reply, however often it was asked for.
+    /// No attempt gave a usable reply.
     #[error("the reply of {model} cannot be used: {reason}")]
     Reply {
         /// The model.
@@ -256,7 +253,7 @@ pub enum LlmError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The next request could pass a ceiling.
+    /// The next request could exceed a ceiling.
     #[error(
         "the {what} is reached: {spent} of {ceiling} spent, and the next request may take {next}"
     )]
@@ -288,12 +285,12 @@ pub enum LlmError {
 }
 
 impl LlmError {
-    /// Whether asking later may well succeed: it says nothing of what was asked.
+    /// Whether the error is unrelated to the request, so that a later attempt may succeed.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Remote(_))
     }
 
-    /// Whether every further request would fail alike, so that nothing is won by asking on.
+    /// Whether every further request would fail as well.
     pub fn ends_run(&self) -> bool {
         !matches!(self, Self::Reply { .. })
     }

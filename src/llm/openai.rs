@@ -1,11 +1,8 @@
-//! A language model behind an interface like OpenAI's: their service, or any that offers
-//! `POST /chat/completions` in the same form. With `openai/reply.rs`, the only place that knows
-//! that form. Must not know prompts, prices, or where replies are kept.
+//! A language model behind an OpenAI-compatible interface, `POST /chat/completions`.
 //!
-//! Servers differ in two names: how many tokens a reply may have is `max_tokens` or
-//! `max_completion_tokens`, and some models take no temperature. A refusal that names one of them
-//! changes what is sent, and the change is remembered for that model. A reply that cannot be used is asked for
-//! again a few times, as it may well be better then.
+//! The token limit is `max_tokens` or `max_completion_tokens`, and some models take no temperature. A
+//! refusal that names one of them changes the request, and the change is remembered for that model. An
+//! unusable reply is requested again a few times.
 //!
 //! Sources: the reference of OpenAI's chat completions; the GenAI conventions of OpenTelemetry for
 //! the names in spans. Spans never hold texts.
@@ -30,20 +27,20 @@ use tracing::{Span, field, info_span, warn};
 
 use crate::{
     Finish, LlmError, Message, Model, Reply, Request, Schema, Speaker, Usage,
-    ledger::estimated_tokens, openai::reply::Unusable,
+    ledger::estimated_tokens, openai::reply::UnusableReply,
 };
 use agent_remote::{Limits, RemoteError, Service};
 
-/// Where a conversation is posted, below the base address.
+/// Path of requests, below the base address.
 const PATH: &str = "/chat/completions";
 /// Longest request, bytes; no model reads as much.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
-/// Changes of what is sent that one request may try.
+/// Maximal number of adaptations of one request.
 const MAX_CHANGES: usize = 2;
-/// What is asked for besides the schema, where a server takes none.
+/// Instruction before the schema, for servers without a schema parameter.
 const JSON_ONLY: &str = "Answer with one JSON value of this schema, and with nothing else:";
 
-/// How a server is told that a reply is to be JSON.
+/// How JSON is requested from a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JsonForm {
@@ -56,7 +53,7 @@ pub enum JsonForm {
     None,
 }
 
-/// The name that a server has for the tokens of a reply.
+/// A server's name of the token limit of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenLimit {
@@ -82,14 +79,14 @@ impl TokenLimit {
     }
 }
 
-/// What a server is taken to understand.
+/// Assumptions about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// How JSON is asked for.
     pub json: JsonForm,
     /// The name of the limit; without one, that of the service's host.
     pub token_limit: Option<TokenLimit>,
-    /// How often a reply that cannot be used is asked for again.
+    /// Maximal number of repeated requests after an unusable reply.
     pub unusable_retries: u32,
 }
 
@@ -99,7 +96,7 @@ impl Default for Form {
     }
 }
 
-/// What was found out of a model.
+/// What is known of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dialect {
     token_limit: TokenLimit,
@@ -110,18 +107,18 @@ struct Dialect {
 pub struct OpenAi {
     service: Service,
     form: Form,
-    /// What models take of which nothing is found out.
+    /// Default of models without adaptations.
     expected: Dialect,
-    /// By the names of models, those that take something else.
+    /// Adaptations by model.
     dialects: Mutex<HashMap<String, Dialect>>,
-    /// Held while a reply is read, so that the memory it takes is taken once, whoever asks.
+    /// Locked while a reply is parsed, so that its memory is used once at a time.
     reading: Mutex<()>,
 }
 
-/// Why one try gave no reply.
+/// Why one attempt failed.
 enum Failure {
     Error(LlmError),
-    Unusable(Unusable),
+    UnusableReply(UnusableReply),
 }
 
 impl OpenAi {
@@ -166,24 +163,24 @@ impl OpenAi {
         )
     }
 
-    /// One try: a reply that can be used, or why there is none.
+    /// One attempt.
     fn ask_once(&self, request: &Request) -> Result<Reply, Failure> {
         match self.send(request) {
             Ok(bytes) => {
                 let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
                 let shown = |text: &str| self.service.shown(text);
-                let read = reply::read(&bytes, request, shown).map_err(Failure::Unusable)?;
+                let read = reply::read(&bytes, request, shown).map_err(Failure::UnusableReply)?;
                 Ok(Reply { text: self.service.without_secrets(read.text), ..read })
             }
             Err(RemoteError::Stopped) => Err(Failure::Error(LlmError::Stopped)),
             Err(error @ (RemoteError::TooLong { .. } | RemoteError::Unreadable { .. })) => {
-                Err(Failure::Unusable(reply::unread(request, error.to_string())))
+                Err(Failure::UnusableReply(reply::unread(request, error.to_string())))
             }
             Err(error) => Err(Failure::Error(error.into())),
         }
     }
 
-    /// The bytes of a reply; what is sent is changed as the server asks for.
+    /// The bytes of a reply; adapts the request to refusals of the server.
     fn send(&self, request: &Request) -> Result<Vec<u8>, RemoteError> {
         let weight = estimated_tokens(request) + u64::from(request.max_tokens);
         let known = self.dialects().get(&request.model).copied().unwrap_or(self.expected);
@@ -215,9 +212,9 @@ impl OpenAi {
             RemoteError::Setup(format!("the request has no JSON form ({error})"))
         };
         let schema = request.json.as_ref();
-        let told = schema.filter(|_| self.form.json != JsonForm::Schema);
+        let shown_schema = schema.filter(|_| self.form.json != JsonForm::Schema);
         let chat = CreateChatCompletionRequest {
-            messages: messages(&request.messages, told),
+            messages: messages(&request.messages, shown_schema),
             model: request.model.clone(),
             response_format: schema.and_then(|schema| self.response_format(schema)),
             ..CreateChatCompletionRequest::default()
@@ -259,7 +256,7 @@ impl OpenAi {
 }
 
 impl Dialect {
-    /// What to send instead after a refusal that names what was sent, if there is something.
+    /// The adaptation to a refusal, if there is one.
     fn after(self, failed: &RemoteError) -> Option<Dialect> {
         let RemoteError::Refused { status: 400 | 422, message, .. } = failed else { return None };
         if failed.is_too_long() {
@@ -278,11 +275,14 @@ impl Dialect {
     }
 }
 
-/// A conversation in the foreign form, with a schema after the last message where one is told.
-fn messages(messages: &[Message], told: Option<&Schema>) -> Vec<ChatCompletionRequestMessage> {
+/// The messages of a request, with `shown_schema` after the last one.
+fn messages(
+    messages: &[Message],
+    shown_schema: Option<&Schema>,
+) -> Vec<ChatCompletionRequestMessage> {
     let last = messages.len().saturating_sub(1);
     let foreign = |(at, message): (usize, &Message)| {
-        let text = match told.filter(|_| at == last) {
+        let text = match shown_schema.filter(|_| at == last) {
             Some(schema) => format!("{}\n\n{JSON_ONLY}\n{}", message.text, schema.schema),
             None => message.text.clone(),
         };
@@ -340,7 +340,7 @@ impl Model for OpenAi {
                     span.record("error.type", "service");
                     return Err(error);
                 }
-                Err(Failure::Unusable(reply)) => {
+                Err(Failure::UnusableReply(reply)) => {
                     span.record("error.type", "unusable_reply");
                     let again = left > 0 && reply.may_differ;
                     unusable(reply.usage, again)?;

@@ -1,25 +1,26 @@
-//! Takes programs and JSON out of replies, and asks again once where the JSON is wrong.
+//! Extracts programs and JSON from replies, and repairs invalid JSON by asking again.
 //!
-//! Replies are untrusted: any text is safe, work is linear in its length, and what is not certain
-//! is refused with a reason that the model can be told.
-//!
-//! Must not know: what a program means, which prompt was answered. The only place that knows the
-//! engine of JSON schemas.
+//! Replies are untrusted: any text is safe, work is linear in its length, and ambiguous replies are
+//! refused with a reason for the model.
 
+mod schema;
 #[cfg(test)]
 mod tests;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage};
+use crate::{
+    Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage, replies::schema::Validator,
+};
 
-/// Bytes of a reason that is told to a model.
+/// Longest reason shown to a model, bytes.
 const MAX_REASON_BYTES: usize = 500;
-/// Errors of one JSON reply that are told.
+/// Maximal number of errors reported for one JSON reply.
 const MAX_ERRORS: usize = 5;
-/// What models that think aloud put around their thoughts.
+/// Delimiters of the thoughts of reasoning models.
 const THOUGHTS: (&str, &str) = ("<think>", "</think>");
-/// Beginnings of a refusal, in lower case.
+/// Starts of refusals, in lower case.
 const REFUSALS: [&str; 8] = [
     "i'm sorry",
     "i’m sorry",
@@ -31,16 +32,16 @@ const REFUSALS: [&str; 8] = [
     "as an ai",
 ];
 
-/// Why a reply holds no program; the text can be told to the model.
+/// Why a reply holds no program; the message is shown to the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoProgram {
-    /// There is no text.
+    /// The reply is empty.
     #[error("the reply is empty; reply with one fenced block that holds the whole program")]
     Empty,
     /// The model or its service refuses.
     #[error("the reply refuses the task: {0}")]
     Refusal(String),
-    /// The reply ended in the middle.
+    /// The reply is incomplete.
     #[error(
         "the reply ends before its program does; reply with a shorter program, in one fenced block \
          that is closed"
@@ -69,7 +70,7 @@ pub enum NoProgram {
 ///
 /// # Errors
 /// [`NoProgram`].
-pub fn program_of(text: &str, finish: Finish) -> Result<String, NoProgram> {
+pub fn extract_program(text: &str, finish: Finish) -> Result<String, NoProgram> {
     let Some(text) = spoken(text) else { return Err(NoProgram::CutOff) };
     if finish == Finish::Filter {
         return Err(NoProgram::Refusal(bounded(text.trim(), 200)));
@@ -129,7 +130,7 @@ fn has_retrieve(text: &str) -> bool {
     })
 }
 
-/// The text without what a model thought before it spoke; none if it never spoke.
+/// The text after a model's thoughts; none if the thoughts do not end.
 fn spoken(text: &str) -> Option<&str> {
     match text.trim_start().strip_prefix(THOUGHTS.0) {
         Some(thoughts) => thoughts.split_once(THOUGHTS.1).map(|(_, spoken)| spoken),
@@ -139,7 +140,7 @@ fn spoken(text: &str) -> Option<&str> {
 
 /// A fenced block.
 struct Fence {
-    /// What stands after the opening marks.
+    /// Text after the opening marks.
     tag: String,
     /// The lines inside, each with its end.
     body: String,
@@ -188,22 +189,21 @@ fn fence_marks(line: &str) -> Option<(char, usize, &str)> {
 /// valid by the schema.
 ///
 /// # Errors
-/// What is wrong, in at most 500 bytes, to be told to the model.
-pub fn json_of(text: &str, schema: &Schema) -> Result<Value, String> {
+/// What is wrong, for the model, in at most 500 bytes.
+pub fn extract_json(text: &str, schema: &Schema) -> Result<Value, String> {
     let text = spoken(text).unwrap_or_default();
     if text.trim().is_empty() {
         return Err("the reply is empty; reply with the JSON value".to_owned());
     }
     let value = read_json(text).map_err(|reason| bounded(&reason, MAX_REASON_BYTES))?;
-    let validator = jsonschema::validator_for(&schema.schema)
+    let validator = Validator::deserialize(&schema.schema)
         .map_err(|error| bounded(&format!("the schema is wrong: {error}"), MAX_REASON_BYTES))?;
     let errors: Vec<String> = validator
-        .iter_errors(&value)
-        .take(MAX_ERRORS)
-        .map(|error| {
-            let place = error.instance_path().to_string();
-            let place = if place.is_empty() { "the value".to_owned() } else { place };
-            format!("{place}: {}", bounded(&error.masked().to_string(), 160))
+        .errors(&value)
+        .into_iter()
+        .map(|(place, message)| {
+            let place = if place.is_empty() { "the value" } else { &place };
+            format!("{place}: {}", bounded(&message, 160))
         })
         .collect();
     if errors.is_empty() {
@@ -244,9 +244,9 @@ fn bounded(text: &str, max_bytes: usize) -> String {
     format!("{}{CUT}", &text[..text.floor_char_boundary(max_bytes - CUT.len())])
 }
 
-/// What asking for one thing took, repairs included, also replies that had been kept.
+/// Usage of a request with its repairs, cached replies included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskUsage {
     /// Requests.
     pub requests: u32,
     /// Tokens sent.
@@ -255,7 +255,7 @@ pub struct Asked {
     pub tokens_out: u64,
 }
 
-impl Asked {
+impl AskUsage {
     /// Adds one reply.
     pub fn add(&mut self, usage: Usage) {
         self.requests += 1;
@@ -263,9 +263,9 @@ impl Asked {
         self.tokens_out += usage.tokens_out;
     }
 
-    /// Together with another.
-    pub fn and(self, other: Asked) -> Asked {
-        Asked {
+    /// The sum with another.
+    pub fn and(self, other: AskUsage) -> AskUsage {
+        AskUsage {
             requests: self.requests + other.requests,
             tokens_in: self.tokens_in + other.tokens_in,
             tokens_out: self.tokens_out + other.tokens_out,
@@ -273,12 +273,12 @@ impl Asked {
     }
 }
 
-/// A JSON value, or why there is none, with what it took.
-pub type Answer = (Result<Value, LlmError>, Asked);
+/// A JSON value or an error, with its usage.
+pub type Answer = (Result<Value, LlmError>, AskUsage);
 
 impl Llm {
-    /// The JSON value that a model replies, valid by the schema of the request. A reply that is not
-    /// is repaired once: the model is shown it with what is wrong.
+    /// The JSON value of a reply, valid by the schema of the request. An invalid reply is repaired once:
+    /// the model gets it back with the errors.
     ///
     /// # Errors
     /// [`LlmError::Reply`] when the repaired reply is wrong as well, or the request has no schema;
@@ -288,14 +288,14 @@ impl Llm {
         value
     }
 
-    /// The JSON values of several requests in their order, some asked at a time, each repaired at
-    /// most as often as told.
+    /// The JSON values of several requests in their order, some at a time, each with at most `repairs`
+    /// repairs.
     ///
     /// # Errors
-    /// As [`Llm::ask_json`], each for itself.
+    /// As [`Llm::ask_json`], for each request.
     pub fn ask_json_all(&self, requests: &[Request], repairs: u32) -> Vec<Answer> {
         let mut answers: Vec<Answer> =
-            requests.iter().map(|_| (Err(LlmError::Stopped), Asked::default())).collect();
+            requests.iter().map(|_| (Err(LlmError::Stopped), AskUsage::default())).collect();
         let mut open: Vec<(usize, Request)> = requests.iter().cloned().enumerate().collect();
         for round in 0..=repairs {
             if open.is_empty() {
@@ -303,8 +303,8 @@ impl Llm {
             }
             let asked: Vec<Request> = open.iter().map(|(_, request)| request.clone()).collect();
             let mut again = Vec::new();
-            for ((at, request), reply) in open.into_iter().zip(self.ask_all(&asked)) {
-                let Some(answer) = answers.get_mut(at) else { continue };
+            for ((index, request), reply) in open.into_iter().zip(self.ask_all(&asked)) {
+                let Some(answer) = answers.get_mut(index) else { continue };
                 let reply = match reply {
                     Ok(reply) => reply,
                     Err(error) => {
@@ -317,7 +317,7 @@ impl Llm {
                     Ok(value) => answer.0 = Ok(value),
                     Err(reason) => {
                         if round < repairs {
-                            again.push((at, repairing(&request, &reply, &reason)));
+                            again.push((index, repairing(&request, &reply, &reason)));
                         }
                         answer.0 = Err(LlmError::Reply { model: request.model, reason });
                     }
@@ -334,7 +334,7 @@ fn read_reply(reply: &Reply, request: &Request) -> Result<Value, String> {
     let Some(schema) = &request.json else {
         return Err("no JSON was asked for".to_owned());
     };
-    let read = json_of(&reply.text, schema);
+    let read = extract_json(&reply.text, schema);
     match (read, reply.finish) {
         (Err(reason), Finish::Length) => Err(bounded(
             &format!(
@@ -347,8 +347,8 @@ fn read_reply(reply: &Reply, request: &Request) -> Result<Value, String> {
     }
 }
 
-/// Whether a reply is what was asked for: whole, not filtered, and JSON of the schema if the request
-/// has one. Another attempt may bring a better one where it is not.
+/// Whether a reply is complete, not filtered, and valid by the schema if the request has one. If not,
+/// another attempt may succeed.
 pub(super) fn is_usable(reply: &Reply, request: &Request) -> bool {
     match &request.json {
         Some(_) => read_reply(reply, request).is_ok(),
@@ -356,7 +356,7 @@ pub(super) fn is_usable(reply: &Reply, request: &Request) -> bool {
     }
 }
 
-/// The request with the wrong reply and what is wrong with it.
+/// The request with the invalid reply and its errors.
 fn repairing(request: &Request, reply: &Reply, reason: &str) -> Request {
     let mut again = request.clone();
     again.messages.push(Message::assistant(reply.text.clone()));

@@ -1,6 +1,5 @@
-//! Which part of the program asks a model: the name it is known by in settings, tables, journals
-//! and cassettes, and how it asks unless users set otherwise. Must not know which parts there are:
-//! each that asks declares its [`RoleSpec`] beside its own code.
+//! Roles: names and default settings of the parts of the program that ask a model. Each part declares
+//! its own [`RoleSpec`].
 
 use std::{borrow::Cow, fmt};
 
@@ -36,21 +35,21 @@ impl fmt::Display for Role {
     }
 }
 
-/// What a part of the program that asks declares.
+/// Declaration of a role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoleSpec {
     /// Its name; no two that ask share one.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Short description.
     pub summary: &'static str,
     /// Sampling temperature unless set otherwise; none leaves it to the service.
     pub temperature: Option<f64>,
-    /// Tokens of a reply at most unless set otherwise; hidden reasoning counts.
+    /// Default maximal tokens of a reply, hidden reasoning included.
     pub max_tokens: u32,
 }
 
 impl RoleSpec {
-    /// The role that is declared.
+    /// The declared role.
     pub const fn role(&self) -> Role {
         Role::new(self.name)
     }

@@ -43,9 +43,9 @@ pub struct Scripted<F> {
 
 /// What a scripted model was asked, in the order of arrival.
 #[derive(Clone, Default)]
-pub struct Heard(Arc<Mutex<Vec<Request>>>);
+pub struct RequestLog(Arc<Mutex<Vec<Request>>>);
 
-impl Heard {
+impl RequestLog {
     /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.0.lock().unwrap().clone()
@@ -103,7 +103,7 @@ impl ReplyStore for MemoryStore {
 
 /// A model that answers by a function of the request, with a store in memory and no ceilings, and
 /// what it was asked.
-pub fn llm<F>(answer: F) -> (Arc<Llm>, Heard)
+pub fn llm<F>(answer: F) -> (Arc<Llm>, RequestLog)
 where
     F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync + 'static,
 {
@@ -115,11 +115,11 @@ pub fn llm_within<F>(
     answer: F,
     ceilings: Ceilings,
     stores: Vec<Arc<dyn ReplyStore>>,
-) -> (Arc<Llm>, Heard)
+) -> (Arc<Llm>, RequestLog)
 where
     F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync + 'static,
 {
-    let heard = Heard::default();
+    let heard = RequestLog::default();
     let model = Scripted { answer, asked: heard.0.clone() };
     let set = RoleSettings {
         model: MODEL.to_owned(),

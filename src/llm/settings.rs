@@ -1,6 +1,5 @@
-//! What users set about language models: where they are asked, as whom, within which limits, at
-//! which prices. Read from the text of a TOML file. Must not know the environment, files, which
-//! roles there are, or keys: a file that holds a key is refused.
+//! User settings of language models: address, account, limits and prices. Parsed from TOML text; a file
+//! that holds an API key is refused.
 
 mod check;
 #[cfg(test)]
@@ -29,19 +28,19 @@ pub const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_NAME_CHARS: usize = 200;
 /// Longest reply of a language model, bytes, unless set otherwise.
 const REPLY_BYTES: usize = 8 << 20;
-/// Longest reply that may be set: reading one takes some times its length.
+/// Largest reply limit that may be set: parsing takes a multiple of the length.
 const MAX_REPLY_BYTES: usize = 16 << 20;
 
-/// What is wrong with a file of settings. Never shows a value that may be a key.
+/// Error in a settings file. Never shows a value that may be an API key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// It is longer than any settings.
+    /// The file is too long.
     #[error("{file} has more than {MAX_FILE_BYTES} bytes")]
     TooLong {
         /// The file.
         file: String,
     },
-    /// It is no TOML, or a value has the wrong type.
+    /// Invalid TOML, or a value of the wrong type.
     #[error("{file}:{line}: {message}")]
     Syntax {
         /// The file.
@@ -51,7 +50,7 @@ pub enum SettingsError {
         /// What is wrong.
         message: String,
     },
-    /// A key of the file is not known.
+    /// Unknown setting.
     #[error("{file}:{line}: there is no setting {key}{}", did_you_mean(.nearest))]
     Unknown {
         /// The file.
@@ -63,7 +62,7 @@ pub enum SettingsError {
         /// The known name that is nearest, if one is near.
         nearest: Option<String>,
     },
-    /// It holds what looks like a key of an account.
+    /// A value looks like an API key.
     #[error(
         "{file}:{line}: {key} looks like a key, which no file of settings may hold; remove it and \
          set OPENAI_API_KEY (AZURE_OPENAI_API_KEY for Azure), or the variable that key_env names, \
@@ -95,7 +94,7 @@ fn did_you_mean(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
-/// What users set; what they left out has its default.
+/// Settings; omitted ones have their defaults.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
     /// Address of the service, such as `https://api.openai.com/v1`.
@@ -114,16 +113,16 @@ pub struct Settings {
     pub headers: Vec<(String, String)>,
     /// Parameters of the address.
     pub query: Vec<(String, String)>,
-    /// What one request may cost in time, and how often it is repeated.
+    /// Deadlines and retries of requests.
     pub limits: Limits,
-    /// What the server is taken to understand.
+    /// Assumptions about the server.
     pub form: Form,
-    /// USD for a million tokens, by model.
+    /// USD per million tokens, by model.
     pub prices: BTreeMap<String, Price>,
     roles: BTreeMap<Role, RoleFile>,
 }
 
-/// Shows nothing of what may be private: addresses, organisations, headers.
+/// Hides private values: addresses, organisations, headers.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
@@ -350,12 +349,12 @@ struct RoleFile {
 #[serde(untagged)]
 enum Temperature {
     Number(f64),
-    /// `none`: it is left to the service.
+    /// `none`: the default of the service.
     Word(String),
 }
 
 impl RoleFile {
-    /// What is set, and what the role declares where nothing is.
+    /// The setting, or the default of the role.
     fn or(&self, spec: &RoleSpec, model: &str) -> RoleSettings {
         let temperature = match &self.temperature {
             None => spec.temperature,

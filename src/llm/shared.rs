@@ -1,9 +1,8 @@
-//! The shared cache of replies: what one run paid for costs the next run nothing.
+//! The shared cache of replies: a reply paid by one run is free for later runs.
 //!
 //! A directory with one file per exchange, named by the key of its request: `ab/abcd...`. A file is
-//! written aside, synced and renamed, so that any number of processes may use the cache at a time
-//! and one that is killed leaves no half entry. It is a line of JSON about the entry, and a line
-//! with the exchange:
+//! written to a temporary name, synced and renamed, so that processes may share the cache and a killed
+//! one leaves no partial entry. It has one line of JSON about the entry and one with the exchange:
 //!
 //! ```text
 //! {"format":1,"digest":"BLAKE3 of the next line","role":"actor","model":"m"}
@@ -15,12 +14,9 @@
 //! | [`MAX_BYTES`]: the oldest entries go until nine tenths are left | bytes of all files | 2 Gi |
 //! | [`ENTRY_BYTES`]: larger exchanges are not kept | bytes of one file | 64 Mi |
 //!
-//! Only replies that can be used are kept, so that one bad moment of a service does not last. The
-//! cache never fails a caller: an entry that is damaged or cannot be read is absent, one that
-//! cannot be written is not kept, and [`SharedCache::problem`] says so. Several processes at a time
-//! may pass the limit by what each writes between two counts, [`COUNTED_EVERY`] entries.
-//!
-//! Must not know: who asks, what a reply means, which service replied.
+//! Only usable replies are stored. The cache never fails a caller: a damaged or unreadable entry counts
+//! as absent, one that cannot be written is skipped, and [`SharedCache::problem`] reports it. Several
+//! processes may exceed the limit by the [`COUNTED_EVERY`] entries that each writes between two counts.
 
 use std::{
     collections::BTreeMap,
@@ -36,11 +32,11 @@ use serde::{Deserialize, Serialize};
 use crate::{Exchange, LlmError, ReplyStore, Role, replies::is_usable};
 use agent_ground::files;
 
-/// Most that all files take, bytes.
+/// Maximal size of all files, bytes.
 pub const MAX_BYTES: u64 = 2 << 30;
 /// Largest file, bytes.
 pub const ENTRY_BYTES: u64 = 64 << 20;
-/// Entries that are written between two counts of what is there.
+/// Entries written between two counts of all files.
 pub const COUNTED_EVERY: u64 = 1_000;
 /// Longest first line, bytes.
 const HEADER_BYTES: u64 = 64 << 10;
@@ -48,10 +44,10 @@ const HEADER_BYTES: u64 = 64 << 10;
 const FORMAT: u32 = 1;
 /// Digits of a key.
 const KEY_DIGITS: usize = 64;
-/// Begins the names of files that are being written.
+/// Prefix of files being written.
 const UNFINISHED: &str = ".tmp";
 
-/// What an entry says of itself.
+/// First line of an entry.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     format: u32,
@@ -70,7 +66,7 @@ pub struct SharedCache {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of all files when last counted, and of what was written since.
+    /// Bytes of all files: the last count plus later writes.
     bytes: Option<u64>,
     /// Entries written since the last count.
     written: u64,
@@ -78,30 +74,30 @@ struct State {
     problem: Option<String>,
 }
 
-/// What is in the cache.
+/// Number and size of cached exchanges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Kept {
+pub struct CacheSize {
     /// Exchanges.
     pub entries: u64,
     /// Bytes of their files.
     pub bytes: u64,
 }
 
-impl Kept {
+impl CacheSize {
     fn add(&mut self, bytes: u64) {
         self.entries += 1;
         self.bytes += bytes;
     }
 }
 
-/// What is in the cache, by model.
+/// Contents of the cache, by model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// All files.
-    pub all: Kept,
+    pub all: CacheSize,
     /// Files whose first line can be read, by model.
-    pub models: BTreeMap<String, Kept>,
-    /// Files that cannot be read, or were left half written.
+    pub models: BTreeMap<String, CacheSize>,
+    /// Unreadable and partial files.
     pub unreadable: u64,
 }
 
@@ -118,27 +114,27 @@ impl SharedCache {
         SharedCache::with_limit(dir, MAX_BYTES)
     }
 
-    /// The cache in a directory, of at most so many bytes.
+    /// The cache in a directory, of at most `max_bytes`.
     pub fn with_limit(dir: &Path, max_bytes: u64) -> SharedCache {
         SharedCache { dir: dir.to_owned(), max_bytes, state: Mutex::default() }
     }
 
-    /// Where it is.
+    /// Directory of the cache.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Replies that came from the cache since it was opened.
+    /// Cache hits since it was opened.
     pub fn hits(&self) -> u64 {
         self.state().hits
     }
 
-    /// The first thing that was wrong, to be told once.
+    /// The first problem, to be reported once.
     pub fn problem(&self) -> Option<String> {
         self.state().problem.clone()
     }
 
-    /// What is there. Reads the first line of every file.
+    /// Contents by model. Reads the first line of every file.
     ///
     /// # Errors
     /// When the directory cannot be read; one that does not exist is empty.
@@ -154,12 +150,12 @@ impl SharedCache {
         Ok(contents)
     }
 
-    /// Removes all entries; what was removed.
+    /// Removes all entries and returns their number and size.
     ///
     /// # Errors
     /// When a file cannot be removed.
-    pub fn clear(&self) -> io::Result<Kept> {
-        let mut removed = Kept::default();
+    pub fn clear(&self) -> io::Result<CacheSize> {
+        let mut removed = CacheSize::default();
         for entry in self.entries()? {
             remove(&entry.path)?;
             removed.add(entry.bytes);
@@ -176,12 +172,12 @@ impl SharedCache {
         self.state().problem.get_or_insert(problem);
     }
 
-    /// The file of a key; none for what is no key, so that no other file is ever named.
+    /// The file of a key; none for an invalid key, so that no other file is ever touched.
     fn file(&self, key: &str) -> Option<PathBuf> {
         is_key(key).then(|| self.dir.join(&key[..2]).join(key))
     }
 
-    /// Writes an entry; how many bytes it has.
+    /// Writes an entry and returns its size.
     fn write(&self, path: &Path, exchange: &Exchange) -> io::Result<u64> {
         let body = serde_json::to_string(exchange)?;
         let header = serde_json::to_string(&Header {
@@ -206,7 +202,7 @@ impl SharedCache {
         Ok(bytes)
     }
 
-    /// Counts what was written, and makes room when there is too much.
+    /// Counts a written entry, and removes old ones above the limit.
     fn count(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.state();
         state.written += 1;
@@ -223,7 +219,7 @@ impl SharedCache {
         Ok(())
     }
 
-    /// Removes the oldest entries if there are too many; how many bytes are left.
+    /// Removes the oldest entries above the limit and returns the remaining bytes.
     fn make_room(&self) -> io::Result<u64> {
         let mut entries = self.entries()?;
         let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
@@ -241,7 +237,7 @@ impl SharedCache {
         Ok(bytes)
     }
 
-    /// All files of the cache, those half written too, in any order.
+    /// All files of the cache, partial ones included, in any order.
     fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for folder in listed(&self.dir)? {
@@ -267,7 +263,7 @@ impl SharedCache {
 }
 
 impl ReplyStore for SharedCache {
-    /// Never fails. A reply that cannot be used, which earlier versions kept, is absent.
+    /// Never fails. An unusable reply, as earlier versions stored, counts as absent.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let Some(path) = self.file(key) else { return Ok(None) };
         match read(&path, key) {
@@ -284,7 +280,7 @@ impl ReplyStore for SharedCache {
         }
     }
 
-    /// Never fails. A reply that cannot be used is not kept, and one that can takes its place.
+    /// Never fails. An unusable reply is not stored; a usable one replaces it.
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
         let Some(path) = self.file(key) else { return Ok(()) };
         let usable = |exchange: &Exchange| is_usable(&exchange.reply, &exchange.request);
@@ -339,7 +335,7 @@ fn first_line(reader: &mut impl BufRead) -> io::Result<Header> {
     Ok(header)
 }
 
-/// The exchange in a file, checked: that it is whole, and that of the key.
+/// The exchange in a file, after a check of its digest and key.
 fn read(path: &Path, key: &str) -> io::Result<Exchange> {
     let mut reader = BufReader::new(File::open(path)?.take(ENTRY_BYTES));
     let header = first_line(&mut reader)?;

@@ -33,7 +33,7 @@ use crate::{
 use agent_infer::bundle::Bundle;
 use agent_llm::{
     Exchange, Role,
-    ledger::{Ceilings, Ledger, Price, Spent},
+    ledger::{Ceilings, Ledger, Price, Spending},
 };
 
 /// Kind of the steps that hold a [`Decision`].
@@ -100,7 +100,7 @@ pub struct Times {
 pub struct RoleCost {
     /// Cost of paid calls.
     #[serde(flatten)]
-    pub spent: Spent,
+    pub spent: Spending,
     /// Number of replies from the shared cache, which cost nothing.
     pub from_cache: u64,
     /// Number of calls whose tokens are estimated, since the service did not count them.

@@ -1,4 +1,4 @@
-//! Where a service is, and what opens it. Must not know how it is asked.
+//! Address and credentials of a service.
 
 use std::{fmt, net::IpAddr};
 
@@ -9,10 +9,10 @@ use reqwest::{
 
 use crate::RemoteError;
 
-/// Further headers, and further query parameters, of an account at most.
+/// Maximum number of extra headers, and of query parameters, of an account.
 const MAX_EXTRAS: usize = 64;
 
-/// Where a service is, and what opens it.
+/// Address and credentials of a service.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Account {
     /// Address that paths are appended to, such as `https://api.openai.com/v1`.
@@ -48,7 +48,7 @@ impl Account {
     /// Its address without parameters, for people.
     ///
     /// # Errors
-    /// [`RemoteError::Setup`] for an address that is none, or holds a password.
+    /// [`RemoteError::Setup`] for an invalid address or one that holds a password.
     pub fn place(&self) -> Result<String, RemoteError> {
         let (url, _) = self.address()?;
         Ok(url.origin().ascii_serialization() + url.path())
@@ -57,11 +57,13 @@ impl Account {
     /// Its address with all parameters, and the name of its host.
     ///
     /// # Errors
-    /// [`RemoteError::Setup`] for an address that is none, or holds a password.
+    /// [`RemoteError::Setup`] for an invalid address or one that holds a password.
     pub(super) fn address(&self) -> Result<(Url, String), RemoteError> {
         let setup = |reason: &str| RemoteError::Setup(reason.to_owned());
         let mut url: Url = self.base_url.parse().map_err(|error| {
-            RemoteError::Setup(format!("its address is not one such as https://host/v1 ({error})"))
+            RemoteError::Setup(format!(
+                "its address is not a URL such as https://host/v1 ({error})"
+            ))
         })?;
         if !["http", "https"].contains(&url.scheme()) {
             return Err(setup("its address is not one of http or https"));
@@ -92,14 +94,14 @@ impl Account {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in &self.headers {
-            let what = format!("the header {name:?} holds characters that no header has");
-            headers.insert(header_name(name)?, secret(value, &what)?);
+            let message = format!("the header {name:?} holds characters that no header has");
+            headers.insert(header_name(name)?, secret(value, &message)?);
         }
         if let Some(key) = &self.key {
-            let what = "its key holds characters that no key has";
+            let message = "its key holds characters that no key has";
             match &self.key_header {
-                Some(name) => headers.insert(header_name(name)?, secret(key, what)?),
-                None => headers.insert(AUTHORIZATION, secret(&format!("Bearer {key}"), what)?),
+                Some(name) => headers.insert(header_name(name)?, secret(key, message)?),
+                None => headers.insert(AUTHORIZATION, secret(&format!("Bearer {key}"), message)?),
             };
         }
         Ok(headers)
@@ -124,13 +126,13 @@ pub(super) fn is_local(url: &Url) -> bool {
 }
 
 fn header_name(name: &str) -> Result<HeaderName, RemoteError> {
-    let wrong = |_| RemoteError::Setup(format!("{name:?} is no name of a header"));
+    let wrong = |_| RemoteError::Setup(format!("{name:?} is not the name of a header"));
     HeaderName::from_bytes(name.as_bytes()).map_err(wrong)
 }
 
-fn secret(value: &str, what: &str) -> Result<HeaderValue, RemoteError> {
+fn secret(value: &str, message: &str) -> Result<HeaderValue, RemoteError> {
     let mut value =
-        HeaderValue::from_str(value).map_err(|_| RemoteError::Setup(what.to_owned()))?;
+        HeaderValue::from_str(value).map_err(|_| RemoteError::Setup(message.to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }

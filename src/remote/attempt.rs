@@ -1,5 +1,4 @@
-//! One attempt: sends a request and reads its reply, each step before its deadline.
-//! Must not know how often, or when, a request is repeated.
+//! One attempt: sends a request and reads its reply, each step with its own deadline.
 
 use std::{error::Error, fmt::Write, future::Future, time::Duration};
 
@@ -11,27 +10,27 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{RemoteError, failure, innermost, requester::Requester};
 
-/// Bytes read of a reply that says what went wrong.
+/// Bytes read of an error reply.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// Why an attempt failed.
-pub(super) enum Attempt {
-    /// Another one may succeed, not before this time.
-    Again {
+pub(super) enum AttemptError {
+    /// Another attempt may succeed, after this delay.
+    Transient {
         /// What happened.
         message: String,
-        /// The wait that the service names.
-        told: Option<Duration>,
+        /// The delay that the service asks for.
+        retry_after: Option<Duration>,
     },
-    /// Another one would fail alike.
+    /// Another attempt would fail as well.
     Final(RemoteError),
 }
 
-impl Attempt {
-    /// Its kind in logs, which hold nothing of what was asked.
+impl AttemptError {
+    /// Its kind in logs, which hold no content of requests.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Self::Again { .. } => "again",
+            Self::Transient { .. } => "again",
             Self::Final(RemoteError::Key { .. }) => "key",
             Self::Final(RemoteError::Quota { .. }) => "quota",
             Self::Final(RemoteError::TooLong { .. }) => "too_long",
@@ -40,55 +39,56 @@ impl Attempt {
         }
     }
 
-    fn again(message: impl Into<String>) -> Attempt {
-        Attempt::Again { message: message.into(), told: None }
+    fn transient(message: impl Into<String>) -> AttemptError {
+        AttemptError::Transient { message: message.into(), retry_after: None }
     }
 }
 
-/// From when to when an attempt goes on.
+/// Start and deadline of an attempt.
 #[derive(Clone, Copy)]
-struct Time {
-    begin: Instant,
+struct Period {
+    start: Instant,
     end: Instant,
 }
 
 impl Requester {
-    /// The bytes of the reply; the attempt ends at its own deadline or at this one.
+    /// The bytes of the reply; ends at the attempt's own deadline or at this one.
     pub(super) async fn attempt(
         &self,
         url: &Url,
         body: &[u8],
         deadline: Instant,
-    ) -> Result<Vec<u8>, Attempt> {
+    ) -> Result<Vec<u8>, AttemptError> {
         let limits = &self.limits;
         let begin = Instant::now();
-        let time = Time { begin, end: deadline.min(begin + limits.attempt) };
+        let time = Period { start: begin, end: deadline.min(begin + limits.attempt) };
         let first_byte = time.end.min(begin + limits.first_byte);
         let request =
             self.client.post(url.clone()).headers(self.headers.clone()).body(body.to_vec());
         let late = || format!("no reply in {}", seconds(first_byte - begin));
         let sent = before(first_byte, request.send(), late).await?;
-        let reply = sent.map_err(|error| self.broken(&error))?;
+        let reply = sent.map_err(|error| self.connection_error(&error))?;
         if reply.status().is_success() {
             self.check_form(reply.headers())?;
             return self.read(reply, time).await;
         }
         let status = reply.status().as_u16();
-        let told = failure::told_wait(reply.headers());
+        let retry_after = failure::retry_after(reply.headers());
         let bytes = self.read_error(reply, time).await;
-        Err(failure::meaning(&self.host, &self.secrets, status, told, &bytes))
+        Err(failure::classify(&self.host, &self.secrets, status, retry_after, &bytes))
     }
 
     /// All bytes of a reply.
-    async fn read(&self, mut reply: Response, time: Time) -> Result<Vec<u8>, Attempt> {
+    async fn read(&self, mut reply: Response, time: Period) -> Result<Vec<u8>, AttemptError> {
         let limit = self.limits.reply_bytes;
-        let too_long = || Attempt::Final(RemoteError::TooLong { host: self.host.clone(), limit });
-        let told = reply.content_length().unwrap_or_default();
-        if told > limit as u64 {
+        let too_long =
+            || AttemptError::Final(RemoteError::TooLong { host: self.host.clone(), limit });
+        let length = reply.content_length().unwrap_or_default();
+        if length > limit as u64 {
             return Err(too_long());
         }
         // It is within the limit, which is a number of bytes in memory.
-        let mut bytes = Vec::with_capacity(usize::try_from(told).unwrap_or_default());
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
         while self.read_more(&mut reply, time, &mut bytes).await? {
             if bytes.len() > limit {
                 return Err(too_long());
@@ -97,8 +97,8 @@ impl Requester {
         Ok(bytes)
     }
 
-    /// The first bytes of a reply that says what went wrong, as many as come.
-    async fn read_error(&self, mut reply: Response, time: Time) -> Vec<u8> {
+    /// The first bytes of an error reply, as far as they arrive.
+    async fn read_error(&self, mut reply: Response, time: Period) -> Vec<u8> {
         let mut bytes = Vec::new();
         while matches!(self.read_more(&mut reply, time, &mut bytes).await, Ok(true)) {
             if bytes.len() > MAX_ERROR_BYTES {
@@ -112,31 +112,31 @@ impl Requester {
     async fn read_more(
         &self,
         reply: &mut Response,
-        time: Time,
+        time: Period,
         bytes: &mut Vec<u8>,
-    ) -> Result<bool, Attempt> {
+    ) -> Result<bool, AttemptError> {
         let idle = Instant::now() + self.limits.idle;
         let late = || {
             if idle < time.end {
                 format!("the reply stopped for {}", seconds(self.limits.idle))
             } else {
-                format!("the reply was not whole in {}", seconds(time.end - time.begin))
+                format!("the reply was not whole in {}", seconds(time.end - time.start))
             }
         };
         let chunk = before(time.end.min(idle), reply.chunk(), late).await?;
-        let chunk = chunk.map_err(|error| self.broken(&error))?;
+        let chunk = chunk.map_err(|error| self.connection_error(&error))?;
         if let Some(chunk) = &chunk {
             bytes.extend_from_slice(chunk);
         }
         Ok(chunk.is_some())
     }
 
-    /// What a failed connection means.
-    fn broken(&self, error: &reqwest::Error) -> Attempt {
+    /// The error of a failed connection.
+    fn connection_error(&self, error: &reqwest::Error) -> AttemptError {
         let mut message = match (error.is_connect(), error.is_timeout()) {
             (true, true) => {
                 let wait = seconds(self.limits.connect);
-                return Attempt::again(format!("no connection in {wait}"));
+                return AttemptError::transient(format!("no connection in {wait}"));
             }
             (true, false) => "no connection".to_owned(),
             (false, _) => "the connection broke off".to_owned(),
@@ -146,15 +146,15 @@ impl Requester {
             // Writing to a text cannot fail.
             let _ = write!(message, " ({})", self.secrets.shown(&innermost(error)));
         }
-        Attempt::again(message)
+        AttemptError::transient(message)
     }
 
-    /// Refuses forms that were not asked for: packed, in another alphabet, a page for people.
-    fn check_form(&self, headers: &HeaderMap) -> Result<(), Attempt> {
+    /// Refuses replies that were not requested: compressed, not in UTF-8, a web page.
+    fn check_form(&self, headers: &HeaderMap) -> Result<(), AttemptError> {
         let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let unreadable = |reason: String| {
             let reason = self.secrets.shown(&reason);
-            Err(Attempt::Final(RemoteError::Unreadable { host: self.host.clone(), reason }))
+            Err(AttemptError::Final(RemoteError::Unreadable { host: self.host.clone(), reason }))
         };
         if let Some(encoding) = text(CONTENT_ENCODING)
             && !encoding.trim().eq_ignore_ascii_case("identity")
@@ -176,13 +176,13 @@ impl Requester {
     }
 }
 
-/// What a future gives before the deadline.
+/// Output of a future before the deadline.
 async fn before<T>(
     deadline: Instant,
     future: impl Future<Output = T>,
     late: impl Fn() -> String,
-) -> Result<T, Attempt> {
-    timeout_at(deadline, future).await.map_err(|_| Attempt::again(late()))
+) -> Result<T, AttemptError> {
+    timeout_at(deadline, future).await.map_err(|_| AttemptError::transient(late()))
 }
 
 /// A time for people, in tenths of seconds.

@@ -1,9 +1,8 @@
 //! Keeps requests from hammering a service that fails: after some failures in a row, one request
-//! goes on trying and the others wait for it (Nygard, "Release It!", 2007, circuit breaker).
-//! Must not know what a request is.
+//! probes the service and the others wait for it (Nygard, "Release It!", 2007, circuit breaker).
 //!
-//! When the trying request gives up, all that arrived before end with it; who comes later starts
-//! anew. So an outage costs the time of one request, however many wait.
+//! When the probe gives up, all requests that arrived before fail with it; later ones start anew. So
+//! an outage costs the time of one request, however many wait.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,11 +20,11 @@ struct State {
     failures: u32,
     last: String,
     is_probed: bool,
-    /// How often a trying request gave up.
+    /// Number of probes that gave up.
     given_up: u64,
 }
 
-/// The right to try while all others wait; ends when dropped.
+/// The right to probe the service while all others wait; ends when dropped.
 pub(super) struct Probe<'a> {
     circuit_breaker: &'a CircuitBreaker,
 }
@@ -47,15 +46,15 @@ impl CircuitBreaker {
         }
     }
 
-    /// What a request takes with it when it arrives, for [`CircuitBreaker::enter`].
+    /// Ticket of an arriving request, for [`CircuitBreaker::enter`].
     pub(super) fn arrival(&self) -> u64 {
         self.lock().given_up
     }
 
-    /// Waits until an attempt may begin: freely, or as the one that tries.
+    /// Waits until an attempt may start: freely, or as the probe.
     ///
     /// # Errors
-    /// Failures in a row and the last message, when a trying request gave up since the arrival.
+    /// Failures in a row and the last message, when a probe gave up since the arrival.
     pub(super) async fn enter(&self, arrival: u64) -> Result<Option<Probe<'_>>, (u32, String)> {
         loop {
             let changed = self.changed.notified();
@@ -91,14 +90,14 @@ impl CircuitBreaker {
         self.changed.notify_waiters();
     }
 
-    /// An attempt failed in a way that may pass.
+    /// An attempt failed with a transient error.
     pub(super) fn failed(&self, message: &str) {
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);
         message.clone_into(&mut state.last);
     }
 
-    /// The request that tried made its last attempt.
+    /// The probe made its last attempt.
     pub(super) fn gave_up(&self) {
         self.lock().given_up += 1;
         self.changed.notify_waiters();

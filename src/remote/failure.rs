@@ -1,5 +1,5 @@
-//! What a reply with a status of failure means: to be asked again, when, or never.
-//! Must not know what was asked.
+//! Classifies error replies: transient, with the delay that the service asks for, or final.
+//! Independent of the request.
 //!
 //! Sources: RFC 9110 (status codes, `Retry-After`), and the documented error codes of services
 //! with an interface like OpenAI's.
@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use crate::{Account, RemoteError, attempt::Attempt, retry::may_pass};
+use crate::{Account, RemoteError, attempt::AttemptError, retry::is_transient};
 
-/// Characters of a service's message that are shown.
+/// Longest message of a service that is shown, characters.
 const MAX_MESSAGE_CHARS: usize = 300;
-/// A header's value of fewer bytes is no secret, and is left in messages; a shorter key is left in
-/// replies, whose text it may be.
+/// Header values shorter than this are not secrets; shorter keys are left in replies, where they may
+/// be ordinary text.
 const MIN_SECRET_BYTES: usize = 8;
-/// Codes that say that an account has nothing left.
+/// Error codes of exhausted accounts.
 const QUOTA_CODES: [&str; 12] = [
     "insufficient_quota",
     "insufficient_user_quota",
@@ -31,7 +31,7 @@ const QUOTA_CODES: [&str; 12] = [
     "payment_required",
     "arrearage",
 ];
-/// Wordings that say so, in lower case.
+/// Phrases of exhausted accounts, in lower case.
 const QUOTA_WORDS: [&str; 13] = [
     "exceeded your current quota",
     "credit balance is too low",
@@ -47,9 +47,9 @@ const QUOTA_WORDS: [&str; 13] = [
     "exceeded your monthly",
     "account is not active",
 ];
-/// Wordings of limits that pass by themselves, in lower case.
+/// Phrases of temporary limits, in lower case.
 const PASSING_WORDS: [&str; 4] = ["per minute", "per second", "try again in", "retry in"];
-/// Wordings that say that a request is too long, in lower case.
+/// Phrases for requests that are too long, in lower case.
 const LONG_WORDS: [&str; 8] = [
     "context length",
     "context_length",
@@ -61,20 +61,20 @@ const LONG_WORDS: [&str; 8] = [
     "input length",
 ];
 
-/// What must not appear in messages.
+/// Secrets of an account, to be removed from texts.
 pub(super) struct AccountSecrets(Vec<String>);
 
 impl AccountSecrets {
     /// The key and the values of headers.
-    pub(super) fn of(account: &Account) -> AccountSecrets {
+    pub(super) fn new(account: &Account) -> AccountSecrets {
         let key = account.key.iter().filter(|key| !key.is_empty()).cloned();
         let values = account.headers.iter().map(|(_, value)| value);
         let values = values.filter(|value| value.len() >= MIN_SECRET_BYTES).cloned();
         AccountSecrets(key.chain(values).collect())
     }
 
-    /// A text without secrets that nothing else can be meant by.
-    pub(super) fn left_out(&self, text: String) -> String {
+    /// The text without secrets of at least [`MIN_SECRET_BYTES`].
+    pub(super) fn without_secrets(&self, text: String) -> String {
         let long = self.0.iter().filter(|secret| secret.len() >= MIN_SECRET_BYTES);
         long.fold(text, |text, secret| match text.contains(secret.as_str()) {
             true => text.replace(secret.as_str(), "..."),
@@ -91,33 +91,33 @@ impl AccountSecrets {
     }
 }
 
-/// What a reply of this status and these bytes means.
-pub(super) fn meaning(
+/// The error of a reply with this status and body.
+pub(super) fn classify(
     host: &str,
     secrets: &AccountSecrets,
     status: u16,
-    told: Option<Duration>,
+    retry_after: Option<Duration>,
     bytes: &[u8],
-) -> Attempt {
+) -> AttemptError {
     let json: Value = serde_json::from_slice(bytes).unwrap_or_default();
     // Some services put the error into a list.
     let body = json.get(0).unwrap_or(&json);
     let message = secrets.shown(&text(body, bytes));
     let host = host.to_owned();
     match status {
-        402 => Attempt::Final(RemoteError::Quota { host, message }),
-        _ if is_quota(status, body, &message, told) => {
-            Attempt::Final(RemoteError::Quota { host, message })
+        402 => AttemptError::Final(RemoteError::Quota { host, message }),
+        _ if is_quota(status, body, &message, retry_after) => {
+            AttemptError::Final(RemoteError::Quota { host, message })
         }
-        401 | 403 => Attempt::Final(RemoteError::Key { host, status, message }),
-        _ if may_pass(status) => {
-            Attempt::Again { message: format!("status {status}: {message}"), told }
+        401 | 403 => AttemptError::Final(RemoteError::Key { host, status, message }),
+        _ if is_transient(status) => {
+            AttemptError::Transient { message: format!("status {status}: {message}"), retry_after }
         }
-        _ => Attempt::Final(RemoteError::Refused { host, status, message }),
+        _ => AttemptError::Final(RemoteError::Refused { host, status, message }),
     }
 }
 
-/// What a service says went wrong.
+/// The error message in a reply.
 fn text(body: &Value, bytes: &[u8]) -> String {
     let error = &body["error"];
     let places = [&error["message"], error, &body["message"], &body["detail"]];
@@ -132,7 +132,7 @@ fn text(body: &Value, bytes: &[u8]) -> String {
     }
 }
 
-fn is_quota(status: u16, body: &Value, message: &str, told: Option<Duration>) -> bool {
+fn is_quota(status: u16, body: &Value, message: &str, retry_after: Option<Duration>) -> bool {
     let error = &body["error"];
     let codes = [&error["code"], &error["type"], &body["code"], &body["type"]];
     let is_code = |value: &&Value| {
@@ -143,7 +143,7 @@ fn is_quota(status: u16, body: &Value, message: &str, told: Option<Duration>) ->
     let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
     let may_be_worded = [400, 403, 429].contains(&status);
     codes.iter().any(is_code)
-        || may_be_worded && says(&QUOTA_WORDS) && told.is_none() && !says(&PASSING_WORDS)
+        || may_be_worded && says(&QUOTA_WORDS) && retry_after.is_none() && !says(&PASSING_WORDS)
 }
 
 /// Whether a service refuses a request for its length.
@@ -153,7 +153,7 @@ pub(super) fn is_too_long(status: u16, message: &str) -> bool {
     status == 413 || [400, 422].contains(&status) && says
 }
 
-/// What to do about a refused request.
+/// Advice for a refused request.
 pub(super) fn remedy(status: &u16, message: &str) -> &'static str {
     match *status {
         _ if is_too_long(*status, message) => {
@@ -165,7 +165,7 @@ pub(super) fn remedy(status: &u16, message: &str) -> &'static str {
     }
 }
 
-/// What to do about a key that is not accepted.
+/// Advice for a rejected key.
 pub(super) fn key_remedy(status: &u16) -> &'static str {
     match *status {
         403 => "the key may lack the right to use this model, or this region",
@@ -173,9 +173,9 @@ pub(super) fn key_remedy(status: &u16) -> &'static str {
     }
 }
 
-/// The wait that a service names: a number of milliseconds or seconds, or a date. What is negative
-/// or past is no wait; what is too long for a clock is the longest there is.
-pub fn told_wait(headers: &HeaderMap) -> Option<Duration> {
+/// The delay that a service asks for (`retry-after-ms`, `Retry-After` in seconds or as a date). A
+/// negative or past one is zero; one that overflows is [`Duration::MAX`].
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.trim().to_owned());
     let number = |name: &str| text(name)?.parse::<f64>().ok().filter(|number| !number.is_nan());
     let seconds =
@@ -204,13 +204,13 @@ mod tests {
 
     use super::*;
 
-    fn told(headers: &[(&str, &str)]) -> Option<Duration> {
+    fn wait_of(headers: &[(&str, &str)]) -> Option<Duration> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name: HeaderName = name.parse().unwrap();
             map.insert(name, HeaderValue::from_str(value).unwrap());
         }
-        told_wait(&map)
+        retry_after(&map)
     }
 
     #[test]
@@ -237,22 +237,22 @@ mod tests {
                 Some(ms(30_000)),
             ),
         ] {
-            assert_eq!(told(headers), expected, "{headers:?}");
+            assert_eq!(wait_of(headers), expected, "{headers:?}");
         }
         let in_an_hour = httpdate::fmt_http_date(now() + Duration::from_secs(3_600));
-        let wait = told(&[("retry-after", &in_an_hour)]).unwrap();
+        let wait = wait_of(&[("retry-after", &in_an_hour)]).unwrap();
         assert!((3_500..=3_600).contains(&wait.as_secs()), "{wait:?}");
     }
 
     fn kind(status: u16, body: &str) -> &'static str {
-        let secrets = AccountSecrets::of(&Account::default());
-        match meaning("h", &secrets, status, None, body.as_bytes()) {
-            Attempt::Again { .. } => "again",
-            Attempt::Final(RemoteError::Quota { .. }) => "quota",
-            Attempt::Final(RemoteError::Key { .. }) => "key",
-            Attempt::Final(error) if error.is_too_long() => "long",
-            Attempt::Final(RemoteError::Refused { .. }) => "refused",
-            Attempt::Final(_) => "other",
+        let secrets = AccountSecrets::new(&Account::default());
+        match classify("h", &secrets, status, None, body.as_bytes()) {
+            AttemptError::Transient { .. } => "again",
+            AttemptError::Final(RemoteError::Quota { .. }) => "quota",
+            AttemptError::Final(RemoteError::Key { .. }) => "key",
+            AttemptError::Final(error) if error.is_too_long() => "long",
+            AttemptError::Final(RemoteError::Refused { .. }) => "refused",
+            AttemptError::Final(_) => "other",
         }
     }
 
@@ -299,7 +299,7 @@ mod tests {
             ],
             ..Account::default()
         };
-        let secrets = AccountSecrets::of(&account);
+        let secrets = AccountSecrets::new(&account);
         assert_eq!(secrets.shown("sk-1 of\norg-secret\u{1b}[2J no"), "... of ... [2J no");
         assert_eq!(secrets.shown(&"é".repeat(1_000)).chars().count(), MAX_MESSAGE_CHARS);
     }

@@ -1,11 +1,9 @@
-//! Asks a service over HTTP: with deadlines, a bounded reply, and a bounded number of repetitions.
-//! Must not know what is asked.
+//! Requests to a service over HTTP, with deadlines, bounded replies and bounded retries.
 //!
-//! A request is repeated when it failed for want of a connection, of time or of capacity (status
-//! 408, 409, 425, 429 and 5xx), after a random time below a bound that doubles ("full jitter"), or
-//! after the time that the service names. A wrong key, a spent quota and a wrong request are final.
-//! Secrets go into headers and nowhere else: they are taken out of messages, and no redirect is
-//! followed.
+//! A request is retried when it failed for lack of a connection, of time or of capacity (status 408,
+//! 409, 425, 429 and 5xx), after a random delay below a cap that doubles ("full jitter") plus the delay
+//! that the service asks for. A wrong key, an exhausted quota and an invalid request are final. Secrets
+//! go into headers only: they are removed from messages, and redirects are not followed.
 //!
 //! ```text
 //! post -> gate (requests under way) -> circuit breaker (after failures in a row: one at a time)
@@ -48,14 +46,14 @@ use crate::{
     requester::Requester,
 };
 pub use crate::{
-    failure::told_wait,
-    retry::{Ended, Retry, may_pass},
+    failure::retry_after,
+    retry::{GiveUp, Retry, is_transient},
 };
 
 /// Connections that nobody uses are closed after this time, before services close them.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
-/// What one request may cost.
+/// Limits of each request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Time for the connection: name, TCP and TLS.
@@ -109,7 +107,7 @@ impl Default for Limits {
 /// A client of HTTP with these settings, whose TLS is computed by `ring`.
 ///
 /// # Errors
-/// Why there is none: on a system without certificates, above all.
+/// A message, mostly on a system without certificates.
 pub fn http_client(
     settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, String> {
@@ -176,7 +174,7 @@ pub enum RemoteError {
         /// Why the last one failed.
         message: String,
     },
-    /// So many requests failed in a row that this one was not sent any more.
+    /// Too many requests failed in a row; this one was not sent.
     #[error(
         "{host} failed {failures} times in a row, the last time with: {message}; it is not asked until a trial succeeds"
     )]
@@ -196,7 +194,7 @@ pub enum RemoteError {
         /// Bytes allowed.
         limit: usize,
     },
-    /// The reply is whole, but not in a form that was asked for.
+    /// The reply is complete, but in another form than requested.
     #[error("the reply of {host} cannot be read: {reason}")]
     Unreadable {
         /// The service.
@@ -268,7 +266,7 @@ impl Service {
             headers,
             base,
             host,
-            secrets: AccountSecrets::of(account),
+            secrets: AccountSecrets::new(account),
             limits,
             gate: Semaphore::new(limits.at_a_time.clamp(1, Semaphore::MAX_PERMITS)),
             circuit_breaker: CircuitBreaker::new(limits.failures_in_a_row),
@@ -284,17 +282,17 @@ impl Service {
         &self.requester.host
     }
 
-    /// What one request may cost.
+    /// Limits of each request.
     pub fn limits(&self) -> Limits {
         self.requester.limits
     }
 
-    /// Attempts that were repetitions.
+    /// Number of retries.
     pub fn retries(&self) -> u64 {
         self.requester.retries.load(Ordering::Relaxed)
     }
 
-    /// What a service says, on one short line without secrets.
+    /// A message of the service on one short line, without secrets.
     pub fn shown(&self, message: &str) -> String {
         self.requester.secrets.shown(message)
     }
@@ -302,7 +300,7 @@ impl Service {
     /// A text of a reply without key and values of headers, which a service may repeat: it may be
     /// kept and shown.
     pub fn without_secrets(&self, text: String) -> String {
-        self.requester.secrets.left_out(text)
+        self.requester.secrets.without_secrets(text)
     }
 
     /// Posts one body to a path of the service and gives the bytes of the reply. `weight` is what
@@ -325,13 +323,13 @@ impl Service {
         let Some(runtime) = &self.runtime else { return Vec::new() };
         runtime.block_on(async {
             let mut tasks = JoinSet::new();
-            for (at, body) in bodies.into_iter().enumerate() {
+            for (index, body) in bodies.into_iter().enumerate() {
                 let (requester, path) = (self.requester.clone(), path.to_owned());
-                tasks.spawn(async move { (at, requester.ask(&path, &body, 0).await) });
+                tasks.spawn(async move { (index, requester.ask(&path, &body, 0).await) });
             }
             while let Some(done) = tasks.join_next().await {
-                if let Ok((at, reply)) = done
-                    && let Some(place) = replies.get_mut(at)
+                if let Ok((index, reply)) = done
+                    && let Some(place) = replies.get_mut(index)
                 {
                     *place = Some(reply);
                 }

@@ -1,5 +1,4 @@
-//! Spreads attempts over the minute, so that the limits of an account are not passed.
-//! Must not know what is asked.
+//! Spaces attempts evenly, so that the limits of an account per minute are kept.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -10,8 +9,8 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Gives each attempt the time at which it may begin. Attempts are spaced evenly, with no burst:
-/// in any minute begin at most as many as the limits say, and one.
+/// Assigns each attempt its start. Attempts are spaced evenly, without bursts: in any minute start at
+/// most as many as the limits allow, plus one.
 pub(super) struct RateLimiter {
     requests: Option<u32>,
     tokens: Option<u64>,
@@ -48,7 +47,7 @@ impl RateLimiter {
         Ok(begin)
     }
 
-    /// Time between the beginning of an attempt and that of the next one.
+    /// Time between the starts of an attempt and the next one.
     fn space(&self, weight: u64) -> Duration {
         let of_request = self.requests.map(|limit| MINUTE.div_f64(limit.max(1).into()));
         let of_tokens = self.tokens.map(|limit| {

@@ -1,5 +1,4 @@
-//! A request from its turn to its end: attempts, and the waits between them. Must not know how one
-//! attempt is made, or what its failure means.
+//! One request: its attempts and the delays between them.
 
 use std::{
     sync::{
@@ -18,17 +17,17 @@ use tracing::{Instrument, debug_span, field};
 
 use crate::{
     Limits, RemoteError, account,
-    attempt::Attempt,
+    attempt::AttemptError,
     circuit_breaker::{CircuitBreaker, Probe},
     failure::AccountSecrets,
     rate_limiter::RateLimiter,
-    retry::{Ended, Retry},
+    retry::{GiveUp, Retry},
 };
 
-/// How often a request looks whether it is to stop.
+/// Interval of checks of the stop flag.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Asks one service for all who ask it.
+/// Sends all requests to one service.
 pub(super) struct Requester {
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
@@ -37,7 +36,7 @@ pub(super) struct Requester {
     pub(super) host: String,
     pub(super) secrets: AccountSecrets,
     pub(super) limits: Limits,
-    /// The only bound on requests under way, whoever sends them.
+    /// Bounds the requests in flight.
     pub(super) gate: Semaphore,
     pub(super) circuit_breaker: CircuitBreaker,
     pub(super) rate_limiter: RateLimiter,
@@ -46,7 +45,7 @@ pub(super) struct Requester {
 }
 
 impl Requester {
-    /// The reply to a request, or an error soon after the stop flag is set.
+    /// The reply to a request; [`RemoteError::Stopped`] soon after the stop flag is set.
     pub(super) async fn ask(
         &self,
         path: &str,
@@ -77,32 +76,32 @@ impl Requester {
         let _turn = self.gate.acquire().await;
         let url = account::join(&self.base, path);
         let Limits { attempts, first_wait, longest_wait, .. } = self.limits;
-        let mut course = Course {
+        let mut state = RequestState {
             deadline: Instant::now() + self.limits.total,
             retry: Retry::new(attempts, first_wait, longest_wait),
             last: String::new(),
             probe: None,
         };
         loop {
-            self.pass_circuit_breaker(arrival, &mut course).await?;
-            self.keep_rate(weight, &course).await?;
-            course.retry.begin();
-            match self.traced_attempt(&url, body, &course).await {
+            self.enter_circuit_breaker(arrival, &mut state).await?;
+            self.await_rate_limit(weight, &state).await?;
+            state.retry.begin();
+            match self.traced_attempt(&url, body, &state).await {
                 Ok(reply) => {
                     self.circuit_breaker.succeeded();
                     return Ok(reply);
                 }
-                Err(Attempt::Final(error)) => {
+                Err(AttemptError::Final(error)) => {
                     // The service answers, and says what is wrong.
                     self.circuit_breaker.succeeded();
                     return Err(error);
                 }
-                Err(Attempt::Again { message, told }) => {
+                Err(AttemptError::Transient { message, retry_after }) => {
                     self.circuit_breaker.failed(&message);
-                    course.last = message;
-                    sleep(self.wait(&mut course, told)?).await;
-                    if Instant::now() >= course.deadline {
-                        return Err(self.out_of_time(&course));
+                    state.last = message;
+                    sleep(self.wait(&mut state, retry_after)?).await;
+                    if Instant::now() >= state.deadline {
+                        return Err(self.out_of_time(&state));
                     }
                 }
             }
@@ -110,21 +109,21 @@ impl Requester {
         }
     }
 
-    /// Waits while others failed too often and one of them tries.
-    async fn pass_circuit_breaker<'a>(
+    /// Waits while the circuit breaker is open and another request probes the service.
+    async fn enter_circuit_breaker<'a>(
         &'a self,
         arrival: u64,
-        course: &mut Course<'a>,
+        state: &mut RequestState<'a>,
     ) -> Result<(), RemoteError> {
-        if course.probe.is_some() {
+        if state.probe.is_some() {
             return Ok(());
         }
         let outage = |(failures, message)| {
             Err(RemoteError::Outage { host: self.host.clone(), failures, message })
         };
-        match timeout_at(course.deadline, self.circuit_breaker.enter(arrival)).await {
+        match timeout_at(state.deadline, self.circuit_breaker.enter(arrival)).await {
             Ok(Ok(probe)) => {
-                course.probe = probe;
+                state.probe = probe;
                 Ok(())
             }
             Ok(Err(state)) => outage(state),
@@ -132,9 +131,13 @@ impl Requester {
         }
     }
 
-    /// Waits until the limits of a minute let the next attempt begin.
-    async fn keep_rate(&self, weight: u64, course: &Course<'_>) -> Result<(), RemoteError> {
-        match self.rate_limiter.turn(Instant::now(), weight, course.deadline) {
+    /// Waits until the rate limits allow the next attempt.
+    async fn await_rate_limit(
+        &self,
+        weight: u64,
+        state: &RequestState<'_>,
+    ) -> Result<(), RemoteError> {
+        match self.rate_limiter.turn(Instant::now(), weight, state.deadline) {
             Ok(begin) => {
                 sleep_until(begin).await;
                 Ok(())
@@ -145,7 +148,7 @@ impl Requester {
                     wait.as_secs_f64(),
                     self.limits.total.as_secs_f64()
                 );
-                Err(self.failed(course, message))
+                Err(self.failed(state, message))
             }
         }
     }
@@ -154,17 +157,17 @@ impl Requester {
         &self,
         url: &Url,
         body: &[u8],
-        course: &Course<'_>,
-    ) -> Result<Vec<u8>, Attempt> {
+        state: &RequestState<'_>,
+    ) -> Result<Vec<u8>, AttemptError> {
         let span = debug_span!(
             "attempt",
             "server.address" = self.host,
-            "http.request.resend_count" = course.retry.made().saturating_sub(1),
+            "http.request.resend_count" = state.retry.attempts().saturating_sub(1),
             "http.request.body.size" = body.len(),
             "http.response.body.size" = field::Empty,
             "error.type" = field::Empty,
         );
-        let reply = self.attempt(url, body, course.deadline).instrument(span.clone()).await;
+        let reply = self.attempt(url, body, state.deadline).instrument(span.clone()).await;
         match &reply {
             Ok(bytes) => span.record("http.response.body.size", bytes.len()),
             Err(failure) => span.record("error.type", failure.kind()),
@@ -172,47 +175,47 @@ impl Requester {
         reply
     }
 
-    /// How long to wait before the next attempt, if there is to be one.
+    /// Delay before the next attempt.
     fn wait(
         &self,
-        course: &mut Course<'_>,
-        told: Option<Duration>,
+        state: &mut RequestState<'_>,
+        retry_after: Option<Duration>,
     ) -> Result<Duration, RemoteError> {
-        let last = &course.last;
-        match course.retry.wait(told) {
-            Ok(wait) if Instant::now() + wait < course.deadline => Ok(wait),
-            Ok(_) => Err(self.out_of_time(course)),
-            Err(Ended::Attempts) => Err(self.failed(course, last.clone())),
-            Err(Ended::Told(told)) => {
-                let (told, most) = (told.as_secs_f64(), self.limits.longest_wait.as_secs_f64());
-                let what = format!("it asks to wait {told:.0} s, and at most {most} s are waited");
-                Err(self.failed(course, format!("{last}; {what}")))
+        let last = &state.last;
+        match state.retry.wait(retry_after) {
+            Ok(wait) if Instant::now() + wait < state.deadline => Ok(wait),
+            Ok(_) => Err(self.out_of_time(state)),
+            Err(GiveUp::AttemptsExhausted) => Err(self.failed(state, last.clone())),
+            Err(GiveUp::RetryAfterTooLong(retry_after)) => {
+                let (wait, limit) =
+                    (retry_after.as_secs_f64(), self.limits.longest_wait.as_secs_f64());
+                let reason =
+                    format!("it asks to wait {wait:.0} s, more than the limit of {limit} s");
+                Err(self.failed(state, format!("{last}; {reason}")))
             }
         }
     }
 
-    fn out_of_time(&self, course: &Course<'_>) -> RemoteError {
-        let (last, total) = (&course.last, self.limits.total.as_secs_f64());
-        self.failed(course, format!("{last}; no time is left for another attempt in {total} s"))
+    fn out_of_time(&self, state: &RequestState<'_>) -> RemoteError {
+        let (last, total) = (&state.last, self.limits.total.as_secs_f64());
+        self.failed(state, format!("{last}; no time is left for another attempt in {total} s"))
     }
 
-    /// The end of a request; all who wait for it to try the service end with it.
-    fn failed(&self, course: &Course<'_>, message: String) -> RemoteError {
-        if course.probe.is_some() {
+    /// Fails the request and, if it is the probe, all requests that wait for it.
+    fn failed(&self, state: &RequestState<'_>, message: String) -> RemoteError {
+        if state.probe.is_some() {
             self.circuit_breaker.gave_up();
         }
-        RemoteError::Failed { host: self.host.clone(), attempts: course.retry.made(), message }
+        RemoteError::Failed { host: self.host.clone(), attempts: state.retry.attempts(), message }
     }
 }
 
-/// How far a request is.
-struct Course<'a> {
-    /// When its total time is over.
+/// State of one request.
+struct RequestState<'a> {
     deadline: Instant,
-    /// Attempts begun, and the waits between them.
     retry: Retry,
     /// Why the last attempt failed.
     last: String,
-    /// Set while it is the one request that tries a failing service.
+    /// Set while this request probes a failing service.
     probe: Option<Probe<'a>>,
 }

@@ -1,77 +1,76 @@
-//! How often a request is made, and how long to wait between: the one schedule of whoever asks over
-//! the network. Must not know what is asked, nor how time passes.
+//! How often a request is attempted, and the delays between attempts. Independent of the request and of
+//! how time passes.
 //!
-//! The wait is a random time below a bound that doubles ("full jitter": Brooker, "Exponential
-//! backoff and jitter", AWS Architecture Blog, 2015), after the time that the service names.
+//! The delay is a random time below a cap that doubles ("full jitter": Brooker, "Exponential
+//! backoff and jitter", AWS Architecture Blog, 2015), on top of what the service asks for.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     time::Duration,
 };
 
-/// Attempts of one request.
+/// The retry schedule of one request.
 #[derive(Debug)]
 pub struct Retry {
     /// Attempts, the first one included.
-    most: u32,
-    /// Longest wait.
-    longest: Duration,
-    first: Duration,
-    /// Bound of the next wait.
-    bound: Duration,
-    made: u32,
+    max_attempts: u32,
+    max_delay: Duration,
+    first_delay: Duration,
+    /// Cap of the next delay.
+    delay_cap: Duration,
+    attempts: u32,
 }
 
-/// Why no attempt follows.
+/// Why there is no further attempt.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// All were made.
-    Attempts,
-    /// The service asks to wait this long, which is too long.
-    Told(Duration),
+pub enum GiveUp {
+    /// All attempts were made.
+    AttemptsExhausted,
+    /// The service asks for this delay, which exceeds the maximum.
+    RetryAfterTooLong(Duration),
 }
 
 impl Retry {
-    /// At most `most` attempts, the first one included, with waits below `first`, twice that, and so
-    /// on, and no bound above `longest`.
-    pub fn new(most: u32, first: Duration, longest: Duration) -> Self {
-        Self { most, longest, first, bound: first, made: 0 }
+    /// At most `max_attempts` attempts, the first one included, with delays below `first_delay`, twice
+    /// that, and so on up to `max_delay`.
+    pub fn new(max_attempts: u32, first_delay: Duration, max_delay: Duration) -> Self {
+        Self { max_attempts, max_delay, first_delay, delay_cap: first_delay, attempts: 0 }
     }
 
-    /// Counts an attempt that is made.
+    /// Counts an attempt.
     pub fn begin(&mut self) {
-        self.made = self.made.saturating_add(1);
+        self.attempts = self.attempts.saturating_add(1);
     }
 
-    /// Attempts made since it began, or since something came.
-    pub fn made(&self) -> u32 {
-        self.made
+    /// Attempts since the start or the last [`restart`](Retry::restart).
+    pub fn attempts(&self) -> u32 {
+        self.attempts
     }
 
-    /// Begins anew: the last attempt, although it failed, brought something.
+    /// Starts again, after an attempt that failed but made progress.
     pub fn restart(&mut self) {
-        (self.made, self.bound) = (0, self.first);
+        (self.attempts, self.delay_cap) = (0, self.first_delay);
     }
 
-    /// How long to wait before the next attempt; `told` is what the service asks for.
+    /// Delay before the next attempt; `retry_after` is the delay that the service asks for.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn wait(&mut self, told: Option<Duration>) -> Result<Duration, Ended> {
-        if let Some(told) = told.filter(|told| *told > self.longest) {
-            return Err(Ended::Told(told));
+    /// [`GiveUp`] if there is none.
+    pub fn wait(&mut self, retry_after: Option<Duration>) -> Result<Duration, GiveUp> {
+        if let Some(retry_after) = retry_after.filter(|retry_after| *retry_after > self.max_delay) {
+            return Err(GiveUp::RetryAfterTooLong(retry_after));
         }
-        if self.made >= self.most {
-            return Err(Ended::Attempts);
+        if self.attempts >= self.max_attempts {
+            return Err(GiveUp::AttemptsExhausted);
         }
-        let jitter = self.bound.min(self.longest).mul_f64(chance());
-        self.bound = self.bound.saturating_mul(2);
-        Ok(told.unwrap_or_default() + jitter)
+        let jitter = self.delay_cap.min(self.max_delay).mul_f64(chance());
+        self.delay_cap = self.delay_cap.saturating_mul(2);
+        Ok(retry_after.unwrap_or_default() + jitter)
     }
 }
 
-/// Whether a reply of this status may be another one later: capacity and time, no mistake.
-pub fn may_pass(status: u16) -> bool {
+/// Whether a request with a reply of this status may succeed later: lack of capacity or time.
+pub fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500..)
 }
 
@@ -90,16 +89,16 @@ mod tests {
     #[test]
     fn waits_grow_to_the_longest_and_attempts_end() {
         let mut retry = Retry::new(5, SECOND, 3 * SECOND);
-        for bound in [1, 2, 3, 3] {
+        for delay_cap in [1, 2, 3, 3] {
             retry.begin();
-            assert!(retry.wait(None).unwrap() < bound * SECOND);
+            assert!(retry.wait(None).unwrap() < delay_cap * SECOND);
         }
         retry.begin();
-        assert_eq!((retry.wait(None), retry.made()), (Err(Ended::Attempts), 5));
+        assert_eq!((retry.wait(None), retry.attempts()), (Err(GiveUp::AttemptsExhausted), 5));
         retry.restart();
         retry.begin();
         assert!(retry.wait(None).unwrap() < SECOND);
-        assert_eq!(retry.made(), 1);
+        assert_eq!(retry.attempts(), 1);
     }
 
     #[test]
@@ -108,7 +107,7 @@ mod tests {
         retry.begin();
         let wait = retry.wait(Some(3 * SECOND)).unwrap();
         assert!((3 * SECOND..4 * SECOND).contains(&wait), "{wait:?}");
-        assert_eq!(retry.wait(Some(4 * SECOND)), Err(Ended::Told(4 * SECOND)));
+        assert_eq!(retry.wait(Some(4 * SECOND)), Err(GiveUp::RetryAfterTooLong(4 * SECOND)));
     }
 
     #[test]
@@ -119,7 +118,7 @@ mod tests {
 
     #[test]
     fn only_capacity_and_time_may_pass() {
-        assert!([408, 409, 425, 429, 500, 503, 529].into_iter().all(may_pass));
-        assert!(![200, 301, 400, 401, 402, 403, 404, 413, 422].into_iter().any(may_pass));
+        assert!([408, 409, 425, 429, 500, 503, 529].into_iter().all(is_transient));
+        assert!(![200, 301, 400, 401, 402, 403, 404, 413, 422].into_iter().any(is_transient));
     }
 }

@@ -27,7 +27,7 @@ pub enum Act {
     Send(Vec<u8>),
     /// Sends bytes one by one, with a pause before each.
     Drip(Vec<u8>, Duration),
-    /// Sends bytes so many times, or until nobody reads them.
+    /// Sends bytes this many times, or until the reader is gone.
     Repeat(Vec<u8>, usize),
     /// Keeps silent for longer than any test waits, or for this time.
     Pause(Option<Duration>),

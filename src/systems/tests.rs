@@ -191,6 +191,6 @@ fn what_was_recorded_gives_the_same_bytes_again() {
         let (ledger, stop) = (Ledger::new([].into(), Ceilings::default()), Arc::default());
         let llm = Llm::new(model, HashMap::from(roles), Vec::new(), ledger, stop);
         assert_eq!(replies(&assistant(Arc::new(llm))), live);
-        assert_eq!(cassette.unused(), Vec::<&agent_llm::cassette::Recorded>::new());
+        assert_eq!(cassette.unused(), Vec::<&agent_llm::cassette::RecordedExchange>::new());
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{Assistant, AssistantError, Meter, ToolError};
 use agent_llm::{
-    LlmError, RoleSpec, ledger::estimated_tokens, prompts::PromptError, replies::Asked,
+    LlmError, RoleSpec, ledger::estimated_tokens, prompts::PromptError, replies::AskUsage,
 };
 
 /// The role that answers tools of programs.
@@ -27,7 +27,7 @@ pub struct Requester {
     assistant: Option<Arc<Assistant>>,
     waited: Duration,
     outage: Option<LlmError>,
-    asked: Asked,
+    asked: AskUsage,
     unparsed: usize,
 }
 
@@ -54,7 +54,7 @@ impl Requester {
     }
 
     /// Takes the usage, and the number of items without usable reply, since the last call.
-    pub(super) fn take_notes(&mut self) -> (Asked, usize) {
+    pub(super) fn take_notes(&mut self) -> (AskUsage, usize) {
         (std::mem::take(&mut self.asked), std::mem::take(&mut self.unparsed))
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use agent_llm::{
     Llm, LlmError, Message, Reply, Request, Role, Schema,
     prompts::{PromptError, Prompts},
-    replies::{Answer, Asked},
+    replies::{Answer, AskUsage},
 };
 
 /// Why a prompt got no reply.
@@ -136,12 +136,12 @@ impl Assistant {
         &self,
         requests: Vec<Result<Request, PromptError>>,
         repairs: u32,
-    ) -> Vec<(Result<Value, AssistantError>, Asked)> {
+    ) -> Vec<(Result<Value, AssistantError>, AskUsage)> {
         ask_valid(requests, |requests| self.llm.ask_json_all(requests, repairs))
             .into_iter()
             .map(|answer: Result<Answer, AssistantError>| match answer {
                 Ok((value, asked)) => (value.map_err(AssistantError::from), asked),
-                Err(error) => (Err(error), Asked::default()),
+                Err(error) => (Err(error), AskUsage::default()),
             })
             .collect()
     }
@@ -176,7 +176,7 @@ mod tests {
     use agent_llm::{
         LlmError, Schema, Speaker,
         prompts::{Output, PromptError, Prompts},
-        replies::json_of,
+        replies::extract_json,
     };
     use agent_testing::{llm, question, said};
 
@@ -238,7 +238,8 @@ mod tests {
                 let text = template(name);
                 let schema = text.split("'''").nth(1).unwrap();
                 let schema = serde_json::from_str(schema).unwrap();
-                let refused = json_of("[]", &Schema { name: "x".to_owned(), schema }).unwrap_err();
+                let refused =
+                    extract_json("[]", &Schema { name: "x".to_owned(), schema }).unwrap_err();
                 assert!(refused.contains("form asked for"), "{name}: {refused}");
             }
         }

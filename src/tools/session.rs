@@ -18,7 +18,7 @@ use crate::{
 use agent_ground::clock::Timer;
 use agent_index::{IndexedBase, terms::QueryTerms};
 use agent_kb::{Kb, NodeId, answer::Cell};
-use agent_llm::{LlmError, replies::Asked};
+use agent_llm::{LlmError, replies::AskUsage};
 
 /// Error of every tool over a base with a damaged graph.
 const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";
@@ -203,7 +203,7 @@ pub struct ToolCall {
     /// The result.
     pub result: Result<Value, ToolError>,
     /// Usage of the language model with kept replies and repairs; nothing for a cached result.
-    pub asked: Asked,
+    pub asked: AskUsage,
     /// Nodes, texts or attributes without a usable reply.
     pub unparsed: usize,
     /// Line of the program, from 1, if the sandbox knows it.
@@ -288,10 +288,10 @@ impl Session {
     }
 
     /// Runs a tool; also returns its usage of a language model and its number of unparsed items.
-    fn run(&mut self, tool: usize, args: &[Value]) -> (Result<Value, ToolError>, Asked, usize) {
+    fn run(&mut self, tool: usize, args: &[Value]) -> (Result<Value, ToolError>, AskUsage, usize) {
         let Some(spec) = registry().get(tool) else {
             let message = format!("there is no tool number {tool}");
-            return (Err(ToolError::Internal(message)), Asked::default(), 0);
+            return (Err(ToolError::Internal(message)), AskUsage::default(), 0);
         };
         let key = self
             .cache
@@ -301,7 +301,7 @@ impl Session {
         if let Some((cache, key)) = &key
             && let Some((value, work)) = cache.get(key)
         {
-            return (self.meter.charge(work).map(|()| value), Asked::default(), 0);
+            return (self.meter.charge(work).map(|()| value), AskUsage::default(), 0);
         }
         let before = self.meter.work();
         let mut ctx = ToolCtx {

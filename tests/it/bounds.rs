@@ -144,7 +144,7 @@ fn computed(
     let args: Vec<Value> =
         spec.args.iter().map(|arg| argument(arg.kind, arg.name, text, base)).collect();
     let mut session = Session::new(base.clone(), None);
-    let clock = ThreadClock::here();
+    let clock = ThreadClock::current();
     session.begin(SHORT_DEADLINE);
     let before = clock.now();
     let ended = session.call(tool, args).map(drop);

@@ -73,17 +73,17 @@ fn pipes_and_devices_are_not_read() {
     let pipe = world.path("pipe").display().to_string();
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for file in [pipe.as_str(), "/dev/zero"] {
-        let refused = [file, "it is no regular file"];
+        let refused = [file, "it is not a regular file"];
         let query = ["query", "--bundle", file, "--dataset", "tiny", "dart"];
         world.run(query).fails(1, &refused);
         let eval = ["eval", "--dataset", "tiny", "--split", file, "--system", "bm25"];
         world.run(eval).fails(1, &refused);
         let run = ["program", "run", file, "--dataset", "tiny", "--query", "dart"];
         let ran = world.run(run);
-        assert!(ran.status == 1 && ran.stderr.contains("no regular file"), "{}", ran.stderr);
+        assert!(ran.status == 1 && ran.stderr.contains("not a regular file"), "{}", ran.stderr);
         let settings = ["--config", file, "doctor"];
         let ran = world.run(settings);
-        assert!(ran.stdout.contains("no regular file"), "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains("not a regular file"), "{}{}", ran.stdout, ran.stderr);
     }
 }
 

@@ -17,7 +17,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("libc", &["src/ground/clock.rs", "src/cli/cut.rs"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
     ("minijinja", &["src/llm/prompts/", "src/cli/report/page.rs"]),
-    ("jsonschema", &["src/llm/replies", "tests/it/answers.rs"]),
+    ("jsonschema", &["tests/it/answers.rs"]),
     ("wasmtime", &["src/sandbox/wasm.rs", "src/sandbox/wasm/"]),
     ("tar", &["src/ground/tarball.rs"]),
     ("zip", &["src/dataset/stark/archive", "src/dataset/stark/torch/tests.rs"]),

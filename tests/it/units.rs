@@ -83,7 +83,7 @@ fn a_batch_in_units_is_that_of_one_machine() {
         run_rest(&world, &dir);
         cut_a_result(&world, &dir);
         let collect = ["unit", "collect", &dir, "--out", "answers.jsonl"];
-        world.run(collect).fails(1, &["have no whole result", "agent unit plan"]);
+        world.run(collect).fails(1, &["have no complete result", "agent unit plan"]);
         assert!(!world.path("answers.jsonl").exists());
         run_rest(&world, &dir);
         assert_eq!(world.run(["unit", "plan", &dir]).done(), "", "nothing is left");
@@ -186,7 +186,7 @@ fn documents_in_units_are_the_index_of_one_machine() {
             run_rest(&world, &dir);
             cut_a_result(&world, &dir);
             let collect = ["unit", "collect", &dir];
-            world.run(collect).fails(1, &["have no whole result", "agent unit plan"]);
+            world.run(collect).fails(1, &["have no complete result", "agent unit plan"]);
             assert!(index_of(&world, "shop") == before, "nothing is written");
             run_rest(&world, &dir);
             world.run(collect).done();
@@ -281,7 +281,7 @@ fn words_in_units_are_the_index_of_one_machine() {
         run_rest(&other, "words");
         cut_a_result(&other, "words");
         let collect = ["unit", "collect", "words"];
-        other.run(collect).fails(1, &["have no whole result", "agent unit plan"]);
+        other.run(collect).fails(1, &["have no complete result", "agent unit plan"]);
         assert!(index_of(&other, "shop").is_empty(), "nothing is written");
         run_rest(&other, "words");
         other.run(["unit", "collect", "words", "--out", "file"]).fails(2, &["make an index"]);

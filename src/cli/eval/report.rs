@@ -11,7 +11,7 @@ use crate::{
     printer::{p_cell, table},
 };
 use agent_app::{error::Result, synthetic, test_split};
-use agent_llm::ledger::Spent;
+use agent_llm::ledger::Spending;
 use agent_retrieve::eval::{Comparison, Evaluation, Interval, Metric};
 
 /// Metrics in tables that are compared; CSV and JSON have all.
@@ -83,9 +83,9 @@ pub(super) struct LlmUse {
     usd: f64,
 }
 
-impl From<Spent> for LlmUse {
-    fn from(spent: Spent) -> Self {
-        let Spent { calls, tokens_in, tokens_out, usd, .. } = spent;
+impl From<Spending> for LlmUse {
+    fn from(spent: Spending) -> Self {
+        let Spending { calls, tokens_in, tokens_out, usd, .. } = spent;
         Self { calls, tokens_in, tokens_out, usd }
     }
 }
@@ -315,7 +315,7 @@ const COSTS: [&str; 4] = ["requests", "tokens", "s", "USD"];
 /// These for one system: replies that had been kept count as well.
 fn costs(one: &Measured) -> [String; COSTS.len()] {
     let n = one.evaluation.n.max(1) as f64;
-    let Spent { calls, tokens_in, tokens_out, usd, unpriced } = one.used;
+    let Spending { calls, tokens_in, tokens_out, usd, unpriced } = one.used;
     let usd = if unpriced > 0 { "not known".to_owned() } else { format!("{:.5}", usd / n) };
     [
         format!("{:.1}", calls as f64 / n),

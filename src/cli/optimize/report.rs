@@ -24,7 +24,7 @@ use agent_infer::{
     BundleRetriever, Runtime,
     bundle::{Bundle, CategoryScore, Provenance},
 };
-use agent_llm::ledger::Spent;
+use agent_llm::ledger::Spending;
 use agent_optimize::{BUNDLE_FILE, Outcome, Scope, Standing, Verdict, record::timing::Timing};
 use agent_retrieve::{
     Baseline, Retriever, System,
@@ -46,7 +46,7 @@ pub(super) struct Report<'a> {
     pub(super) timing: &'a Timing,
     /// How well the router knows which program answers best.
     pub(super) router: Option<Calibration>,
-    pub(super) spent: Spent,
+    pub(super) spent: Spending,
 }
 
 /// Figures on the test split.
@@ -171,7 +171,7 @@ impl Report<'_> {
         }
         ctx.printer.data(&format!("\n{}", self.further()))?;
         if self.spent.calls > 0 {
-            let Spent { calls, tokens_in, tokens_out, usd, unpriced } = self.spent;
+            let Spending { calls, tokens_in, tokens_out, usd, unpriced } = self.spent;
             let price = match unpriced {
                 0 => format!("{usd:.4} USD"),
                 n => format!("{usd:.4} USD and {n} calls without a known price"),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{Context, Exit, printer::table, run::show::time};
 use agent_app::{error::Result, named, text::count};
-use agent_llm::ledger::Spent;
+use agent_llm::ledger::Spending;
 use agent_optimize::record::{Record, RoleCost, RoleCostEntry, Times};
 
 /// Show what a run spent on language models, by role
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 /// Dollars, as far as they are known.
-pub(crate) fn dollars(spent: &Spent) -> String {
+pub(crate) fn dollars(spent: &Spending) -> String {
     match (spent.unpriced, spent.calls) {
         (0, _) => format!("{:.4} USD", spent.usd),
         (unpriced, calls) if unpriced == calls => "price unknown".to_owned(),

@@ -1,7 +1,7 @@
 //! Layers of other architectures than BERT, run on the CPU by the crate `candle-transformers`.
 //!
-//! Compiled with the feature `encoders`. Must not know texts: word pieces come in, a row for each goes
-//! out. A text is run alone, so that its vector does not depend on others; texts run side by side.
+//! Compiled with the feature `encoders`. Maps word pieces to one row each. A text is run alone, so that
+//! its vector does not depend on others; texts run side by side.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,6 +1,6 @@
-//! What the configuration files of a sentence encoder say, checked and bounded.
+//! Reads, checks and bounds the configuration files of a sentence encoder.
 //!
-//! It must not know weights or texts. The layout is that of Hugging Face and sentence-transformers:
+//! The layout is that of Hugging Face and sentence-transformers:
 //!
 //! | file | read for | absent |
 //! | --- | --- | --- |

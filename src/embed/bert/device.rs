@@ -1,7 +1,6 @@
-//! The model on a CUDA device, if there is one: what goes there, and in which portions.
+//! The model on a CUDA device, if there is one: transfer and batching.
 //!
-//! Vectors differ from those of the CPU by rounding to 16 bits (see [`gpu::encoder`]). Must not know
-//! kernels.
+//! Vectors differ from those of the CPU by rounding to 16 bits (see [`gpu::encoder`]).
 
 use std::{sync::mpsc::sync_channel, thread};
 
@@ -22,14 +21,14 @@ const PORTION_TEXTS: usize = 4096;
 const WAITING_PORTIONS: usize = 2;
 
 /// A model on a device.
-pub(super) struct OnDevice {
+pub(super) struct DeviceModel {
     encoder: Encoder,
     name: String,
     pooling: gpu::encoder::Pooling,
     hidden: usize,
 }
 
-impl OnDevice {
+impl DeviceModel {
     /// Copies the model to the first device. `None` if there is none, or its kernels do not take a
     /// model of this shape.
     ///
@@ -39,7 +38,7 @@ impl OnDevice {
         tensors: &Tensors<'_>,
         shape: &Shape,
         pooling: Pooling,
-    ) -> Result<Option<OnDevice>, EmbedError> {
+    ) -> Result<Option<DeviceModel>, EmbedError> {
         let heads_fit = [32, 64].contains(&(shape.hidden / shape.heads));
         if !heads_fit || shape.hidden > gpu::MAX_WIDTH {
             return Ok(None);
@@ -64,7 +63,7 @@ impl OnDevice {
         };
         let name = device.name().to_owned();
         let encoder = Encoder::new(device, sizes, &tensors.for_device()?)?;
-        Ok(Some(OnDevice { encoder, name, pooling, hidden: shape.hidden }))
+        Ok(Some(DeviceModel { encoder, name, pooling, hidden: shape.hidden }))
     }
 
     /// The device, for people.

@@ -2,7 +2,7 @@
 //! without padding.
 //!
 //! Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
-//! NAACL 2019. It must not know files or strings. A text's rows depend on that text alone, bit for bit:
+//! NAACL 2019. A text's rows depend on that text alone, bit for bit:
 //! products and norms work row by row, and attention text by text.
 //!
 //! Cost of a layer: `2 n (4 h² + 2 h f) + 4 Σ l² h` operations for `n` tokens in texts of `l` tokens, with
@@ -11,7 +11,7 @@
 
 use crate::bert::{
     config::Shape,
-    kernels::{Activation, Isa, Packed, Plus, Rows, RowsMut, exp_rows, layer_norm, matmul},
+    kernels::{Activation, Addend, Isa, Packed, Rows, RowsMut, exp_rows, layer_norm, matmul},
     weights::{Layer, Linear, Weights, Words},
     word_pieces::WordPieces,
 };
@@ -92,7 +92,7 @@ fn run(
     let linear =
         |from: (&[f32], usize), layer: &Linear, adds, activation, to: (&mut [f32], usize)| {
             let plus =
-                if adds { Plus::BiasAndOutput(&layer.bias) } else { Plus::Bias(&layer.bias) };
+                if adds { Addend::BiasAndOutput(&layer.bias) } else { Addend::Bias(&layer.bias) };
             let mut out = RowsMut { data: to.0, stride: to.1 };
             let input = Rows { data: from.0, stride: from.1 };
             matmul(isa, input, n, &layer.weight, plus, activation, &mut out);
@@ -137,12 +137,12 @@ fn attend(isa: Isa, shape: &Shape, start: usize, len: usize, scratch: &mut Scrat
             inverse.resize(n, 0.0);
             let queries = Rows { data: &part(0)[first * stride..], stride };
             let mut out = RowsMut { data: scores, stride: width };
-            matmul(isa, queries, n, keys, Plus::Nothing, Activation::Identity, &mut out);
+            matmul(isa, queries, n, keys, Addend::Nothing, Activation::Identity, &mut out);
             exp_rows(isa, scores, width, len, scale, inverse);
             let shares = Rows { data: scores, stride: width };
             let rows = &mut gathered[(start + first) * hidden + column..];
             let mut out = RowsMut { data: rows, stride: hidden };
-            matmul(isa, shares, n, values, Plus::Nothing, Activation::Identity, &mut out);
+            matmul(isa, shares, n, values, Addend::Nothing, Activation::Identity, &mut out);
             for (row, inverse) in rows.chunks_mut(hidden).zip(&*inverse) {
                 row[..head].iter_mut().for_each(|number| *number *= inverse);
             }

@@ -1,7 +1,7 @@
 //! The arithmetic of an encoder on rows of numbers: products with packed weights, layer norm, softmax,
 //! activations.
 //!
-//! It must not know layers, heads or texts. A row of a result depends on the same row of the input alone:
+//! A row of a result depends on the same row of the input alone:
 //! every element is one chain of fused multiply-adds in ascending order of the inner dimension, however
 //! many rows there are and whichever [`Isa`] computes it, so the bits are the same everywhere.
 
@@ -139,9 +139,9 @@ impl Packed {
     }
 }
 
-/// What is added to a product.
+/// Term added to a product.
 #[derive(Clone, Copy)]
-pub(super) enum Plus<'a> {
+pub(super) enum Addend<'a> {
     /// Nothing.
     Nothing,
     /// A number per column.
@@ -185,7 +185,7 @@ on_each_isa! {
         input: Rows<'_>,
         n_rows: usize,
         weights: &Packed,
-        plus: Plus<'_>,
+        plus: Addend<'_>,
         activation: Activation,
         out: &mut RowsMut<'_>,
     ) = product
@@ -298,7 +298,7 @@ unsafe fn product<L: Lanes>(
     input: Rows<'_>,
     n_rows: usize,
     weights: &Packed,
-    plus: Plus<'_>,
+    plus: Addend<'_>,
     activation: Activation,
     out: &mut RowsMut<'_>,
 ) {
@@ -311,9 +311,9 @@ unsafe fn product<L: Lanes>(
     assert!(out.data.len() >= needs(out.stride, columns), "the output has too few rows");
     assert!(weights.panels.len() == columns * inner, "the weights are not packed");
     let (bias, adds_output) = match plus {
-        Plus::Nothing => (None, false),
-        Plus::Bias(bias) => (Some(bias), false),
-        Plus::BiasAndOutput(bias) => (Some(bias), true),
+        Addend::Nothing => (None, false),
+        Addend::Bias(bias) => (Some(bias), false),
+        Addend::BiasAndOutput(bias) => (Some(bias), true),
     };
     assert!(bias.is_none_or(|bias| bias.len() >= columns), "the bias has too few numbers");
     let n_panels = columns / WIDTH;
@@ -479,7 +479,7 @@ mod tests {
         let before = out.clone();
         let mut to = RowsMut { data: &mut out, stride: full };
         let from = Rows { data: &input, stride: inner };
-        let plus = Plus::BiasAndOutput(&bias);
+        let plus = Addend::BiasAndOutput(&bias);
         matmul(isa, from, n_rows, &packed, plus, Activation::Identity, &mut to);
         for r in 0..n_rows {
             for c in 0..columns {
@@ -516,7 +516,7 @@ mod tests {
         let mut out = vec![0.0; x.len()];
         let mut to = RowsMut { data: &mut out, stride: WIDTH };
         let from = Rows { data: x, stride: WIDTH };
-        matmul(isa, from, x.len() / WIDTH, &one, Plus::Nothing, activation, &mut to);
+        matmul(isa, from, x.len() / WIDTH, &one, Addend::Nothing, activation, &mut to);
         out
     }
 

@@ -1,6 +1,6 @@
 //! Sixteen numbers at once, on the registers that the processor has.
 //!
-//! It must not know what is computed. Every implementation does the same sixteen IEEE operations, lane
+//! Every implementation does the same sixteen IEEE operations, lane
 //! by lane, with multiplication and addition rounded once; so a result is the same bit for bit on
 //! AVX-512, on AVX2, and without either (where each fused operation is a call, and slow on x86-64).
 

@@ -57,7 +57,7 @@ use crate::{
     EmbedError, Embedder, Matrix,
     bert::{
         config::{Architecture, Settings, unusable},
-        device::OnDevice,
+        device::DeviceModel,
         forward::Scratch,
         kernels::Isa,
         weights::{Tensors, Weights, Words},
@@ -84,15 +84,15 @@ const HASH_BYTES: usize = 4 << 20;
 /// A sentence encoder in a local directory.
 pub struct BertEncoder {
     settings: Settings,
-    tokenizer: Mapped,
-    weights: Mapped,
+    tokenizer: MappedFile,
+    weights: MappedFile,
     isa: Isa,
     fingerprint: String,
     /// What the first text needs.
-    ready: OnceLock<Ready>,
+    ready: OnceLock<LoadedModel>,
 }
 
-struct Ready {
+struct LoadedModel {
     cutter: Cutter,
     engine: Engine,
 }
@@ -100,19 +100,19 @@ struct Ready {
 /// What the layers run on.
 enum Engine {
     Cpu(Weights, Words),
-    Device(Box<OnDevice>),
+    Device(Box<DeviceModel>),
     #[cfg(feature = "encoders")]
     Candle(Box<architectures::Layers>),
 }
 
 /// A file mapped into memory.
-struct Mapped {
+struct MappedFile {
     map: Mmap,
     path: PathBuf,
 }
 
-impl Mapped {
-    fn open(path: PathBuf, max_bytes: u64) -> Result<Mapped, EmbedError> {
+impl MappedFile {
+    fn open(path: PathBuf, max_bytes: u64) -> Result<MappedFile, EmbedError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => {
                 unusable(&path, "it is missing; take the whole directory of the model")
@@ -128,7 +128,7 @@ impl Mapped {
         // SAFETY: a model's files are installed once and not written in place afterwards, so the mapped
         // bytes do not change while they are borrowed.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-        Ok(Mapped { map, path })
+        Ok(MappedFile { map, path })
     }
 }
 
@@ -142,8 +142,8 @@ impl BertEncoder {
     pub fn open(dir: &Path) -> Result<BertEncoder, EmbedError> {
         let settings = config::read(dir)?;
         let file = |name: &str| settings.folder.join(name);
-        let tokenizer = Mapped::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
-        let weights = Mapped::open(file("model.safetensors"), MAX_WEIGHTS_BYTES)?;
+        let tokenizer = MappedFile::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
+        let weights = MappedFile::open(file("model.safetensors"), MAX_WEIGHTS_BYTES)?;
         if settings.architecture == Architecture::Bert {
             Tensors::new(&weights.map, &weights.path, &settings.shape)?;
         }
@@ -187,7 +187,7 @@ impl BertEncoder {
 
     fn embed_pooled(&self, prompt: &str, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let dim = self.dim();
-        let Ready { cutter, engine } = self.ready()?;
+        let LoadedModel { cutter, engine } = self.ready()?;
         if let Engine::Device(device) = engine {
             let cut = |texts: &[&str]| cutter.cut_all(prompt, texts);
             return Matrix::new(texts.len(), dim, device.embed_pooled(texts, cut)?);
@@ -217,7 +217,7 @@ impl BertEncoder {
         texts: &[&str],
         of_text: impl Fn(&WordPieces, &[f32]) -> Result<T, EmbedError> + Sync,
     ) -> Result<Vec<T>, EmbedError> {
-        let Ready { cutter, engine } = self.ready()?;
+        let LoadedModel { cutter, engine } = self.ready()?;
         let mut results = Vec::with_capacity(texts.len());
         for group in texts.chunks(GROUP_TEXTS) {
             let pieces = cutter.cut_all(prompt, group)?;
@@ -276,29 +276,29 @@ impl BertEncoder {
         Err(unusable(&self.weights.path, reason))
     }
 
-    fn ready(&self) -> Result<&Ready, EmbedError> {
+    fn ready(&self) -> Result<&LoadedModel, EmbedError> {
         if let Some(ready) = self.ready.get() {
             return Ok(ready);
         }
-        let Mapped { map, path } = &self.weights;
+        let MappedFile { map, path } = &self.weights;
         let cutter = Cutter::new(&self.tokenizer.map, &self.tokenizer.path, &self.settings)?;
         #[cfg(feature = "encoders")]
         if let Some(layers) = architectures::Layers::load(&self.settings, map, path)? {
             let engine = Engine::Candle(Box::new(layers));
-            return Ok(self.ready.get_or_init(|| Ready { cutter, engine }));
+            return Ok(self.ready.get_or_init(|| LoadedModel { cutter, engine }));
         }
         let Settings { shape, pooling, .. } = &self.settings;
         let tensors = Tensors::new(map, path, shape)?;
-        let engine = match OnDevice::load(&tensors, shape, *pooling)? {
+        let engine = match DeviceModel::load(&tensors, shape, *pooling)? {
             Some(device) => Engine::Device(Box::new(device)),
             None => Engine::Cpu(tensors.load()?, tensors.words()?),
         };
-        Ok(self.ready.get_or_init(|| Ready { cutter, engine }))
+        Ok(self.ready.get_or_init(|| LoadedModel { cutter, engine }))
     }
 }
 
 /// BLAKE3 of configuration, tokenizer and weights.
-fn fingerprint(settings: &Settings, tokenizer: &Mapped, weights: &Mapped) -> String {
+fn fingerprint(settings: &Settings, tokenizer: &MappedFile, weights: &MappedFile) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut add = |bytes: &[u8]| {
         hasher.update(&(bytes.len() as u64).to_le_bytes());

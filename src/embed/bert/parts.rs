@@ -1,5 +1,4 @@
-//! A BERT encoder taken apart, so that its weights can be learnt, and put together again. Must not know
-//! how they are learnt.
+//! Splits a BERT encoder into parts for training, and reassembles it.
 
 use std::{
     fs::{self, File},
@@ -9,7 +8,7 @@ use std::{
 use crate::{
     EmbedError,
     bert::{
-        Mapped,
+        MappedFile,
         config::{self, Architecture, Pooling, Settings, Shape, unusable},
         fingerprint,
         weights::{MAX_WEIGHTS_BYTES, Tensors, names},
@@ -21,8 +20,8 @@ use crate::{
 pub struct Parts {
     dir: PathBuf,
     settings: Settings,
-    tokenizer: Mapped,
-    weights: Mapped,
+    tokenizer: MappedFile,
+    weights: MappedFile,
     cutter: Cutter,
     fingerprint: String,
 }
@@ -43,8 +42,8 @@ impl Parts {
             );
             return Err(unusable(&file("config.json"), reason));
         }
-        let tokenizer = Mapped::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
-        let weights = Mapped::open(file("model.safetensors"), MAX_WEIGHTS_BYTES)?;
+        let tokenizer = MappedFile::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
+        let weights = MappedFile::open(file("model.safetensors"), MAX_WEIGHTS_BYTES)?;
         Tensors::new(&weights.map, &weights.path, &settings.shape)?;
         let fingerprint = fingerprint(&settings, &tokenizer, &weights);
         settings.max_tokens = settings.max_tokens.min(max_tokens);

@@ -1,8 +1,7 @@
 //! The weights of an encoder: found and checked in `model.safetensors`, converted and packed at first use.
 //!
-//! The only file here that knows the crate `candle_core`, which reads the file and converts its numbers. It
-//! must not know texts. Rows of word pieces stay in the mapped file, in the type it has; everything else is
-//! packed for [`kernels`](super::kernels) as `f32`.
+//! The crate `candle_core` reads the file and converts its numbers. Rows of word pieces stay in the
+//! mapped file, in the type it has; everything else is packed for [`kernels`](super::kernels) as `f32`.
 //!
 //! Tensor names are those of `BertModel`, with or without the prefix `bert.`.
 

@@ -1,8 +1,7 @@
 //! Cuts texts into the word pieces of a model, by its `tokenizer.json`.
 //!
-//! The only file that knows the crate `tokenizers`. It must not know weights or vectors. Padding and
-//! truncation that the file states are overridden: a text is never padded, and cut at the number of tokens
-//! that the model's configuration states.
+//! Padding and truncation settings of the file are overridden: a text is never padded, and cut at the
+//! number of tokens that the model's configuration states.
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
@@ -55,7 +54,7 @@ impl Cutter {
     /// Reads a tokenizer from the bytes of the file at `path`.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] when it is no tokenizer, or leaves no room for a text.
+    /// [`EmbedError::Model`] if it is not a tokenizer, or leaves no room for a text.
     pub(super) fn new(
         bytes: &[u8],
         path: &Path,

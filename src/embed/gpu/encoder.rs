@@ -4,8 +4,6 @@
 //! products, norms, softmax and pooling sum in 32 bits. Against a pass in 32 bits throughout, a
 //! pooled vector's cosine is expected above 0.9995. A vector depends on its text alone only up to
 //! that rounding: products of other shapes may be summed in another order.
-//!
-//! Must not know tokenizers or files of models.
 
 use std::sync::Arc;
 
@@ -15,7 +13,7 @@ use cudarc::{
 };
 use half::f16;
 
-use crate::gpu::{Device, Doing, GpuError, MAX_WIDTH, ROW_THREADS, grid};
+use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, ROW_THREADS, grid};
 
 /// Kernels used here.
 #[cfg(test)]

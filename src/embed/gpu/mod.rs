@@ -4,14 +4,11 @@
 //! asked for. Products are those of cuBLAS and cuBLASLt; what lies between them is `kernels.cu`,
 //! compiled by NVRTC for the device that is there.
 //!
-//! Must not know models, files, nodes: rows of numbers come in, rows of numbers go out. The only
-//! place that knows cudarc.
-//!
-//! | file | question it answers |
+//! | file | content |
 //! | --- | --- |
-//! | `mod.rs` | is there a device, and how is work handed to it |
-//! | [`encoder`] | given weights and tokens: which vectors |
-//! | [`topk`] | given rows and queries: which rows score most |
+//! | `mod.rs` | the device, its stream and its kernels |
+//! | [`encoder`] | vectors of tokens by the weights of a model |
+//! | [`topk`] | rows with the highest scores for queries |
 
 pub mod encoder;
 pub mod topk;
@@ -38,7 +35,7 @@ pub const MAX_WIDTH: usize = 4_096;
 /// Threads of a block that works on one row, as in the kernels.
 const ROW_THREADS: u32 = 128;
 
-/// Why the device did not do what was asked.
+/// Error of a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
@@ -78,24 +75,24 @@ impl GpuError {
     }
 }
 
-/// Says what was being done when the driver or a library refused.
-trait Doing<T> {
+/// Adds the operation to errors of the driver and the libraries.
+trait DeviceContext<T> {
     fn doing(self, doing: &'static str) -> Result<T, GpuError>;
 }
 
-impl<T> Doing<T> for Result<T, DriverError> {
+impl<T> DeviceContext<T> for Result<T, DriverError> {
     fn doing(self, doing: &'static str) -> Result<T, GpuError> {
         self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
     }
 }
 
-impl<T> Doing<T> for Result<T, BlasError> {
+impl<T> DeviceContext<T> for Result<T, BlasError> {
     fn doing(self, doing: &'static str) -> Result<T, GpuError> {
         self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
     }
 }
 
-impl<T> Doing<T> for Result<T, BlasLtError> {
+impl<T> DeviceContext<T> for Result<T, BlasLtError> {
     fn doing(self, doing: &'static str) -> Result<T, GpuError> {
         self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
     }
@@ -183,7 +180,7 @@ fn compile(arch: &str) -> Result<Ptx, GpuError> {
     )
 }
 
-/// So many blocks of so many threads.
+/// A launch configuration of blocks and threads.
 fn grid(x: usize, y: usize, threads: u32) -> Result<LaunchConfig, GpuError> {
     let side = |n: usize, most: u32| {
         u32::try_from(n)

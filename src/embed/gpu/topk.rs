@@ -6,7 +6,7 @@
 //!
 //! Scores are those of the 16-bit rows, not of the rows given: [`TopK::error_bound`] says how far
 //! they can be off, so that a caller who rescores what comes back can tell whether anything may be
-//! missing. Must not know nodes.
+//! missing.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use cudarc::{
 };
 use half::f16;
 
-use crate::gpu::{Device, Doing, GpuError, MAX_WIDTH, grid};
+use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, grid};
 
 /// Kernels used here.
 #[cfg(test)]

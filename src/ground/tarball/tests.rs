@@ -176,7 +176,7 @@ fn what_stands_behind_the_manifest_is_what_it_says() {
         Err(TarballError::Damaged { .. })
     ));
     let foreign = written(dir.path(), &entry("other.json", b"{}"));
-    assert!(matches!(Tarball::open(&foreign), Err(TarballError::NotOne { .. })));
+    assert!(matches!(Tarball::open(&foreign), Err(TarballError::NotATarball { .. })));
 }
 
 #[test]

@@ -1,8 +1,6 @@
-//! What a text puts in quotation marks: names and titles that it quotes.
-//!
-//! Must not know: what is named.
+//! Finds the quoted parts of a text: names and titles.
 
-/// Spans of one text that are looked for; later ones are left out.
+/// Maximum number of quoted parts; later ones are ignored.
 const MAX_SPANS: usize = 32;
 
 /// A quotation mark of a text.

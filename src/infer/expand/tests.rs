@@ -18,7 +18,7 @@ use agent_retrieve::{
     },
 };
 use agent_testing::{
-    Heard, QUERY, answer, assistant, blocks, echo, example_base, llm, llm_within, planted,
+    QUERY, RequestLog, answer, assistant, blocks, echo, example_base, llm, llm_within, planted,
     question, said,
 };
 
@@ -34,7 +34,7 @@ fn expander(
     method: Method,
     n: usize,
     reply: impl Fn(&Request) -> Said + Send + Sync + 'static,
-) -> (Expander, Heard) {
+) -> (Expander, RequestLog) {
     let (model, heard) = llm(reply);
     let inner = over(base, System::Bm25Names);
     (Expander::new(base.clone(), inner, assistant(model), method, n), heard)

@@ -1,13 +1,13 @@
 //! Calls for the tests of this folder.
 
 use agent_kb::{NodeId, Scores};
-use agent_llm::replies::Asked;
+use agent_llm::replies::AskUsage;
 use agent_tools::{Kind, ToolCall, ToolSpec, Value, registry};
 
 /// A call that gave something.
 pub(super) fn call(name: &'static str, args: Vec<Value>, result: &Value) -> ToolCall {
     let flow = registry().iter().find(|spec| takes(spec, name, &args)).expect("a tool").flow;
-    let (result, asked) = (Ok(result.clone()), Asked::default());
+    let (result, asked) = (Ok(result.clone()), AskUsage::default());
     ToolCall { name, flow, args, result, asked, unparsed: 0, line: None }
 }
 

@@ -7,7 +7,7 @@ use agent_kb::{NodeId, answer::Explanation};
 use agent_llm::{Finish, LlmError, Request};
 use agent_remote::RemoteError;
 use agent_retrieve::{Baseline, Detail, RetrieveError, Retriever, System};
-use agent_testing::{Heard, assistant, blocks, example_base, llm, question, said};
+use agent_testing::{RequestLog, assistant, blocks, example_base, llm, question, said};
 
 const QUESTION: &str = "the durable Summit Steel Bottle";
 
@@ -38,7 +38,7 @@ fn nodes() -> Vec<NodeId> {
 fn written(
     reply: impl Fn(&Request) -> Said + Send + Sync + 'static,
     check: bool,
-) -> (Result<Prose, RetrieveError>, Heard) {
+) -> (Result<Prose, RetrieveError>, RequestLog) {
     let (model, heard) = llm(reply);
     (write(&example_base(), &assistant(model), QUESTION, &nodes(), check), heard)
 }

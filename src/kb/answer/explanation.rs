@@ -1,20 +1,18 @@
-//! Why something is so, as a tree that is built once and read by people and by programs. Must not
-//! know what is explained.
+//! Explanations: trees of names and values, for people and programs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Cell;
 
-/// A name, what it is, and what that consists of; as the explanations of tantivy, with texts as
-/// values too.
+/// A name with its value and its parts; as the explanations of tantivy, with texts as values too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// What is explained, such as `score` or the name of a tool.
     pub name: String,
-    /// What it is; empty where only its parts say something.
+    /// Its value; empty where only its parts have values.
     #[serde(default, skip_serializing_if = "Cell::is_empty")]
     pub value: Cell,
-    /// What it consists of, in an order that `name` gives.
+    /// Its parts, in an order that depends on `name`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Explanation>,
 }
@@ -25,7 +23,7 @@ impl Explanation {
         Self { name: name.into(), value: value.into(), children: Vec::new() }
     }
 
-    /// The same, with these parts behind those it has.
+    /// Appends parts.
     pub fn with(mut self, children: impl IntoIterator<Item = Explanation>) -> Self {
         self.children.extend(children);
         self

@@ -1,11 +1,9 @@
-//! What an answer is made of, whoever gives it: its value, and why it is that.
+//! Answers: their value and their explanation.
 //!
-//! | file | question it answers |
+//! | file | content |
 //! | --- | --- |
-//! | `value` | which nodes, which single value or which table answers a question |
-//! | `explanation` | why, as a tree of names and values |
-//!
-//! Must not know: who answers, how an answer is found or printed.
+//! | `value` | ranked nodes, a single value or a table |
+//! | `explanation` | reasons, as a tree of names and values |
 
 mod explanation;
 mod value;

@@ -1,5 +1,4 @@
-//! The value of an answer: ranked nodes, a single value, or a table. Must not know how it is found,
-//! compared or printed.
+//! The value of an answer: ranked nodes, a single value, or a table.
 //!
 //! As JSON an answer is one of
 //!
@@ -26,11 +25,11 @@ pub const MAX_CELL_BYTES: usize = 64 << 10;
 /// Whole numbers up to here are written without a fraction: all of them are exact.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What answers a question.
+/// The value of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum AnswerValue {
-    /// Nodes that answer it.
+    /// Ranked nodes.
     Nodes {
         /// Node ids with scores, best first: score descending, then id ascending; each node once.
         nodes: Vec<(NodeId, f32)>,
@@ -47,7 +46,7 @@ pub enum AnswerValue {
 pub struct Single {
     /// The value.
     pub value: Cell,
-    /// What it is counted in, such as `kg`; none for a plain number or a text.
+    /// Unit, such as `kg`; none for a plain number or a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
 }
@@ -63,7 +62,7 @@ pub struct Table {
 /// One value of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Cell {
-    /// Nothing is known.
+    /// No value.
     #[default]
     Empty,
     /// A truth value.
@@ -74,7 +73,7 @@ pub enum Cell {
     Text(String),
 }
 
-/// Why something is no answer.
+/// Why an answer is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// A row has fewer or more cells than there are columns.
@@ -88,14 +87,14 @@ pub enum ValueError {
         columns: usize,
     },
     /// A table is too large.
-    #[error("the table has {found} {what}, more than {most}; ask for fewer")]
+    #[error("the table has {found} {what}, more than {limit}; ask for fewer")]
     TooMany {
         /// Rows or columns.
         what: &'static str,
         /// How many it has.
         found: usize,
         /// How many it may have.
-        most: usize,
+        limit: usize,
     },
     /// Two columns have one name.
     #[error("two columns of the table are called {0:?}; name them apart")]
@@ -103,12 +102,12 @@ pub enum ValueError {
     /// A text is too long.
     #[error("a text of the answer has {0} bytes, more than {MAX_CELL_BYTES}")]
     LongText(usize),
-    /// A number is infinite or none.
+    /// A number is infinite or NaN.
     #[error("an answer holds finite numbers only; leave the cell empty")]
     NotFinite,
-    /// It begins like JSON and is none of the three forms.
+    /// JSON in none of the three forms.
     #[error(
-        "{0:?} is no answer; write a number, a text, {{\"value\": 3, \"unit\": \"kg\"}} or \
+        "{0:?} is not an answer; write a number, a text, {{\"value\": 3, \"unit\": \"kg\"}} or \
          {{\"columns\": [...], \"rows\": [[...]]}}"
     )]
     Unreadable(String),
@@ -149,7 +148,7 @@ impl AnswerValue {
         Ok(value)
     }
 
-    /// Whether it keeps the bounds of this file.
+    /// Checks the bounds of this module.
     ///
     /// # Errors
     /// [`ValueError`].
@@ -204,11 +203,11 @@ impl Table {
     }
 
     fn check(&self) -> Result<(), ValueError> {
-        for (what, found, most) in
+        for (what, found, limit) in
             [("columns", self.columns.len(), MAX_COLUMNS), ("rows", self.rows.len(), MAX_ROWS)]
         {
-            if found > most {
-                return Err(ValueError::TooMany { what, found, most });
+            if found > limit {
+                return Err(ValueError::TooMany { what, found, limit });
             }
         }
         for (at, name) in self.columns.iter().enumerate() {

@@ -1,6 +1,4 @@
-//! Makes columns from a base: here are nodes and where cells come from, which typed cells?
-//!
-//! Must not know: SQL, questions.
+//! Builds typed columns of nodes from fields and metapaths.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,16 +8,16 @@ use std::{
 use crate::{
     FieldId, Kb, MetapathStep, NodeId, TypeId,
     table::{
-        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_NAMED, MAX_VALUES, Named, column_name,
+        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_NAMED, MAX_VALUES, NamedValue, column_name,
         value::{YEARS, category, date, quantity},
     },
 };
 
-/// Steps of a metapath at most.
+/// Maximal steps of a metapath.
 pub const MAX_STEPS: usize = 3;
-/// Nodes of a step that are gathered before those that occur twice are dropped.
+/// Nodes of a step collected before duplicates are dropped.
 const GATHERED: usize = 100_000;
-/// Nodes that are looked at to see what the values of a field are.
+/// Sampled nodes to determine the kind of a field.
 const SAMPLED: usize = 1_000;
 /// Share of the values that must fit a kind.
 const FITS: f64 = 0.95;
@@ -29,7 +27,7 @@ const MAX_DISTINCT: f64 = 0.4;
 const FEW_DISTINCT: usize = 12;
 /// Mean bytes of the values of a category at most.
 const MAX_CATEGORY_BYTES: usize = 60;
-/// Between the items of a list that is one field.
+/// Separator of list items in a field.
 const SEPARATOR: &str = "; ";
 /// Share of the values that must have several items for a field to hold lists.
 const LISTS: f64 = 0.05;
@@ -45,16 +43,16 @@ pub enum TooManyNames {
     Cell(String),
 }
 
-/// What some of a type's nodes say of a field.
+/// Kind and values of a field in a sample of nodes.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The field.
     pub field: FieldId,
-    /// What its values are.
+    /// Kind of its values.
     pub kind: ColumnKind,
     /// The unit of most of its numbers.
     pub unit: Option<String>,
-    /// Nodes that were looked at.
+    /// Sampled nodes.
     pub seen: usize,
     /// Those of them that have a value.
     pub filled: usize,
@@ -220,14 +218,14 @@ pub fn read(
             let mut cells: Vec<Cell> = Vec::with_capacity(nodes.len());
             let mut n = 0;
             for &node in nodes {
-                let mut named: Vec<Named> = Vec::new();
+                let mut named: Vec<NamedValue> = Vec::new();
                 let ends = reached(kb, node, steps);
                 if ends.len() > MAX_VALUES {
                     return Err(TooManyNames::Cell(source));
                 }
                 for other in ends {
                     let name = names.entry(other).or_insert_with(|| kb.name(other).into());
-                    named.push(Named { key: Key::Node(other), name: name.clone() });
+                    named.push(NamedValue { key: Key::Node(other), name: name.clone() });
                 }
                 n += named.len();
                 if n > MAX_NAMED {
@@ -261,12 +259,12 @@ pub fn read_named(
     (steps, back): (&[MetapathStep], &[MetapathStep]),
     named: &[NodeId],
 ) -> Column {
-    let mut of_row: BTreeMap<usize, Vec<Named>> = BTreeMap::new();
+    let mut of_row: BTreeMap<usize, Vec<NamedValue>> = BTreeMap::new();
     for &other in named {
         let name: Arc<str> = kb.name(other).into();
         for node in reached(kb, other, back) {
             if let Ok(row) = nodes.binary_search(&node) {
-                let one = Named { key: Key::Node(other), name: name.clone() };
+                let one = NamedValue { key: Key::Node(other), name: name.clone() };
                 of_row.entry(row).or_default().push(one);
             }
         }
@@ -337,7 +335,7 @@ pub fn of_texts(name: &str, texts: &[&str], looked: &[&str], source: String) -> 
             ColumnKind::Date => date(text).map(|date| Cell::Text(date.into())),
             ColumnKind::Category => spellings.named(text).map(|one| Cell::Text(one.name)),
             ColumnKind::Categories => {
-                let mut named: Vec<Named> =
+                let mut named: Vec<NamedValue> =
                     items(kind, text).filter_map(|item| spellings.named(item)).collect();
                 named.sort();
                 named.dedup();
@@ -372,8 +370,8 @@ impl<'a> Spellings<'a> {
     }
 
     /// The value of an item; none for one without a word.
-    fn named(&self, item: &str) -> Option<Named> {
+    fn named(&self, item: &str) -> Option<NamedValue> {
         let key = self.keys.get(item.trim()).filter(|key| !key.is_empty())?;
-        Some(Named { key: Key::Value(key.clone()), name: self.names.get(key)?.clone() })
+        Some(NamedValue { key: Key::Value(key.clone()), name: self.names.get(key)?.clone() })
     }
 }

@@ -1,17 +1,15 @@
-//! Tables in memory for SQL that can only read: here is a statement of anybody's, which rows?
+//! In-memory tables for read-only SQL: runs untrusted statements within limits.
 //!
 //! A table `t` has the columns `id`, the node, and one for each of its own; of a column with several
 //! values in a cell, `t` has them joined, as far as 32 KiB go, and a table `t_COLUMN(id, key, value)`
 //! has all of them, a row each, where `key` is what tells values apart.
 //!
-//! # What a statement cannot do
+//! # Restrictions
 //!
 //! It is one statement that begins with `select` or `with`, without comments; it is parsed only
 //! with an authorizer that knows nothing but reading the loaded tables and harmless functions, so
 //! that writes, `attach`, `pragma` and recursion are refused before anything runs. It ends by a
-//! deadline, and gives at most so many rows of so many bytes.
-//!
-//! Must not know: nodes beyond their ids, questions, who wrote a statement.
+//! deadline, and its rows and their bytes are limited.
 
 use std::{
     sync::{
@@ -29,9 +27,9 @@ use rusqlite::{
     types::{ToSqlOutput, ValueRef},
 };
 
-use crate::table::{Cell, Key, Named, Table, functions};
+use crate::table::{Cell, Key, NamedValue, Table, functions};
 
-/// Instructions of SQLite's machine between two looks at the clock.
+/// Instructions of SQLite's machine between two checks of the deadline.
 const STEPS_AT_ONCE: i32 = 10_000;
 /// Bytes of one text, and of one row.
 const MAX_TEXT: i32 = 1 << 20;
@@ -91,7 +89,7 @@ pub(super) const FUNCTIONS: [&str; 37] = [
     "upper",
 ];
 
-/// How far one statement may go.
+/// Limits of one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From its beginning to its last row, by the wall clock.
@@ -106,22 +104,22 @@ impl Default for Limits {
     }
 }
 
-/// Why there are no rows.
+/// Why a statement or the loading of tables failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
-    /// The statement is longer than any that is taken.
+    /// The statement is too long.
     #[error("the statement has {0} bytes; at most {MAX_SQL} are taken")]
     TooLong(usize),
-    /// It does what only reading does not need.
+    /// The statement does more than read.
     #[error("the statement is refused: {0}")]
     Refused(String),
-    /// SQLite cannot make sense of it.
+    /// Invalid SQL.
     #[error("the statement is wrong: {0}")]
     Wrong(String),
-    /// It was stopped.
+    /// The deadline passed.
     #[error("the statement was stopped after {} ms; ask for less at a time", .0.as_millis())]
     Deadline(Duration),
-    /// It gives more than is taken.
+    /// The result is too large.
     #[error("the statement gives more than {rows} rows or {MAX_RESULT} bytes; group or limit them")]
     TooMuch {
         /// The limit.
@@ -157,7 +155,7 @@ impl SqlValue {
     }
 }
 
-/// What a statement gives.
+/// Result of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     /// The names of the columns.
@@ -166,14 +164,14 @@ pub struct Rows {
     pub rows: Vec<Vec<SqlValue>>,
 }
 
-/// What the authorizer notes.
+/// State of the authorizer and the deadline.
 #[derive(Default)]
 struct Watch {
     /// Whether tables are being loaded, by this module alone.
     loading: AtomicBool,
-    /// What the last statement was refused for.
+    /// Why the last statement was refused.
     refused: Mutex<Option<String>>,
-    /// When the statement that runs is to end.
+    /// Deadline of the running statement.
     deadline: Mutex<Option<Instant>>,
 }
 
@@ -209,17 +207,17 @@ impl Database {
     /// [`SqlError`].
     pub fn query(&self, sql: &str, limits: &Limits) -> Result<Rows, SqlError> {
         is_one_reading_statement(sql)?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let lock = |deadline| {
             *self.watch.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
         };
         self.refusal();
-        lock(begun.checked_add(limits.time));
+        lock(started.checked_add(limits.time));
         let found = self.rows(sql, limits);
         lock(None);
         found.map_err(|error| match error {
             Stopped::Limit(error) => error,
-            Stopped::Sqlite(error) => self.why(&error, begun, limits),
+            Stopped::Sqlite(error) => self.sql_error(&error, started, limits),
         })
     }
 
@@ -246,17 +244,17 @@ impl Database {
         Ok(found)
     }
 
-    /// Takes what the last statement was refused for.
+    /// Takes the reason of the last refusal.
     fn refusal(&self) -> Option<String> {
         self.watch.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn why(&self, error: &rusqlite::Error, begun: Instant, limits: &Limits) -> SqlError {
-        if let Some(what) = self.refusal() {
-            return SqlError::Refused(what);
+    fn sql_error(&self, error: &rusqlite::Error, started: Instant, limits: &Limits) -> SqlError {
+        if let Some(reason) = self.refusal() {
+            return SqlError::Refused(reason);
         }
         match error.sqlite_error_code() {
-            Some(ErrorCode::OperationInterrupted) if begun.elapsed() >= limits.time => {
+            Some(ErrorCode::OperationInterrupted) if started.elapsed() >= limits.time => {
                 SqlError::Deadline(limits.time)
             }
             _ => SqlError::Wrong(error.to_string()),
@@ -339,7 +337,7 @@ fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<(
     )
 }
 
-/// What of an action is not allowed; none for reading.
+/// Why an action is refused; none for reading.
 fn forbidden(action: &AuthAction<'_>) -> Option<String> {
     match action {
         AuthAction::Select => None,
@@ -394,7 +392,7 @@ fn is_one_reading_statement(sql: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// A cell as it is bound.
+/// A cell as a bound parameter.
 struct Bound<'a>(&'a Cell);
 
 impl ToSql for Bound<'_> {
@@ -453,7 +451,7 @@ fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<
             "CREATE TABLE {long} (id INTEGER, key, value TEXT, PRIMARY KEY (key, id)) WITHOUT ROWID"
         ))?;
         let mut insert = connection.prepare(&format!("INSERT INTO {long} VALUES (?, ?, ?)"))?;
-        let mut all: Vec<(&Named, i64)> = Vec::new();
+        let mut all: Vec<(&NamedValue, i64)> = Vec::new();
         for (node, cell) in table.rows.iter().zip(&column.cells) {
             let Cell::Many(named) = cell else { continue };
             all.extend(named.iter().map(|one| (one, i64::from(*node))));

@@ -1,9 +1,9 @@
-//! Functions that SQL over tables has beyond those of SQLite: variance, standard deviation,
+//! SQL functions in addition to those of SQLite: variance, standard deviation,
 //! correlation, median, quantiles, year, the beginning of a text, and the mathematical ones that
 //! SQLite leaves to how it is built.
 //!
-//! Aggregates leave out rows in which an argument is no number, and give null where too few are left;
-//! the others are null where they are not defined.
+//! Aggregates skip rows in which an argument is not a number, and give null where too few remain; the
+//! others are null where they are undefined.
 
 use rusqlite::{
     Connection, Result,
@@ -16,11 +16,11 @@ use crate::table::{
     value::year,
 };
 
-/// A statistic of what was aggregated; none where it is not defined.
-type OfMoments = fn(&Moments) -> Option<f64>;
+/// A statistic of aggregated numbers; none where it is undefined.
+type MomentsFunction = fn(&Moments) -> Option<f64>;
 /// A function of one number, and of two.
-type OfOne = fn(f64) -> f64;
-type OfTwo = fn(f64, f64) -> f64;
+type UnaryFunction = fn(f64) -> f64;
+type BinaryFunction = fn(f64, f64) -> f64;
 
 /// Names of the functions, for prompts and messages.
 pub(super) const NAMES: [&str; 23] = [
@@ -49,12 +49,12 @@ pub(super) const NAMES: [&str; 23] = [
     "power",
 ];
 
-/// Makes the functions known to a connection.
+/// Registers the functions with a connection.
 pub(super) fn register(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
         | FunctionFlags::SQLITE_INNOCUOUS;
-    let spreads: [(&str, OfMoments); 7] = [
+    let spreads: [(&str, MomentsFunction); 7] = [
         ("variance", Moments::variance),
         ("var_samp", Moments::variance),
         ("var_pop", Moments::variance_of_all),
@@ -88,7 +88,7 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
         let most = number(context, 1).map(|most| most.max(0.0) as usize);
         Ok(text.zip(most).map(|(text, most)| text.chars().take(most).collect::<String>()))
     })?;
-    let of_one: [(&str, OfOne); 7] = [
+    let of_one: [(&str, UnaryFunction); 7] = [
         ("floor", f64::floor),
         ("ceil", f64::ceil),
         ("ceiling", f64::ceil),
@@ -102,7 +102,7 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
             Ok(number(context, 0).map(of).filter(|found| found.is_finite()))
         })?;
     }
-    let of_two: [(&str, OfTwo); 3] =
+    let of_two: [(&str, BinaryFunction); 3] =
         [("mod", |one, other| one % other), ("pow", f64::powf), ("power", f64::powf)];
     for (name, of) in of_two {
         connection.create_scalar_function(name, 2, flags, move |context| {
@@ -113,9 +113,9 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Argument `at`, if it is a number.
-fn number(context: &Context<'_>, at: usize) -> Option<f64> {
-    match context.get_raw(at) {
+/// Argument `index`, if it is a number.
+fn number(context: &Context<'_>, index: usize) -> Option<f64> {
+    match context.get_raw(index) {
         ValueRef::Integer(number) => Some(number as f64),
         ValueRef::Real(number) => Some(number),
         _ => None,
@@ -167,7 +167,7 @@ impl Aggregate<(Vec<f64>, Vec<f64>), Option<f64>> for Correlation {
 
 /// Linear between the two nearest numbers; one half without a second argument.
 struct Quantile {
-    /// What the second argument is of: 1 for shares, 100 for percent.
+    /// Scale of the second argument: 1 for shares, 100 for percent.
     scale: f64,
 }
 

@@ -1,8 +1,7 @@
-//! Texts that a statement puts into double quotation marks, as some databases allow: which of them are
-//! meant as texts?
+//! Rewrites text in double quotation marks, as some databases allow, to literals.
 //!
 //! In SQL `"x"` is a column. Where it is compared with and no table or column is called so, it can only
-//! be a text; elsewhere it stays, and is an error. Must not know: what a statement is for.
+//! be a text; elsewhere it stays, and is an error.
 
 /// Writes the texts in double quotation marks that a statement compares with and that no table or
 /// column is called as literals; gives them in order.

@@ -1,11 +1,9 @@
 //! Tables of nodes: typed columns whose every cell has a source, SQL over them, and statistics.
 //!
-//! A table has one row a node. Its columns come from fields, from the names that metapaths lead to,
-//! or from how many there are; [`read`] makes them, with values normalised: numbers without
+//! A table has one row per node. Its columns come from fields, from the names at the ends of metapaths,
+//! or from their counts; [`read`] makes them, with values normalised: numbers without
 //! thousands separators and with their unit, years, dates, categories of one spelling. [`Database`]
 //! holds tables in memory for SQL that can only read, within limits; [`statistics`] tests columns.
-//!
-//! Must not know: questions, answers, models.
 //!
 //! # Limits
 //!
@@ -111,14 +109,14 @@ impl ColumnKind {
 
 /// One of several values of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Named {
-    /// What tells it from others: a node's id, or the normalised value.
+pub struct NamedValue {
+    /// Its identity: a node, or the normalised value.
     pub key: Key,
-    /// As it is shown.
+    /// Its display name.
     pub name: Arc<str>,
 }
 
-/// What tells one group from another.
+/// Identity of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// A node.
@@ -130,14 +128,14 @@ pub enum Key {
 /// A cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// There is no value, or none that fits the column.
+    /// No value, or none that fits the column.
     Empty,
     /// A finite number.
     Number(f64),
     /// A text, in the one spelling of its value.
     Text(Arc<str>),
     /// Several values; at least one.
-    Many(Arc<[Named]>),
+    Many(Arc<[NamedValue]>),
 }
 
 impl Cell {
@@ -164,11 +162,11 @@ pub struct Column {
     pub kind: ColumnKind,
     /// The unit of its numbers, where they have one.
     pub unit: Option<String>,
-    /// Where its cells come from.
+    /// Source of its cells.
     pub source: String,
     /// A cell for each row.
     pub cells: Vec<Cell>,
-    /// Cells that had a text which does not fit the column, and are empty.
+    /// Number of cells that are empty because their text does not fit the column.
     pub unfit: usize,
 }
 
@@ -179,7 +177,7 @@ impl Column {
     }
 }
 
-/// A table: one row a node.
+/// A table: one row per node.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// The node of each row, ascending.

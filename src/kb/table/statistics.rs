@@ -1,11 +1,9 @@
-//! Statistics of columns: here are numbers or groups, what does the test say?
+//! Statistics and statistical tests of columns.
 //!
 //! Definitions are those of SciPy, whose figures are the fixtures of the tests: `shapiro` (Royston
 //! 1995, algorithm AS R94), `jarque_bera`, `pearsonr`, `spearmanr`, `levene` with `center="median"`
 //! (Brown and Forsythe 1974), `chi2_contingency` without correction, `kruskal` (with correction for
 //! ties), and the two-sided F test of two variances.
-//!
-//! Must not know: columns, questions.
 
 use statrs::function::{
     beta::checked_beta_reg,
@@ -13,14 +11,13 @@ use statrs::function::{
     gamma::checked_gamma_ur,
 };
 
-/// Numbers up to which the test of normality is that of Shapiro and Wilk; above it is that of
-/// Jarque and Bera, whose distribution is exact only for many.
+/// Largest sample of the Shapiro-Wilk test; larger ones use the Jarque-Bera test, whose distribution is
+/// asymptotic.
 pub const MAX_SHAPIRO: usize = 5_000;
-/// Cells of a table of two categories that are expected to hold fewer than 5, as a share, from
-/// which the chi-square test means little.
+/// Share of cells with an expected count below 5 from which the chi-square test is unreliable.
 pub const MAX_SPARSE: f64 = 0.2;
 
-/// Which test.
+/// A statistical test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
@@ -43,7 +40,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// Its name for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::ShapiroWilk => "Shapiro-Wilk",
@@ -58,12 +55,12 @@ impl Test {
     }
 }
 
-/// What a test gives.
+/// Result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Tested {
-    /// Which test.
+pub struct TestResult {
+    /// A statistical test.
     pub test: Test,
-    /// Numbers, pairs or rows that it looked at.
+    /// Sample size: numbers, pairs or rows.
     pub n: usize,
     /// The statistic.
     pub statistic: f64,
@@ -71,7 +68,7 @@ pub struct Tested {
     pub p: f64,
 }
 
-/// Why there is no test.
+/// Why a test is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StatisticsError {
     /// There are too few numbers.
@@ -89,7 +86,7 @@ pub enum StatisticsError {
     Constant(&'static str),
 }
 
-/// Sums of numbers, kept so that little is lost (Welford 1962).
+/// Mean and variance by a numerically stable recurrence (Welford 1962).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments {
     n: usize,
@@ -98,7 +95,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of all these numbers.
+    /// Moments of a sample.
     pub fn of(numbers: &[f64]) -> Self {
         let mut moments = Self::default();
         numbers.iter().for_each(|&number| moments.add(number));
@@ -113,7 +110,7 @@ impl Moments {
         self.squares += off * (number - self.mean);
     }
 
-    /// The mean; none of no numbers.
+    /// The mean; none if there are no numbers.
     pub fn mean(&self) -> Option<f64> {
         (self.n > 0).then_some(self.mean)
     }
@@ -123,7 +120,7 @@ impl Moments {
         (self.n > 1).then(|| self.squares / (self.n - 1) as f64)
     }
 
-    /// The variance of all there are, with n; none of no numbers.
+    /// The population variance, with n; none if there are no numbers.
     pub fn variance_of_all(&self) -> Option<f64> {
         (self.n > 0).then(|| self.squares / self.n as f64)
     }
@@ -147,7 +144,7 @@ pub fn quantile(numbers: &mut [f64], share: f64) -> Option<f64> {
 ///
 /// # Errors
 /// Fewer than 3 numbers, or no two that differ.
-pub fn normality(numbers: &[f64]) -> Result<Tested, StatisticsError> {
+pub fn normality(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     if numbers.len() <= MAX_SHAPIRO { shapiro_wilk(numbers) } else { jarque_bera(numbers) }
 }
 
@@ -170,7 +167,7 @@ fn polynomial(coefficients: &[f64], x: f64) -> f64 {
 ///
 /// # Errors
 /// Fewer than 3 numbers, or no two that differ.
-pub fn shapiro_wilk(numbers: &[f64]) -> Result<Tested, StatisticsError> {
+pub fn shapiro_wilk(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     let (test, n) = (Test::ShapiroWilk, numbers.len());
     at_least(test, 3, n)?;
     let mut sorted = numbers.to_vec();
@@ -205,7 +202,7 @@ pub fn shapiro_wilk(numbers: &[f64]) -> Result<Tested, StatisticsError> {
     } else {
         royston_p(rest, n)
     };
-    Ok(Tested { test, n, statistic, p })
+    Ok(TestResult { test, n, statistic, p })
 }
 
 /// The weights of the first half of the sorted numbers, all but of those with n = 3 positive.
@@ -254,7 +251,7 @@ fn royston_p(rest: f64, n: usize) -> f64 {
 ///
 /// # Errors
 /// Fewer than 3 numbers, or no two that differ.
-pub fn jarque_bera(numbers: &[f64]) -> Result<Tested, StatisticsError> {
+pub fn jarque_bera(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     let (test, n) = (Test::JarqueBera, numbers.len());
     at_least(test, 3, n)?;
     let count = n as f64;
@@ -267,19 +264,19 @@ pub fn jarque_bera(numbers: &[f64]) -> Result<Tested, StatisticsError> {
     let skew = power(3) / variance.powf(1.5);
     let kurtosis = power(4) / (variance * variance) - 3.0;
     let statistic = count / 6.0 * (skew * skew + kurtosis * kurtosis / 4.0);
-    Ok(Tested { test, n, statistic, p: chi_square_above(statistic, 2.0) })
+    Ok(TestResult { test, n, statistic, p: chi_square_above(statistic, 2.0) })
 }
 
 /// The correlation of Pearson; none of fewer than two pairs, or where a side is constant.
-pub fn pearson_r(ones: &[f64], others: &[f64]) -> Option<f64> {
-    let n = ones.len().min(others.len());
+pub fn pearson_r(xs: &[f64], ys: &[f64]) -> Option<f64> {
+    let n = xs.len().min(ys.len());
     if n < 2 {
         return None;
     }
     let mean = |numbers: &[f64]| numbers.iter().take(n).sum::<f64>() / n as f64;
-    let (one_mean, other_mean) = (mean(ones), mean(others));
+    let (one_mean, other_mean) = (mean(xs), mean(ys));
     let (mut both, mut one_squares, mut other_squares) = (0.0, 0.0, 0.0);
-    for (one, other) in ones.iter().zip(others) {
+    for (one, other) in xs.iter().zip(ys) {
         let (one, other) = (one - one_mean, other - other_mean);
         both += one * other;
         one_squares += one * one;
@@ -293,26 +290,26 @@ pub fn pearson_r(ones: &[f64], others: &[f64]) -> Option<f64> {
 ///
 /// # Errors
 /// Fewer than 3 pairs, or a side without two that differ.
-pub fn pearson(ones: &[f64], others: &[f64]) -> Result<Tested, StatisticsError> {
-    correlation(Test::Pearson, ones, others)
+pub fn pearson(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
+    correlation(Test::Pearson, xs, ys)
 }
 
 /// Correlation of the ranks of pairs, ties with their mean rank.
 ///
 /// # Errors
 /// Fewer than 3 pairs, or a side without two that differ.
-pub fn spearman(ones: &[f64], others: &[f64]) -> Result<Tested, StatisticsError> {
-    correlation(Test::Spearman, &ranks(ones), &ranks(others))
+pub fn spearman(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
+    correlation(Test::Spearman, &ranks(xs), &ranks(ys))
 }
 
-fn correlation(test: Test, ones: &[f64], others: &[f64]) -> Result<Tested, StatisticsError> {
-    let n = ones.len().min(others.len());
+fn correlation(test: Test, xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
+    let n = xs.len().min(ys.len());
     at_least(test, 3, n)?;
-    let r = pearson_r(ones, others).ok_or(StatisticsError::Constant(test.name()))?;
+    let r = pearson_r(xs, ys).ok_or(StatisticsError::Constant(test.name()))?;
     let free = (n - 2) as f64;
     // P(|T| > t) = I_{free / (free + t^2)}(free / 2, 1 / 2), where that share is 1 - r^2.
     let p = regularised_beta(free / 2.0, 0.5, (1.0 - r) * (1.0 + r));
-    Ok(Tested { test, n, statistic: r, p })
+    Ok(TestResult { test, n, statistic: r, p })
 }
 
 /// The rank of each number from 1, ties with their mean.
@@ -332,24 +329,24 @@ pub fn ranks(numbers: &[f64]) -> Vec<f64> {
 ///
 /// # Errors
 /// A sample of fewer than 2 numbers, or without two that differ.
-pub fn f_test(ones: &[f64], others: &[f64]) -> Result<Tested, StatisticsError> {
+pub fn f_test(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
     let test = Test::F;
-    let n = ones.len() + others.len();
-    at_least(test, 2, ones.len().min(others.len()))?;
+    let n = xs.len() + ys.len();
+    at_least(test, 2, xs.len().min(ys.len()))?;
     let variance = |numbers| Moments::of(numbers).variance().filter(|variance| *variance > 0.0);
     let constant = || StatisticsError::Constant(test.name());
-    let statistic = variance(ones).ok_or_else(constant)? / variance(others).ok_or_else(constant)?;
-    let (a, b) = ((ones.len() - 1) as f64, (others.len() - 1) as f64);
+    let statistic = variance(xs).ok_or_else(constant)? / variance(ys).ok_or_else(constant)?;
+    let (a, b) = ((xs.len() - 1) as f64, (ys.len() - 1) as f64);
     let above = f_above(statistic, a, b);
     let below = regularised_beta(a / 2.0, b / 2.0, a * statistic / (a * statistic + b));
-    Ok(Tested { test, n, statistic, p: (2.0 * above.min(below)).min(1.0) })
+    Ok(TestResult { test, n, statistic, p: (2.0 * above.min(below)).min(1.0) })
 }
 
 /// Whether samples have the same spread around their medians.
 ///
 /// # Errors
 /// Fewer than two samples with two numbers, or no spread at all.
-pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
+pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::BrownForsythe;
     let off = |sample: &Vec<f64>| {
         let mut sorted = sample.clone();
@@ -374,7 +371,7 @@ pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
     }
     let (a, b) = ((distances.len() - 1) as f64, (n - distances.len()) as f64);
     let statistic = b / a * between / within;
-    Ok(Tested { test, n, statistic, p: f_above(statistic, a, b) })
+    Ok(TestResult { test, n, statistic, p: f_above(statistic, a, b) })
 }
 
 /// Whether two categories are independent, by how often their values occur together: a row for
@@ -382,7 +379,7 @@ pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
 ///
 /// # Errors
 /// Fewer than two rows or columns that have anything.
-pub fn chi_square(counts: &[Vec<u64>]) -> Result<Tested, StatisticsError> {
+pub fn chi_square(counts: &[Vec<u64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::ChiSquare;
     let width = counts.iter().map(Vec::len).max().unwrap_or(0);
     let at = |row: &Vec<u64>, column: usize| row.get(column).copied().unwrap_or(0) as f64;
@@ -402,14 +399,14 @@ pub fn chi_square(counts: &[Vec<u64>]) -> Result<Tested, StatisticsError> {
         }
     }
     let free = ((filled(&rows) - 1) * (filled(&columns) - 1)) as f64;
-    Ok(Tested { test, n: n as usize, statistic, p: chi_square_above(statistic, free) })
+    Ok(TestResult { test, n: n as usize, statistic, p: chi_square_above(statistic, free) })
 }
 
 /// Whether samples have the same distribution, by their ranks.
 ///
 /// # Errors
 /// Fewer than two samples that have anything, or all numbers the same.
-pub fn kruskal_wallis(samples: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
+pub fn kruskal_wallis(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::KruskalWallis;
     let filled: Vec<&Vec<f64>> = samples.iter().filter(|sample| !sample.is_empty()).collect();
     at_least(test, 2, filled.len())?;
@@ -431,7 +428,7 @@ pub fn kruskal_wallis(samples: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
     }
     let statistic = (12.0 / (n * (n + 1.0)) * sum - 3.0 * (n + 1.0)) / correction;
     let p = chi_square_above(statistic, (filled.len() - 1) as f64);
-    Ok(Tested { test, n: all.len(), statistic, p })
+    Ok(TestResult { test, n: all.len(), statistic, p })
 }
 
 fn at_least(test: Test, least: usize, n: usize) -> Result<(), StatisticsError> {

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     Direction, KbMeta, KbWriter,
     table::{
-        statistics::{StatisticsError, Tested},
+        statistics::{StatisticsError, TestResult},
         value::{category, date, quantity, year},
     },
 };
@@ -22,7 +22,7 @@ struct Fixture {
     p: f64,
 }
 
-fn tested(test: &str, data: &[Vec<f64>]) -> Result<Tested, StatisticsError> {
+fn tested(test: &str, data: &[Vec<f64>]) -> Result<TestResult, StatisticsError> {
     let (one, other) = (&data[0], data.get(1));
     let pair = || other.expect("two samples");
     match test {
@@ -109,7 +109,8 @@ fn dates_years_and_categories() {
 
 fn people() -> Table {
     let named = |names: &[&str]| {
-        let named = |name: &&str| Named { key: Key::Value((*name).into()), name: (*name).into() };
+        let named =
+            |name: &&str| NamedValue { key: Key::Value((*name).into()), name: (*name).into() };
         Cell::Many(names.iter().map(named).collect())
     };
     let column = |name: &str, kind, cells| Column {
@@ -285,7 +286,7 @@ fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
 
 #[test]
 fn a_cell_of_many_values_is_held() {
-    let named = |n: u32| Named { key: Key::Node(n), name: "a long name of a thing".into() };
+    let named = |n: u32| NamedValue { key: Key::Node(n), name: "a long name of a thing".into() };
     let column = Column {
         name: "things".to_owned(),
         kind: ColumnKind::Categories,

@@ -1,12 +1,10 @@
-//! Normalises values: here is a text, which number with which unit, which date, which category?
-//!
-//! Must not know: nodes, columns.
+//! Normalises values: parses numbers with units and dates from text, and folds categories.
 
 use agent_ground::words::name_words;
 
-/// Letters of a unit at most; what is longer is no unit.
+/// Longest unit, letters.
 const MAX_UNIT: usize = 24;
-/// Bytes of a text that may be a number; what is longer is prose.
+/// Longest text that may be a number, bytes.
 const MAX_NUMBER: usize = 64;
 /// Signs and codes of currencies, with the code that stands for each.
 const CURRENCIES: [(&str, &str); 12] = [
@@ -52,7 +50,7 @@ pub struct Quantity {
     pub unit: Option<String>,
 }
 
-/// The number that a text is, with its unit: `1,234.5`, `$ 12.99`, `1.44 ounces`, `12 %`,
+/// Parses a number with its unit: `1,234.5`, `$ 12.99`, `1.44 ounces`, `12 %`,
 /// `3 million`. None for anything else, such as a range or a sentence. A single separator before
 /// exactly three digits groups thousands if it is a comma, and begins the fraction if it is a point.
 pub fn quantity(text: &str) -> Option<Quantity> {
@@ -154,7 +152,7 @@ fn unit_word(text: &str) -> Option<String> {
     (fits && (1..=2).contains(&words.len())).then(|| words.join(" "))
 }
 
-/// The date that a text is, as `2020-03-31`: written `2020-03-31`, `2020/03/31`, with a time behind
+/// Parses a date as `2020-03-31`: written `2020-03-31`, `2020/03/31`, with a time behind
 /// it, or `31.03.2020`.
 pub fn date(text: &str) -> Option<String> {
     let text = text.trim();
@@ -179,8 +177,7 @@ pub fn year(text: &str) -> Option<i64> {
     numbers.filter_map(|part| part.parse().ok()).find(|year| YEARS.contains(year))
 }
 
-/// What values of one meaning have in common: case, accents and everything between words folded, and
-/// known other spellings replaced.
+/// Normal form of a category: case, accents and separators folded, known spellings replaced.
 pub fn category(text: &str) -> String {
     let words: Vec<_> = name_words(text).map(|(_, word)| word).collect();
     let folded = words.join(" ");

@@ -112,7 +112,7 @@ fn recording_goes_on_after_a_kill_and_the_later_reply_counts() {
 fn wrong_lines_are_named() {
     let home = TempDir::new().expect("directory");
     let path = home.path().join("c.jsonl");
-    let good = encoded(&Recorded::new(&"0".repeat(64), &exchange(1)), &path).expect("line");
+    let good = encoded(&RecordedExchange::new(&"0".repeat(64), &exchange(1)), &path).expect("line");
     for (bad, word) in [
         (good.replace(&"0".repeat(64), "../x"), "hexadecimal"),
         (good.replace("answer 1", ""), "empty"),
@@ -141,7 +141,7 @@ proptest! {
     fn any_bytes_are_a_cassette_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0..400usize) {
         let home = TempDir::new().expect("directory");
         let path = home.path().join("c.jsonl");
-        let mut text = encoded(&Recorded::new(&"0".repeat(64), &exchange(1)), &path).expect("line");
+        let mut text = encoded(&RecordedExchange::new(&"0".repeat(64), &exchange(1)), &path).expect("line");
         let at = text.floor_char_boundary(at);
         text.insert_str(at, &String::from_utf8_lossy(&bytes));
         for content in [text.as_bytes(), &bytes] {

@@ -1,5 +1,4 @@
-//! Reads what a server sent as a reply: leniently in its form, strictly in what it is taken for.
-//! Any bytes are safe to read. Must not know how they were asked for.
+//! Parses replies of a server: lenient in form, strict in content. Any bytes are safe to parse.
 
 use serde_json::Value;
 
@@ -8,41 +7,41 @@ use crate::{
     ledger::{estimated_tokens, tokens},
 };
 
-/// Values of a reply at most, about: each takes some two hundred bytes while it is read.
+/// Approximate maximal number of values in a reply: each takes some 200 bytes while it is parsed.
 const MAX_VALUES: usize = 100_000;
-/// A count of tokens beyond this is none.
+/// Token counts above this are ignored.
 const MAX_TOKENS: f64 = 1e9;
 
 /// A reply that cannot be used.
 #[derive(Debug, PartialEq)]
-pub(super) struct Unusable {
+pub(super) struct UnusableReply {
     /// What is wrong with it.
     pub(super) reason: String,
-    /// What was paid for it, as far as is known.
+    /// Its usage, as far as known.
     pub(super) usage: Usage,
     /// Whether another reply to the same request may be better.
     pub(super) may_differ: bool,
 }
 
-/// A reply of which nothing was read.
-pub(super) fn unread(request: &Request, reason: String) -> Unusable {
-    Unusable { reason, usage: estimated(request, ""), may_differ: true }
+/// A reply that could not be read.
+pub(super) fn unread(request: &Request, reason: String) -> UnusableReply {
+    UnusableReply { reason, usage: estimated(request, ""), may_differ: true }
 }
 
 /// The reply in these bytes. `shown` makes a text of the service fit for a message.
 ///
 /// # Errors
-/// [`Unusable`] where there is no text of the model in them.
+/// [`UnusableReply`] if they hold no text of the model.
 pub(super) fn read(
     bytes: &[u8],
     request: &Request,
     shown: impl Fn(&str) -> String,
-) -> Result<Reply, Unusable> {
+) -> Result<Reply, UnusableReply> {
     let body = parse(bytes).map_err(|reason| {
         let usage = estimated(request, &String::from_utf8_lossy(bytes));
         // It cannot have more tokens than were asked for.
         let tokens_out = usage.tokens_out.min(request.max_tokens.into());
-        Unusable { reason, usage: Usage { tokens_out, ..usage }, may_differ: true }
+        UnusableReply { reason, usage: Usage { tokens_out, ..usage }, may_differ: true }
     })?;
     let choice = &body["choices"][0];
     let message = &choice["message"];
@@ -77,7 +76,7 @@ pub(super) fn read(
     } else {
         "it has no text".to_owned()
     };
-    Err(Unusable { reason, usage, may_differ: !is_cut })
+    Err(UnusableReply { reason, usage, may_differ: !is_cut })
 }
 
 /// The JSON object in the bytes, or why there is none.
@@ -116,7 +115,7 @@ fn content(content: &Value) -> Option<String> {
     }
 }
 
-/// What the service counted, if that is a count at all.
+/// Token counts of the service, if they are valid.
 fn usage(usage: &Value) -> Option<Usage> {
     let count = |names: [&str; 2]| {
         let number = names.iter().find_map(|name| usage[*name].as_f64())?;
@@ -127,7 +126,7 @@ fn usage(usage: &Value) -> Option<Usage> {
     (tokens_in + tokens_out > 0).then_some(Usage { tokens_in, tokens_out, estimated: false })
 }
 
-/// What a reply takes, about, where the service does not say.
+/// Estimated usage, without counts of the service.
 fn estimated(request: &Request, text: &str) -> Usage {
     let (tokens_in, tokens_out) = (estimated_tokens(request), tokens(text));
     Usage { tokens_in, tokens_out, estimated: true }

@@ -392,7 +392,7 @@ fn l8_a_fault_on_many_requests_at_a_time_changes_no_reply() {
 }
 
 /// What is read of these bytes.
-fn read(bytes: &[u8]) -> Result<Reply, Unusable> {
+fn read(bytes: &[u8]) -> Result<Reply, UnusableReply> {
     reply::read(bytes, &request(), str::to_owned)
 }
 

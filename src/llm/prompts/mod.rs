@@ -1,13 +1,11 @@
-//! Prompts for language models: templates in files, with declared inputs, a form of the reply and
-//! a budget that holds whatever the inputs are.
+//! Prompts for language models: templates in files, with declared inputs, an output form and a token
+//! budget that always holds.
 //!
 //! A file `agent-prompts/<role>/<name>.md` has a header in TOML between two lines `+++`, then a part
 //! after the line `## system` and a part after the line `## user`. `agent-prompts/README.md` says
 //! what stands in the header. Templates are written in Jinja; what they show of data goes through
-//! the filter `data`, which marks where it begins and ends, so that a model is told apart what it
-//! is asked and what it is shown.
-//!
-//! Must not know: language models, the knowledge base, programs; who asks.
+//! the filter `data`, which marks its begin and end, so that a model can distinguish instructions from
+//! data.
 
 mod shrink;
 mod template;
@@ -26,7 +24,7 @@ use serde_json::Value;
 use crate::prompts::template::{Template, environment};
 use agent_ground::files;
 
-/// Bytes of a token, about; fewer than English has, so that estimates are rather too high.
+/// Estimated bytes of a token; fewer than in English, so that estimates are rather too high.
 const BYTES_PER_TOKEN: u64 = 3;
 /// Longest file of a template, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
@@ -97,7 +95,7 @@ pub struct Prompt {
     pub left_out: Vec<String>,
 }
 
-/// What the reply to a prompt is.
+/// Form of the reply to a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
@@ -109,24 +107,24 @@ pub enum Output {
     Json,
 }
 
-/// What the header of a prompt says.
+/// Header of a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description<'a> {
-    /// Which part of the program asks.
+    /// The role that asks.
     pub role: &'a str,
-    /// What is asked for, in one sentence.
+    /// Purpose, in one sentence.
     pub purpose: &'a str,
-    /// What the reply is.
+    /// Form of the reply.
     pub output: Output,
-    /// The inputs by name, and what each is.
+    /// Descriptions of the inputs, by name.
     pub inputs: &'a BTreeMap<String, String>,
-    /// Tokens of system and question together at most, estimated.
+    /// Maximal estimated tokens of both parts together.
     pub budget_tokens: u64,
-    /// Inputs that lose their ends when the budget is passed, the first one first.
+    /// Inputs that are truncated, in this order, when the budget is exceeded.
     pub shrink: &'a [String],
 }
 
-/// Why there is no prompt.
+/// Why a prompt cannot be rendered or loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
     /// There is no prompt of that name.
@@ -160,22 +158,22 @@ pub enum PromptError {
     Render {
         /// The prompt.
         prompt: String,
-        /// What the engine says.
+        /// The error of the template engine.
         message: String,
     },
-    /// A file is no template, or does not fit the one that it replaces.
+    /// A file is not a template, or does not fit the one that it replaces.
     #[error("{}:{line}: {message}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// What is wrong and how to mend it.
+        /// What is wrong and how to fix it.
         message: String,
     },
 }
 
-/// All prompts, ready to be rendered. Shared by all who ask.
+/// All prompts, ready to be rendered.
 pub struct Prompts {
     templates: BTreeMap<String, Template>,
     environment: Environment<'static>,
@@ -196,7 +194,7 @@ impl Prompts {
     /// order of truncation are its own. At most 200 files of at most 64 KiB.
     ///
     /// # Errors
-    /// [`PromptError::File`] for a file that cannot be read, is no known prompt, does not parse, or
+    /// [`PromptError::File`] for a file that cannot be read, is not a known prompt, does not parse, or
     /// differs in what must be the same.
     pub fn with_overrides(dir: &Path) -> Result<Prompts, PromptError> {
         let mut texts = BTreeMap::new();
@@ -250,7 +248,7 @@ impl Prompts {
         self.templates.keys().map(String::as_str)
     }
 
-    /// What the header of a prompt says.
+    /// Header of a prompt.
     ///
     /// # Errors
     /// [`PromptError::Unknown`].
@@ -273,7 +271,7 @@ impl Prompts {
     }
 }
 
-/// Tokens of a text, about, rather too many.
+/// Estimated tokens of a text, rather too many.
 pub fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
@@ -286,8 +284,7 @@ fn file_error(path: &Path, error: &dyn std::error::Error) -> PromptError {
     }
 }
 
-/// The files of a directory and of its folders, in the order of their paths, but for the page that
-/// introduces it and for what is hidden.
+/// The files of a directory and of its folders, by path, without `README.md` and hidden ones.
 fn files_below(dir: &Path) -> Result<Vec<PathBuf>, PromptError> {
     let mut files = Vec::new();
     let mut folders = vec![(dir.to_owned(), true)];

@@ -1,7 +1,5 @@
-//! Renders a template within its budget: what is too long loses its end, in the stated order, as
-//! little as possible, and what was left out is said.
-//!
-//! Must not know: what the inputs are about.
+//! Renders a template within its budget: truncates inputs in the declared order, as little as possible,
+//! and states what was left out.
 
 use minijinja::Environment;
 use serde_json::Value;
@@ -38,20 +36,20 @@ pub(super) fn render(
         }
         let tried = |keep: usize| {
             let mut shorter = inputs.clone();
-            let told = cut(path, &mut shorter, keep);
+            let note = cut(path, &mut shorter, keep);
             let mut all = left_out.clone();
-            all.extend(told);
-            let made = attempt(&shorter, &all)?;
-            Ok::<_, PromptError>((shorter, all, made))
+            all.extend(note);
+            let attempted = attempt(&shorter, &all)?;
+            Ok::<_, PromptError>((shorter, all, attempted))
         };
         // `fits` is known to fit, or is the least there is; `over` is known not to fit.
         let mut fits = (0, tried(0)?);
         let mut over = longest;
         while fits.1.2.2 <= budget && over - fits.0 > 1 {
             let middle = fits.0 + (over - fits.0) / 2;
-            let made = tried(middle)?;
-            if made.2.2 <= budget {
-                fits = (middle, made);
+            let attempted = tried(middle)?;
+            if attempted.2.2 <= budget {
+                fits = (middle, attempted);
             } else {
                 over = middle;
             }
@@ -73,7 +71,7 @@ pub(super) fn render(
     Ok(Prompt { system, user, schema, left_out })
 }
 
-/// Bytes that a value takes, about; every item counts.
+/// Approximate size of a value, bytes; every item counts.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 1,
@@ -112,7 +110,7 @@ fn longest_input(inputs: &Value) -> String {
     longest.map(|one| one.1.clone()).unwrap_or_default()
 }
 
-/// What a path names: an input, or, as `input.field`, a field of each item of a list.
+/// Values at a path: an input or, as `input.field`, a field of each item of a list.
 fn named<'a>(path: &str, inputs: &'a mut Value) -> Vec<&'a mut Value> {
     let (input, field) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
     let Some(input) = inputs.get_mut(input) else { return Vec::new() };
@@ -140,7 +138,7 @@ fn lengths(path: &str, inputs: &Value) -> Vec<usize> {
     named(path, &mut inputs).into_iter().map(|value| length(value)).collect()
 }
 
-/// Cuts what the path names to `keep` items or bytes each; what was left out, in words.
+/// Truncates the values at a path to `keep` items or bytes each; describes what was left out.
 fn cut(path: &str, inputs: &mut Value, keep: usize) -> Option<String> {
     let (mut lost, mut all, mut unit) = (0, 0, "items");
     for value in named(path, inputs) {
@@ -164,6 +162,6 @@ fn cut(path: &str, inputs: &mut Value, keep: usize) -> Option<String> {
             _ => {}
         }
     }
-    let what = path.split_once('.').map_or(path.to_owned(), |(a, b)| format!("{b} of {a}"));
-    (lost > 0).then(|| format!("{what}: the last {lost} of {all} {unit}"))
+    let subject = path.split_once('.').map_or(path.to_owned(), |(a, b)| format!("{b} of {a}"));
+    (lost > 0).then(|| format!("{subject}: the last {lost} of {all} {unit}"))
 }

@@ -1,7 +1,4 @@
-//! One template: its file parsed and checked, and its two parts rendered. The only place that knows
-//! the template engine's language and filters.
-//!
-//! Must not know: budgets, other templates.
+//! One template: parses and checks its file and renders its two parts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,9 +14,9 @@ use serde_json::Value;
 
 use crate::prompts::{Description, Output, PromptError};
 
-/// Stands before and after the header.
+/// Delimiter of the header.
 const FENCE: &str = "+++";
-/// Begin the two parts.
+/// Headings of the two parts.
 const SYSTEM: &str = "## system";
 const USER: &str = "## user";
 /// Steps of the engine in one rendering; a template cannot loop for ever, but loops nest.
@@ -64,7 +61,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// The text between marks that it cannot end itself.
+/// The text between marks that it cannot close.
 fn data(text: &str, name: &str) -> String {
     let name: String = name.chars().filter(|c| *c != '"' && *c != '>').collect();
     format!("<data name=\"{name}\">\n{}\n</data>", unmarked(text.trim_end()))
@@ -138,7 +135,7 @@ impl Template {
             Some(Err(error)) => {
                 let written = lines.iter().position(|line| line.starts_with("schema"));
                 let line = written.map_or(1, |at| at + 1 + error.line());
-                return fail(line, format!("the schema is no JSON: {error}"));
+                return fail(line, format!("the schema is not valid JSON: {error}"));
             }
         };
         let template = Template {
@@ -153,7 +150,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Whether the header agrees with itself and with the parts.
+    /// Checks the header for consistency with itself and the parts.
     fn check(&self) -> Result<(), PromptError> {
         let fail =
             |line, message| Err(PromptError::File { path: self.path.clone(), line, message });
@@ -163,7 +160,7 @@ impl Template {
         for path in &self.header.shrink {
             let input = path.split('.').next().unwrap_or_default();
             if !self.header.inputs.contains_key(input) {
-                return fail(1, format!("{path:?} is to be shortened and is no input"));
+                return fail(1, format!("{path:?} is to be shortened but is not an input"));
             }
         }
         let mut environment = environment();
@@ -175,7 +172,10 @@ impl Template {
             }
         }
         if let Some(unknown) = used.iter().find(|name| !self.header.inputs.contains_key(*name)) {
-            return fail(self.line_with(unknown), format!("{unknown:?} is used and is no input"));
+            return fail(
+                self.line_with(unknown),
+                format!("{unknown:?} is used but is not an input"),
+            );
         }
         if let Some(unused) = self.header.inputs.keys().find(|name| !used.contains(*name)) {
             return fail(self.line_with(unused), format!("input {unused:?} is not used"));
@@ -183,7 +183,7 @@ impl Template {
         Ok(())
     }
 
-    /// The line of the file that names a variable first, about.
+    /// Approximate line of the first use of a variable.
     fn line_with(&self, variable: &str) -> usize {
         let parts = [&self.system, &self.user];
         let found = parts.iter().find_map(|(text, first)| {
@@ -209,7 +209,7 @@ impl Template {
         Ok(())
     }
 
-    /// Whether this may stand in the place of another.
+    /// Checks whether this may replace another template.
     ///
     /// # Errors
     /// [`PromptError::File`].
@@ -273,7 +273,7 @@ impl Template {
     }
 }
 
-/// What an error of the engine says, in one line.
+/// An error of the engine on one line.
 fn said(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.kind() {
@@ -282,7 +282,7 @@ fn said(error: &Error) -> String {
     }
 }
 
-/// A JSON value as the engine shows it.
+/// Converts a JSON value for the engine.
 fn shown(value: &Value) -> Shown {
     match value {
         Value::Null => Shown::from(()),

@@ -342,7 +342,7 @@ fn files_replace_prompts_and_are_refused_with_their_line() {
         |text: &str, words: &str| text.lines().position(|line| line.contains(words)).unwrap() + 1;
     for (from, to, words, at) in [
         ("{% endfor %}", "{% endif %}", "unknown statement", "{% endif %}"),
-        ("{{ text |", "{{ taxt |", "\"taxt\" is used and is no input", "taxt |"),
+        ("{{ text |", "{{ taxt |", "\"taxt\" is used but is not an input", "taxt |"),
         ("budget_tokens = 12000", "budget_tokens = \"x\"", "invalid type", "budget_tokens"),
         ("budget_tokens", "budget", "unknown field", "budget ="),
         ("[\"integer\", \"string\"", "[\"integer\" \"string\"", "no JSON", "[\"integer\" "),

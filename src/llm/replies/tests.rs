@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use crate::{
     Finish, LlmError, Message, Request, Role, Schema, Speaker,
-    replies::{Asked, MAX_REASON_BYTES, NoProgram, json_of, program_of},
+    replies::{AskUsage, MAX_REASON_BYTES, NoProgram, extract_json, extract_program},
     scripted::{llm, question, said},
 };
 
 const RETRIEVE: &str = "fn retrieve(query, candidates, params) {\n    link(query)\n}\n";
 
 fn program(text: &str) -> Result<String, NoProgram> {
-    program_of(text, Finish::Stop)
+    extract_program(text, Finish::Stop)
 }
 
 #[test]
@@ -41,22 +41,22 @@ fn what_is_no_whole_program_is_refused_with_its_reason() {
     assert_eq!(program(&format!("Here it is:\n{RETRIEVE}")), Err(NoProgram::Prose));
     assert_eq!(program("```\n\n```"), Err(NoProgram::Prose));
     assert!(matches!(program("I'm sorry, I can't do that."), Err(NoProgram::Refusal(_))));
-    assert!(matches!(program_of(RETRIEVE, Finish::Filter), Err(NoProgram::Refusal(_))));
+    assert!(matches!(extract_program(RETRIEVE, Finish::Filter), Err(NoProgram::Refusal(_))));
     assert_eq!(program("```\na\n```\n```\nb\n```"), Err(NoProgram::Several(2)));
     assert_eq!(program("{\"program\": \"fn retrieve\"}"), Err(NoProgram::Json));
     assert_eq!(program("```json\n{\"a\": 1}\n```"), Err(NoProgram::Json));
     assert_eq!(program("<think>I would"), Err(NoProgram::CutOff));
 
     let unclosed = format!("```rhai\n{RETRIEVE}");
-    assert_eq!(program_of(&unclosed, Finish::Length), Err(NoProgram::CutOff));
-    assert_eq!(program_of(&unclosed, Finish::Stop), Err(NoProgram::CutOff));
-    assert_eq!(program_of(RETRIEVE, Finish::Length), Err(NoProgram::CutOff));
+    assert_eq!(extract_program(&unclosed, Finish::Length), Err(NoProgram::CutOff));
+    assert_eq!(extract_program(&unclosed, Finish::Stop), Err(NoProgram::CutOff));
+    assert_eq!(extract_program(RETRIEVE, Finish::Length), Err(NoProgram::CutOff));
     // A better one was begun: the first is not what the model meant in the end.
     let second = format!("```rhai\n{RETRIEVE}```\nBetter:\n```rhai\nfn retrieve(query,");
-    assert_eq!(program_of(&second, Finish::Length), Err(NoProgram::CutOff));
+    assert_eq!(extract_program(&second, Finish::Length), Err(NoProgram::CutOff));
     // Only the words after the program were cut off.
     let closed = format!("```rhai\n{RETRIEVE}```\nThis program fin");
-    assert_eq!(program_of(&closed, Finish::Length).unwrap(), RETRIEVE);
+    assert_eq!(extract_program(&closed, Finish::Length).unwrap(), RETRIEVE);
 }
 
 fn schema() -> Schema {
@@ -72,7 +72,7 @@ fn schema() -> Schema {
 #[test]
 fn json_is_found_and_checked() {
     let schema = schema();
-    let read = |text: &str| json_of(text, &schema);
+    let read = |text: &str| extract_json(text, &schema);
     for text in [
         "{\"n\": 1}",
         "\n {\"n\": 1}\n",
@@ -98,6 +98,56 @@ fn json_is_found_and_checked() {
     assert!(read(&long).unwrap_err().len() <= MAX_REASON_BYTES);
     let deep = format!("{}1{}", "{\"n\":".repeat(100_000), "}".repeat(100_000));
     assert!(read(&deep).is_err());
+}
+
+#[test]
+fn errors_of_a_schema_name_place_and_reason() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "kind": {"enum": ["a", "b", "c", null]},
+            "few": {"enum": ["a", "b", null]},
+            "items": {"type": "array", "items": {
+                "type": "object",
+                "properties": {"n": {"type": ["null", "integer"]}, "text": {"type": "string"}},
+                "required": ["n", "text"],
+                "additionalProperties": false,
+            }},
+            "any": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "number"}}]},
+        },
+        "required": ["kind"],
+        "additionalProperties": false,
+    });
+    let schema = Schema { name: "test".to_owned(), schema };
+    let reason = |value: Value| extract_json(&value.to_string(), &schema).unwrap_err();
+    let prefix = "the JSON does not have the form asked for: ";
+    for (value, errors) in [
+        (json!([]), "the value: value is not of type \"object\""),
+        (json!({}), "the value: \"kind\" is a required property"),
+        (
+            json!({"x": 1, "few": 1, "y": 2}),
+            "/few: value is not one of \"a\", \"b\" or null; the value: Additional properties are \
+             not allowed ('x', 'y' were unexpected); the value: \"kind\" is a required property",
+        ),
+        (json!({"kind": "d"}), "/kind: value is not one of \"a\", \"b\" or 2 other candidates"),
+        (
+            json!({"kind": "a", "items": [{"n": 1.0, "text": ""}, {"n": 1.5, "z": 1}]}),
+            "/items/1: \"text\" is a required property; /items/1/n: value is not of types \
+             \"null\", \"integer\"; /items/1: Additional properties are not allowed ('z' was \
+             unexpected)",
+        ),
+        (
+            json!({"kind": null, "any": [1, "1"]}),
+            "/any: value is not valid under any of the schemas listed in the 'anyOf' keyword",
+        ),
+    ] {
+        assert_eq!(reason(value), format!("{prefix}{errors}"));
+    }
+    let many = reason(json!({"kind": "a", "items": vec![0; 1_000]}));
+    assert_eq!(many.matches("value is not of type \"object\"").count(), 5);
+    let schema = json!({"properties": {"n": {"minimum": 1}}});
+    let unknown = extract_json("{}", &Schema { name: "test".to_owned(), schema }).unwrap_err();
+    assert!(unknown.contains("the schema is wrong: unknown field `minimum`"), "{unknown}");
 }
 
 fn request() -> Request {
@@ -165,7 +215,7 @@ fn several_requests_keep_their_order_and_count_what_they_took() {
     assert_eq!(heard.count(), 5);
     let taken: Vec<u32> = answers.iter().map(|answer| answer.1.requests).collect();
     assert_eq!(taken, [1, 2, 1, 1]);
-    let total = answers.iter().fold(Asked::default(), |sum, answer| sum.and(answer.1));
+    let total = answers.iter().fold(AskUsage::default(), |sum, answer| sum.and(answer.1));
     assert_eq!(total.tokens_in, 500);
 }
 
@@ -194,7 +244,7 @@ proptest! {
     #[test]
     fn no_text_does_harm(text in reply_like()) {
         for finish in [Finish::Stop, Finish::Length, Finish::Filter, Finish::Other] {
-            match program_of(&text, finish) {
+            match extract_program(&text, finish) {
                 // A program stands in the reply as a whole, and is never empty.
                 Ok(found) => {
                     prop_assert!(!found.trim().is_empty());
@@ -205,7 +255,7 @@ proptest! {
                 Err(reason) => prop_assert!(reason.to_string().len() < 1_000),
             }
         }
-        match json_of(&text, &schema()) {
+        match extract_json(&text, &schema()) {
             Ok(value) => prop_assert!(value["n"].is_i64() || value["n"].is_u64() || value["n"].is_f64()),
             Err(reason) => prop_assert!(reason.len() <= MAX_REASON_BYTES),
         }
@@ -217,8 +267,8 @@ fn long_replies_take_time_in_proportion() {
     let started = std::time::Instant::now();
     for piece in ["```\n", "{", "<think>", "fn retrieve(", "`", "[[{\"n\":"] {
         let text = piece.repeat(400_000);
-        let _ = program_of(&text, Finish::Stop);
-        let _ = json_of(&text, &schema());
+        let _ = extract_program(&text, Finish::Stop);
+        let _ = extract_json(&text, &schema());
     }
     assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
 }

@@ -1,5 +1,5 @@
-//! Goes through a file of settings before it is read: which names are known, what looks like a
-//! key, and on which line a setting stands. Must not know what settings mean.
+//! Checks a settings file before it is parsed: unknown names and values that look like API keys, with
+//! their lines.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -22,12 +22,12 @@ pub(super) const OWN_PARAMETERS: [&str; 11] = [
     "tools",
     "functions",
 ];
-/// Letters that a known name may differ in to be proposed.
+/// Maximal edit distance of a proposed name.
 const MAX_DISTANCE: usize = 2;
 
-/// What may stand at a place.
+/// Expected shape of a value.
 enum Shape {
-    /// A value that is no table.
+    /// A value other than a table.
     Value,
     /// A table with any names and plain values.
     Free,
@@ -79,7 +79,7 @@ const ROLE: Shape = Shape::Table(&[
 ]);
 const PRICE: Shape = Shape::Table(&[("input", Shape::Value), ("output", Shape::Value)]);
 
-/// On which line each setting stands, by its whole name.
+/// Line of each setting, by its full name.
 pub(super) struct Lines {
     file: String,
     lines: BTreeMap<String, usize>,

@@ -31,7 +31,7 @@ use crate::{
     trial::{Origin, failure_text, mean, reciprocal_ranks},
 };
 use agent_infer::{ParamValues, bundle::SEARCH};
-use agent_llm::{Reply, replies::program_of};
+use agent_llm::{Reply, replies::extract_program};
 use agent_sandbox::program::Program;
 
 /// Repair requests per program.
@@ -294,7 +294,7 @@ impl Run<'_> {
             Ok(reply) => reply,
             Err(why) => return Ok(ReplyContent::Missing(why)),
         };
-        let source = match program_of(&reply.text, reply.finish) {
+        let source = match extract_program(&reply.text, reply.finish) {
             Ok(source) => source,
             Err(why) => {
                 let failures = vec![failure("", &why.to_string())];

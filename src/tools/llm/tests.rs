@@ -14,12 +14,12 @@ use crate::{
 use agent_index::excerpt::relevant;
 use agent_kb::NodeId;
 use agent_llm::{Finish, LlmError, Request, Role};
-use agent_testing::{Heard, blocks, example_base, llm, question, said};
+use agent_testing::{RequestLog, blocks, example_base, llm, question, said};
 
 type Said = Result<(String, Finish), LlmError>;
 
 /// A session with a scripted model, and what the model was asked.
-fn session(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Session, Heard) {
+fn session(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Session, RequestLog) {
     let (model, heard) = llm(answer);
     (Session::new(example_base(), None).with_assistant(assistant(model)), heard)
 }
