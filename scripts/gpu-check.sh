@@ -1,18 +1,20 @@
 #!/bin/sh
 # Checks and measures what runs on a CUDA device, on the machine that has one; Markdown to OUT.
 #
-#   scripts/gpu-check.sh AGENT TESTS MODEL [OUT]
+#   scripts/gpu-check.sh PEERS EMBED TESTS MODEL [OUT]
 #
-# AGENT is the release binary, TESTS the binary of the unit tests (`cargo test --release --no-run`
-# prints its path), MODEL the directory of a sentence encoder such as all-MiniLM-L6-v2. Nothing is
+# PEERS and EMBED are the binaries of these benches (`cargo bench --no-run` prints their paths), TESTS
+# that of the unit tests (`cargo test --release --no-run` does), MODEL the directory of a sentence encoder
+# such as all-MiniLM-L6-v2. Nothing is
 # compiled or fetched here. Peers are the PyTorch and sentence-transformers of `python3`
 # (PYTHON names another); CUDA's libraries are taken from there where the system has none.
 # OUT is docs/benchmarks/gpu.md unless given.
 set -eu
-agent=${1:?give the release binary}
-tests=${2:?give the binary of the unit tests}
-model=${3:?give the directory of a sentence encoder}
-out=${4:-docs/benchmarks/gpu.md}
+peers=${1:?give the binary of the bench peers}
+embed=${2:?give the binary of the bench embed}
+tests=${3:?give the binary of the unit tests}
+model=${4:?give the directory of a sentence encoder}
+out=${5:-docs/benchmarks/gpu.md}
 python=${PYTHON:-python3}
 here=$(dirname "$0")
 work=$(mktemp -d)
@@ -58,9 +60,9 @@ fi
 
 ours() {
     for dim in 384 1536; do
-        "$agent" bench dense --work "$work/dense-$dim.safetensors" any --json
+        "$peers" dense "$work/dense-$dim.safetensors"
     done
-    "$agent" bench embed "candle:$model" --work "$work/texts-gpu.txt" --json
+    AGENT_MINILM_DIR="$model" "$embed" 3 "$work/texts-gpu.txt"
 }
 ours >"$work/device"
 CUDA_VISIBLE_DEVICES= ours >"$work/processor"
