@@ -25,6 +25,7 @@ done
 agent=${AGENT:-target/release/agent}
 work=${WORK:-target/bench-peers}
 peers=${PEERS:-$(cargo bench --no-run --bench peers 2>&1 | sed -n 's/.*(\(.*peers-[^)]*\)).*/\1/p')}
+[ -x "$peers" ] || { echo "cargo bench --no-run --bench peers fails" >&2; exit 1; }
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 python=${PYTHON:-$work/venv/bin/python}

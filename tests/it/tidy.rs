@@ -18,7 +18,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/gpu/"]),
     ("libc", &["src/clock.rs", "src/cli/cut.rs"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
-    ("minijinja", &["src/prompts/", "src/cli/report/page.rs"]),
+    ("minijinja", &["src/prompts/"]),
     ("jsonschema", &["src/llm/replies", "tests/it/answers.rs"]),
     ("wasmtime", &["src/sandbox/wasm.rs", "src/sandbox/wasm/"]),
     ("tar", &["src/tarball.rs"]),
