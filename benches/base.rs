@@ -1,5 +1,5 @@
 //! What a base costs where no other software does the same: importing, opening with all indexes,
-//! entity linking, scores within a set. The rest is measured by `agent bench`.
+//! entity linking, scores within a set. The rest is measured by `peers`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench may panic")]
 
 mod support;

@@ -1,5 +1,5 @@
 //! What an answer costs: candidates, programs as they come out of a run, routing, bundles.
-//! Metrics, and programs beside the same work in another language, are measured by `agent bench`.
+//! Metrics, and programs beside the same work in another language, are measured by `peers`.
 //!
 //! `AGENT_BENCH_BUNDLE=FILE` adds a bundle made for the base.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench may panic")]

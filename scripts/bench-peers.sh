@@ -1,22 +1,21 @@
 #!/bin/sh
 # Compares `agent` with other software that does the same work; prints a Markdown table.
 #
-#   scripts/bench-peers.sh [--base DIR] [--model DIR] [--pairs N] [--works LIST]
+#   scripts/bench-peers.sh [--base DIR] [--pairs N] [--works LIST]
 #
 # --base DIR    a directory in neutral format; without it a prime sample of full size is generated
-# --model DIR   a sentence encoder, such as all-MiniLM-L6-v2; without it none is measured
 # --pairs N     run peer and agent so many times in turn (5)
 # --works LIST  only these, separated by commas (all)
 #
 # Needs python3 with venv, the network for PyPI at the first run, and target/release/agent (or
-# AGENT=FILE). Everything is kept in target/bench-peers (or WORK=DIR): 4 GB with a full sample.
+# AGENT=FILE); builds benches/peers.rs, unless PEERS=FILE is its binary. Embedding is compared by
+# scripts/bench-embed.sh. Everything is kept in target/bench-peers (or WORK=DIR): 4 GB with a full sample.
 set -eu
 cd "$(dirname "$0")/.."
-base= model= pairs=5 works=all
+base= pairs=5 works=all
 while [ $# -gt 0 ]; do
     case $1 in
         --base) base=$(cd "$2" && pwd) ;;
-        --model) model=$(cd "$2" && pwd) ;;
         --pairs) pairs=$2 ;;
         --works) works=$2 ;;
         *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
@@ -25,6 +24,8 @@ while [ $# -gt 0 ]; do
 done
 agent=${AGENT:-target/release/agent}
 work=${WORK:-target/bench-peers}
+peers=${PEERS:-$(cargo bench --no-run --bench peers 2>&1 | sed -n 's/.*(\(.*peers-[^)]*\)).*/\1/p')}
+[ -x "$peers" ] || { echo "cargo bench --no-run --bench peers fails" >&2; exit 1; }
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 python=${PYTHON:-$work/venv/bin/python}
@@ -48,4 +49,4 @@ fi
 case ,$works, in
     *,all,* | *,bm25,* | *,program_*) "$agent" --quiet index bench-peers ;;
 esac
-exec "$python" scripts/peers/compare.py "$agent" "$base" "$work" "$model" "$pairs" "$works"
+exec "$python" scripts/peers/compare.py "$agent" "$peers" "$base" "$work" "$pairs" "$works"

@@ -26,7 +26,8 @@ if [ "${1:-}" = --check ]; then
 fi
 
 (cd web && npm ci --silent --ignore-scripts && npm run --silent check &&
-    npx --no-install vite build --outDir "$out" --emptyOutDir)
+    npx --no-install vite build --outDir "$out" --emptyOutDir &&
+    npx --no-install vite build --config vite.report.config.js --outDir "$out")
 
 if [ "$out" != "$PWD/web/dist" ]; then
     diff -r web/dist "$out"

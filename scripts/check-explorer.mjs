@@ -15,7 +15,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -306,6 +306,16 @@ async function live(browser, address) {
   const steps = await page.evaluate(() => document.querySelector('run-view').querySelectorAll('[aria-label^="Steps"] tbody tr').length);
   console.log(`a run is followed to its end: ${steps} steps`);
   await check(page, 'live-finished');
+  // The same view as a file, which fetches nothing.
+  const file = join(world, 'report.html');
+  agent('report', '--run', 'latest', '--out', file);
+  const fetched = [];
+  page.on('request', (request) => fetched.push(request.url()));
+  await page.goto(pathToFileURL(file).href);
+  await check(page, 'report');
+  await page.locator('run-view tbody a').first().click();
+  await page.locator('.lineage details[open] .source').first().waitFor();
+  if (fetched.length !== 1) wrong(`the page of a report fetches ${fetched.slice(1)}`);
   await page.context().close();
 }
 

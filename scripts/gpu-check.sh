@@ -1,19 +1,21 @@
 #!/bin/sh
 # Checks and measures what runs on a CUDA device, on the machine that has one; Markdown to OUT.
 #
-#   scripts/gpu-check.sh AGENT EMBED_TESTS INDEX_TESTS MODEL [OUT]
+#   scripts/gpu-check.sh PEERS EMBED EMBED_TESTS INDEX_TESTS MODEL [OUT]
 #
-# AGENT is the release binary, EMBED_TESTS and INDEX_TESTS the binaries of the unit tests of these crates
-# (`cargo test --release --no-run -p agent-embed -p agent-index` prints their paths), MODEL the directory
-# of a sentence encoder such as all-MiniLM-L6-v2. Nothing is compiled or fetched here. Peers are the PyTorch and sentence-transformers of `python3`
+# PEERS and EMBED are the binaries of these benches (`cargo bench --no-run` prints their paths), the next
+# two those of the unit tests of these crates (`cargo test --release --no-run -p agent-embed -p agent-index`
+# prints their paths), MODEL the directory of a sentence encoder such as all-MiniLM-L6-v2. Nothing is
+# compiled or fetched here. Peers are the PyTorch and sentence-transformers of `python3`
 # (PYTHON names another); CUDA's libraries are taken from there where the system has none.
 # OUT is docs/benchmarks/gpu.md unless given.
 set -eu
-agent=${1:?give the release binary}
-embed_tests=${2:?give the binary of the unit tests of agent-embed}
-index_tests=${3:?give the binary of the unit tests of agent-index}
-model=${4:?give the directory of a sentence encoder}
-out=${5:-docs/benchmarks/gpu.md}
+peers=${1:?give the binary of the bench peers}
+embed=${2:?give the binary of the bench embed}
+embed_tests=${3:?give the binary of the unit tests of agent-embed}
+index_tests=${4:?give the binary of the unit tests of agent-index}
+model=${5:?give the directory of a sentence encoder}
+out=${6:-docs/benchmarks/gpu.md}
 python=${PYTHON:-python3}
 here=$(dirname "$0")
 work=$(mktemp -d)
@@ -60,9 +62,9 @@ fi
 
 ours() {
     for dim in 384 1536; do
-        "$agent" bench dense --work "$work/dense-$dim.safetensors" any --json
+        "$peers" dense "$work/dense-$dim.safetensors"
     done
-    "$agent" bench embed "candle:$model" --work "$work/texts-gpu.txt" --json
+    AGENT_MINILM_DIR="$model" "$embed" 3 "$work/texts-gpu.txt"
 }
 ours >"$work/device"
 CUDA_VISIBLE_DEVICES= ours >"$work/processor"

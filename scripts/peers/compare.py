@@ -12,44 +12,42 @@ import sys
 
 from common import arguments
 
-agent, base, work, model, pairs, chosen = arguments('AGENT BASE WORK MODEL PAIRS WORKS')
+agent, peers, base, work, pairs, chosen = arguments('AGENT PEERS BASE WORK PAIRS WORKS')
 here = os.path.dirname(os.path.abspath(__file__))
 name = 'bench-peers'
+
+IMPORT = [agent, 'data', 'import', '--name', f'{name}-import', '--from', base, '--json']
 
 # work, peer, script, our command, goal in microseconds of the processor or none
 ROWS = [
     ('import', 'Python json + pandas', ['load.py', 'import', base, work],
-     ['data', 'import', '--name', f'{name}-import', '--from', base], 1_200_000),
+     IMPORT, 1_200_000),
     ('open', 'Python pickle + numpy', ['load.py', 'open', base, work],
-     ['bench', 'load', name], 50_000),
+     [peers, 'open'], 50_000),
     ('neighbors_typed', 'numpy, slice', ['graph.py', 'neighbors_typed', work],
-     ['bench', 'neighbors', name, '--work', f'{work}/neighbors.tsv'], 0.02),
+     [peers, 'neighbors', f'{work}/neighbors.tsv'], 0.02),
     ('neighbors_list', 'numpy, tolist', ['graph.py', 'neighbors_list', work],
-     ['bench', 'neighbors', name, '--work', f'{work}/neighbors.tsv'], 1.2),
+     [peers, 'neighbors', f'{work}/neighbors.tsv'], 1.2),
     ('neighbors_any', 'numpy, unique', ['graph.py', 'neighbors_any', work],
-     ['bench', 'neighbors', name, '--work', f'{work}/neighbors.tsv'], 3),
+     [peers, 'neighbors', f'{work}/neighbors.tsv'], 3),
     ('hop2', 'scipy', ['graph.py', 'hop2', work],
-     ['bench', 'hop2', name, '--work', f'{work}/hop2.tsv'], 6),
+     [peers, 'hop2', f'{work}/hop2.tsv'], 6),
     ('metrics', 'pytrec_eval', ['metrics.py', work],
-     ['bench', 'metrics', name, '--work', f'{work}/metrics.tsv'], 2.5),
+     [peers, 'metrics', f'{work}/metrics.tsv'], 2.5),
     ('bm25', 'bm25s + numba', ['bm25.py', work],
-     ['bench', 'bm25', name, '--work', f'{work}/queries.txt'], 100),
+     [peers, 'bm25', f'{work}/queries.txt'], 100),
     ('dense', 'faiss flat, 384', ['dense.py', work, '384'],
-     ['bench', 'dense', name, '--work', f'{work}/dense-384.safetensors'], 2_000),
+     [peers, 'dense', f'{work}/dense-384.safetensors'], 2_000),
     ('dense_batch', 'faiss flat, 384', ['dense.py', work, '384'],
-     ['bench', 'dense', name, '--work', f'{work}/dense-384.safetensors'], 150_000 / 256),
+     [peers, 'dense', f'{work}/dense-384.safetensors'], 150_000 / 256),
     ('dense', 'faiss flat, 1536', ['dense.py', work, '1536'],
-     ['bench', 'dense', name, '--work', f'{work}/dense-1536.safetensors'], 7_500),
+     [peers, 'dense', f'{work}/dense-1536.safetensors'], 7_500),
     ('dense_batch', 'faiss flat, 1536', ['dense.py', work, '1536'],
-     ['bench', 'dense', name, '--work', f'{work}/dense-1536.safetensors'], 500_000 / 256),
+     [peers, 'dense', f'{work}/dense-1536.safetensors'], 500_000 / 256),
     *((f'program_{kind}', 'CPython', ['programs.py', kind, work],
-       ['bench', 'program', name, '--work', f'{work}/questions.tsv'], goal)
+       [peers, 'program', f'{work}/questions.tsv'], goal)
       for kind, goal in [('compile', 50), ('empty', None), ('relations', 2_000), ('text', 2_500),
                          ('mixed', 4_000)]),
-    ('embed', 'sentence-transformers, 1 text of 64', ['embed.py', work, model],
-     ['bench', 'embed', f'candle:{model}', '--work', f'{work}/texts.txt'], 64e6 / 6_000),
-    ('embed_query', 'sentence-transformers, 1 text of 64', ['embed.py', work, model],
-     ['bench', 'embed', f'candle:{model}', '--work', f'{work}/texts.txt'], 64e6 / 6_000),
 ]
 
 
@@ -57,7 +55,7 @@ def run(command):
     """The figures that a command prints, and the processor seconds of its whole process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     # One thread each: waiting threads of some libraries count as work.
-    single = dict(os.environ, OMP_NUM_THREADS='1', RAYON_NUM_THREADS='1')
+    single = dict(os.environ, OMP_NUM_THREADS='1', RAYON_NUM_THREADS='1', AGENT_BENCH_BASE=name)
     done = subprocess.run(command, capture_output=True, text=True, env=single)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
@@ -91,13 +89,11 @@ print('| --- | --- | ---: | ---: | ---: | --- | ---: | --- |')
 for work_name, peer, script, command, goal in ROWS:
     if chosen != 'all' and work_name not in chosen.split(','):
         continue
-    if work_name.startswith('embed') and not model:
-        continue
     theirs, ours, ratios, equal = [], [], [], None
     for _ in range(int(pairs)):
         figures, _ = run([sys.executable, os.path.join(here, script[0]), *script[1:]])
         their = figures[work_name]
-        figures, used = run([agent, *command, '--json'])
+        figures, used = run(command)
         # Importing is measured as a whole process, ours with its start.
         our = figures.get(work_name) or {'cpu_us': used * 1e6}
         theirs.append(their['cpu_us'])

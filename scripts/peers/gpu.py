@@ -1,4 +1,4 @@
-"""What PyTorch and sentence-transformers need on a CUDA device for the work of `agent bench` there."""
+"""What PyTorch and sentence-transformers need on a CUDA device for the work of `benches/` there."""
 import os
 
 import torch

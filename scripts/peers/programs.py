@@ -1,6 +1,6 @@
 """What CPython needs to compile programs and to run them over candidates, with tools like ours.
 
-The programs do the work of src/cli/bench/programs. Their tools are as good as plain Python allows:
+The programs do the work of benches/programs. Their tools are as good as plain Python allows:
 neighbors are lists, and whatever is asked of a document is kept from the first pass, so the pass
 that is timed neither stems nor folds one. Rankings are compared: scores as f32, ties by id.
 """

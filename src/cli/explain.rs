@@ -3,7 +3,7 @@
 
 mod report;
 
-pub(super) use self::report::points;
+pub(super) use self::report::{Group, points};
 
 use std::{
     path::{Path, PathBuf},

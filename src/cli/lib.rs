@@ -25,7 +25,6 @@
 
 mod answer;
 mod ask;
-mod bench;
 mod cache;
 mod cut;
 mod data;
@@ -230,9 +229,6 @@ enum Command {
     Man(manual::ManArgs),
     /// Check the home directory and everything installed in it
     Doctor(doctor::Args),
-    /// Measure what single pieces of work cost on a dataset
-    #[command(subcommand)]
-    Bench(bench::Command),
 }
 
 /// What every command gets.
@@ -293,7 +289,6 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Completions(args) => manual::completions(&args, ctx),
         Command::Man(args) => manual::man(&args, ctx),
         Command::Doctor(args) => doctor::run(&args, ctx),
-        Command::Bench(command) => bench::run(command, ctx),
     }
 }
 

@@ -1,27 +1,15 @@
 //! `agent report`: what a run found, or how a model was trained, as one page of HTML that needs nothing
-//! else.
-//!
-//! | file | question it answers |
-//! | --- | --- |
-//! | `gather` | what does the journal say, and what do the validation queries |
-//! | `spent` | what did it take, in time and in calls of models |
-//! | `model` | what does the record of a trained model say |
-//! | `chart` | where on the page does a number stand |
-//! | `page` | how is that written as HTML, every text escaped |
+//! else: the explorer's view with its record in the page. `found` gathers what a run does not say itself.
 
-mod chart;
-mod gather;
-mod model;
-mod page;
-mod spent;
+mod found;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::{
-    Context, Exit, eval::write, opener, program::sources::Sources, report::page::Template,
-};
+use crate::{Context, Exit, eval::write, opener, program::sources::Sources, routing};
 use agent_app::{
     dataset,
     error::Result,
@@ -29,7 +17,8 @@ use agent_app::{
     systems::{Resources, SandboxArgs},
 };
 use agent_dataset::{DatasetError, Split, load_split};
-use agent_optimize::journal::Journal;
+use agent_optimize::{journal::Journal, trial::Trial};
+use agent_serve::RecordedRun;
 use agent_train::Record;
 
 /// File in the run's directory when no other is named.
@@ -39,7 +28,7 @@ const DEFAULT_FILE: &str = "report.html";
 ///
 /// The page shows programs by category with their diffs, where answers are lost, baselines, how well
 /// the router knows the best program, changes and their sequential test, and what all of it took.
-/// It is one file without scripts, for browsers and phones. Uses training and validation queries
+/// It is one file that fetches nothing, for browsers and phones. Uses training and validation queries
 /// only. A run that is not finished is told as far as it is. The page of a model has the curves of
 /// loss and validation, and how it was learnt.
 #[derive(Debug, clap::Args)]
@@ -100,18 +89,34 @@ fn show(page: &Path, ctx: &Context) {
     opener::open(&page.display().to_string(), ctx);
 }
 
+/// The record of a run's page.
+#[derive(Serialize)]
+struct RunPage {
+    #[serde(flatten)]
+    run: RecordedRun,
+    found: found::Found,
+}
+
+/// The record of a model's page.
+#[derive(Serialize)]
+struct ModelPage {
+    name: String,
+    record: Record<Value>,
+}
+
 /// Writes the page of a model; its file.
 fn written_of_model(model: &Path, out: Option<&Path>, ctx: &Context) -> Result<PathBuf> {
     let dir = named::model_dir(model, &ctx.home)?;
     let record = Record::open(&dir)?;
-    let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    place(&page::render(Template::Model, &model::page(&name, &record))?, out, &dir)
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    place(&ModelPage { name, record }, out, &dir)
 }
 
-/// Writes a page to a file, or into the directory; its file.
-fn place(html: &str, out: Option<&Path>, dir: &Path) -> Result<PathBuf> {
+/// Writes the page of a record to a file, or into the directory; its file.
+fn place(record: &impl Serialize, out: Option<&Path>, dir: &Path) -> Result<PathBuf> {
     let out = out.map_or_else(|| dir.join(DEFAULT_FILE), Path::to_owned);
     refuse_run_files(&out)?;
+    let html = agent_serve::report_page(record).context("the page cannot be written")?;
     write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;
     Ok(out)
 }
@@ -121,17 +126,10 @@ fn written(args: &Args, run: &Path, ctx: &Context) -> Result<PathBuf> {
     let dir = named::run_dir(run, &ctx.home)?;
     let journal = Journal::open_read_only(&dir)?;
     let sources = Sources::from_run(&dir)?;
-    let record = gather::Record::read(&dir, &journal, sources, ctx)?;
-    let measured = measure(args, &record, ctx)?;
-    let places = args.sandbox.places(ctx);
-    let values = gather::page(&record, measured.as_ref(), &places)?;
-    place(&page::render(Template::Run, &values)?, args.out.as_deref(), &dir)
-}
-
-/// A text as a sentence of the page begins.
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+    let measured = measure(args, &sources, &routing::trials(&journal)?, ctx)?;
+    let found = found::found(&dir, &journal, &sources, measured.as_ref(), ctx)?;
+    let page = RunPage { run: RecordedRun::read(&dir, &sources)?, found };
+    place(&page, args.out.as_deref(), &dir)
 }
 
 /// A page never takes the place of a file of the run or model.
@@ -149,10 +147,11 @@ fn refuse_run_files(out: &Path) -> Result<()> {
 /// and none is configured.
 fn measure(
     args: &Args,
-    record: &gather::Record,
+    sources: &Sources,
+    trials: &[Trial],
     ctx: &Context,
-) -> Result<Option<gather::Measured>> {
-    let Some(bundle) = &record.bundle else {
+) -> Result<Option<found::Measured>> {
+    let Some(bundle) = &sources.bundle else {
         ctx.printer.notice("the run has no bundle yet: the page tells what was done so far");
         return Ok(None);
     };
@@ -182,5 +181,5 @@ fn measure(
     bundle.check_base(&base)?;
     let queries = load_split(&found.base, &Split::Val)?;
     let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
-    gather::Measured::of(record, bundle, &base, queries, &resources, ctx).map(Some)
+    found::Measured::of(bundle, trials, &base, queries, &resources, ctx).map(Some)
 }

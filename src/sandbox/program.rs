@@ -11,10 +11,9 @@
 //! A module of WebAssembly is stored as text as well, so that bundles and journals keep one form:
 //! `wasm:` and its bytes in base64. Its header is the text of its custom section `agent`.
 
-mod base64;
-
 use std::{borrow::Cow, sync::Arc};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
 use crate::{Code, is_module, module_header};
@@ -53,7 +52,9 @@ impl Program {
     /// the platform.
     pub fn new(source: &str) -> Self {
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
-        let module = source.strip_prefix(MODULE).and_then(|text| base64::decode(text.trim_end()));
+        let module = source
+            .strip_prefix(MODULE)
+            .and_then(|text| BASE64_STANDARD.decode(text.trim_end()).ok());
         if let Some(module) = module.filter(|bytes| is_module(bytes)) {
             return Self::module(&module);
         }
@@ -64,7 +65,7 @@ impl Program {
 
     /// A program that is a module of WebAssembly; the sandbox checks its validity.
     pub fn module(bytes: &[u8]) -> Self {
-        let source = format!("{MODULE}{}", base64::encode(bytes));
+        let source = format!("{MODULE}{}", BASE64_STANDARD.encode(bytes));
         let id = blake3::hash(bytes).to_hex().to_string();
         let (category, description) = read_header(module_header(bytes).unwrap_or(""));
         Self { source, module: Some(bytes.into()), id, category, description }

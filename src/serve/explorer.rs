@@ -1,5 +1,6 @@
 //! The explorer: pages for people, built from `web/` beforehand and kept in the binary, so that one
-//! process answers and shows. They ask what every client may ask. Must not know what they show.
+//! process answers and shows. They ask what every client may ask; one page is a file with its record in
+//! it, and asks nothing. Must not know what they show.
 
 mod files;
 
@@ -13,6 +14,7 @@ use axum::{
     routing::get,
 };
 use files::FILES;
+use serde::Serialize;
 
 use crate::{Server, reply::ApiError};
 
@@ -25,6 +27,22 @@ const NAMED_BY_DIGEST: &str = "assets/";
 /// Only what this server sent runs, is drawn, and is asked.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; object-src 'none'";
+
+/// The page that opens without a server, and where its record stands.
+const REPORT: &str = "report.html";
+const RECORD: &str = "<script type=\"application/json\" id=\"record\">";
+
+/// The page of a record, for a file; every text of the record stays text.
+///
+/// # Errors
+/// That the record is not JSON.
+pub fn report_page(record: &impl Serialize) -> serde_json::Result<String> {
+    // No tag can begin or end within it.
+    let record = serde_json::to_string(record)?.replace('<', "\\u003c");
+    let page = FILES.iter().find(|(path, _)| *path == REPORT).map_or(&b""[..], |(_, bytes)| bytes);
+    let page = String::from_utf8_lossy(page);
+    Ok(page.replacen(RECORD, &format!("{RECORD}{record}"), 1))
+}
 
 /// A file as it is sent.
 struct File {
@@ -118,5 +136,15 @@ mod tests {
         headers.insert(header::IF_NONE_MATCH, page.etag.parse().unwrap());
         assert_eq!(sent(PAGE, &headers).status(), StatusCode::NOT_MODIFIED);
         assert_eq!(sent("assets/other.js", &headers).status(), StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn a_record_stays_within_its_page() {
+        let page = report_page(&["</script><!--", "&\u{2028}"]).unwrap();
+        let (_, rest) = page.split_once(RECORD).unwrap();
+        let (record, rest) = rest.split_once("</script>").unwrap();
+        let record: Vec<String> = serde_json::from_str(record).unwrap();
+        assert_eq!(record, ["</script><!--", "&\u{2028}"]);
+        assert_eq!(rest.matches("</script>").count(), 1);
     }
 }

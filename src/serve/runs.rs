@@ -1,5 +1,5 @@
-//! The runs of the home: which there are, how one stands, which programs it tried. Must not know how
-//! programs are found.
+//! Runs: which there are in the home, how one stands, which programs it tried, and all of that as one
+//! record. Must not know how programs are found.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -35,6 +35,7 @@ use agent_optimize::{
     journal::{DATABASE_FILE, JournalError},
     record::{
         Record, RoleCost, RoleCostEntry, Standing, State as RunState, body,
+        line::{Line, Lines},
         programs::{Entry, Score, Sources, variant},
         timing::{Summary, Timing},
     },
@@ -47,6 +48,9 @@ const RUNS: usize = 20;
 /// Programs of one reply at most, and where a request does not say.
 const MAX_PROGRAMS: usize = 100;
 const PROGRAMS: usize = 50;
+/// Programs and steps of a record: as many as `web/src/run.ts` shows.
+const RECORDED_PROGRAMS: usize = 500;
+const RECORDED_STEPS: usize = 200;
 /// Points of a curve at most.
 const MAX_POINTS: usize = 400;
 /// Names the run that was written to last.
@@ -377,13 +381,16 @@ pub(super) async fn run(
 ) -> Result<Json<RunNow>, ApiError> {
     let Path(id) = id.map_err(bad_id)?;
     let shared = server.clone();
-    let work = move || now(&directory(&shared, &id, DATABASE_FILE)?);
+    let work = move || Ok::<_, ApiError>(now(&directory(&shared, &id, DATABASE_FILE)?)?);
     Ok(Json(server.reads.run(deadline(None)?, work).await??))
 }
 
 /// How the run in a directory stands. Its whole journal is read.
-pub(super) fn now(dir: &FilePath) -> Result<RunNow, ApiError> {
-    let record = Record::read(dir)?;
+pub(super) fn now(dir: &FilePath) -> Result<RunNow, JournalError> {
+    Ok(standing(dir, Record::read(dir)?))
+}
+
+fn standing(dir: &FilePath, record: Record) -> RunNow {
     let timing = Timing::read(dir);
     let times = record.times();
     let kinds = record.kinds();
@@ -395,7 +402,7 @@ pub(super) fn now(dir: &FilePath) -> Result<RunNow, ApiError> {
     let eta = left.zip(phase).filter(|_| record.state == RunState::Running);
     let (curve, archive) = on_validation(&record);
     let (tested, accepted) = record.tested_and_accepted();
-    Ok(RunNow {
+    RunNow {
         id: name(dir),
         model: record.model.clone(),
         seed: record.seed,
@@ -423,7 +430,32 @@ pub(super) fn now(dir: &FilePath) -> Result<RunNow, ApiError> {
         curve,
         dataset: record.dataset,
         actor: record.actor,
-    })
+    }
+}
+
+/// A run with its programs and its latest steps, as its view in the explorer takes them.
+#[derive(Serialize)]
+pub struct RecordedRun {
+    run: RunNow,
+    programs: Vec<TriedProgram>,
+    /// The latest first.
+    steps: Vec<Line>,
+}
+
+impl RecordedRun {
+    /// Reads the run in a directory; its first programs and latest steps, as many as the view shows.
+    ///
+    /// # Errors
+    /// That the journal cannot be read.
+    pub fn read(dir: &FilePath, sources: &Sources) -> Result<RecordedRun, JournalError> {
+        let record = Record::read(dir)?;
+        let mut steps = Lines::from_record(&record);
+        steps.drain(..steps.len().saturating_sub(RECORDED_STEPS));
+        steps.reverse();
+        let entries = sources.entries.iter().take(RECORDED_PROGRAMS);
+        let programs = entries.map(|entry| tried(sources, entry)).collect();
+        Ok(RecordedRun { run: standing(dir, record), programs, steps })
+    }
 }
 
 /// Steps of improvement that a run took. One is kept again, with another end of its key, where a run

@@ -14,7 +14,6 @@ mod answers;
 mod api;
 mod ask;
 mod assisted;
-mod bench;
 mod bounds;
 mod bundles;
 mod data;

@@ -1,13 +1,14 @@
-//! `agent report`: one page that is whole, needs nothing else, and shows every text as text.
+//! `agent report`: one page that is whole and needs nothing else, with the record that its view shows
+//! as text. `scripts/check-explorer.mjs` opens it in a browser.
 
 use std::fs;
+
+use serde_json::Value;
 
 use crate::support::World;
 
 /// A name that a browser would run.
 const HOSTILE: &str = "<script>alert('x')</script>";
-/// Tags that are never closed.
-const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
 
 /// A world with a finished run on a base whose names are hostile.
 fn world_with_run() -> World {
@@ -27,54 +28,48 @@ fn world_with_run() -> World {
     world
 }
 
-/// Checks that every tag is closed, in order; gives the tags.
+/// The record of a page, which is one file that may run its own script and fetch nothing.
 #[track_caller]
-fn tags(html: &str) -> Vec<String> {
-    let (mut open, mut seen): (Vec<String>, Vec<String>) = Default::default();
-    for part in html.split('<').skip(1) {
-        let (tag, _) = part.split_once('>').expect("a tag ends");
-        let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap().to_owned();
-        if tag.starts_with('/') {
-            assert_eq!(open.pop().as_ref(), Some(&name), "in <{tag}>");
-        } else if !tag.ends_with('/') && !VOID.contains(&name.as_str()) {
-            open.push(name.clone());
-        }
-        seen.push(name);
+pub(crate) fn record(html: &str) -> Value {
+    assert!(html.contains("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-"));
+    for foreign in [" src=", "@import", "url("] {
+        assert!(!html.contains(foreign), "{foreign} is in the page");
     }
-    assert_eq!(open, Vec::<String>::new());
-    seen
+    let (_, rest) = html.split_once("<script type=\"application/json\" id=\"record\">").unwrap();
+    let (record, rest) = rest.split_once("</script>").unwrap();
+    assert_eq!((html.matches("<script").count(), rest.matches("</script>").count()), (2, 1));
+    serde_json::from_str(record).unwrap()
 }
 
 #[test]
-fn a_page_tells_the_run_and_escapes_every_text() {
+fn a_page_has_the_record_of_the_run_and_every_text_stays_text() {
     let world = world_with_run();
     let out = world.run(["report", "--run", "run"]).done();
     assert_eq!(out.trim(), "run/report.html");
     let html = fs::read_to_string(world.path("run/report.html")).unwrap();
-    let seen = tags(&html);
-    for tag in ["svg", "polyline", "table", "details", "pre"] {
-        assert!(seen.iter().any(|name| name == tag), "{tag} is not in the page");
+    let page = record(&html);
+    assert!(!html.contains(HOSTILE) && page.to_string().contains(HOSTILE), "{html}");
+    let (run, found) = (&page["run"], &page["found"]);
+    assert_eq!(run["dataset"], "tiny");
+    assert_eq!(run["state"], "finished");
+    assert_eq!(run["bundle"], true);
+    for list in ["curve", "categories", "archive", "phases"] {
+        assert!(!run[list].as_array().unwrap().is_empty(), "{run}");
     }
-    assert!(!html.contains("<script") && html.contains("&lt;script&gt;"), "{html}");
-    for words in [
-        "Quality over steps",
-        "Baselines",
-        "bm25+names",
-        "Where answers are lost",
-        "Categories and their programs",
-        "Changes and their sequential test",
-        "What it took",
-        "measuring and freezing",
-        "No language model was asked.",
-        "agent optimize --dataset tiny --actor search --seed 1 --steps 2",
-        "prefers-color-scheme: dark",
-    ] {
-        assert!(html.contains(words), "{words} is not in the page");
-    }
-    // Nothing is fetched.
-    for foreign in ["http:", "https:", "src=", "href=", "@import", "url("] {
-        assert!(!html.contains(foreign), "{foreign} is in the page");
-    }
+    assert!(run["roles"].as_array().unwrap().is_empty(), "no language model was asked");
+    let programs = page["programs"].as_array().unwrap();
+    assert!(programs.iter().any(|of| of["frozen"] == true && of["source"].is_string()));
+    let steps: Vec<u64> =
+        page["steps"].as_array().unwrap().iter().map(|step| step["n"].as_u64().unwrap()).collect();
+    assert!(steps.len() > 1 && steps.is_sorted_by(|a, b| a > b), "{steps:?}");
+    let systems: Vec<&Value> =
+        found["systems"].as_array().unwrap().iter().map(|system| &system["name"]).collect();
+    assert_eq!(systems[0], "bundle");
+    assert!(systems.contains(&&Value::from("bm25+names")), "{systems:?}");
+    assert!(found["losses"]["n"].as_u64().unwrap() > 0, "{found}");
+    assert!(!found["against"].as_object().unwrap().is_empty(), "{found}");
+    let again = "agent optimize --dataset tiny --actor search --seed 1 --steps 2";
+    assert!(found["commands"][0].as_str().unwrap().starts_with(again), "{found}");
     // The same run gives the same page.
     world.run(["report", "--run", "run", "--out", "again.html"]).done();
     assert_eq!(fs::read_to_string(world.path("again.html")).unwrap(), html);
@@ -118,38 +113,34 @@ fn a_run_without_bundle_or_dataset_is_told_as_far_as_it_is() {
     assert!(ran.stderr.contains("not installed"), "{}", ran.stderr);
     ran.done();
     let html = fs::read_to_string(world.path("run/report.html")).unwrap();
-    tags(&html);
-    assert!(!html.contains("Where answers are lost") && html.contains("Categories and"));
+    let page = record(&html);
+    assert!(page["found"]["losses"].is_null() && page["found"]["figures"].is_array(), "{page}");
+    assert!(!page["run"]["categories"].as_array().unwrap().is_empty(), "{page}");
     fs::remove_file(world.path("run/bundle.json")).unwrap();
     world.run(["report", "--run", "run"]).done();
     let html = fs::read_to_string(world.path("run/report.html")).unwrap();
-    tags(&html);
-    assert!(html.contains("The run is not finished") && html.contains("--resume"));
+    let page = record(&html);
+    assert_eq!(page["run"]["bundle"], false);
+    assert!(page["found"]["commands"][1].as_str().unwrap().ends_with("--resume"), "{page}");
 }
 
 #[test]
-fn a_page_of_a_model_draws_how_it_was_trained() {
+fn a_page_of_a_model_has_the_record_of_its_training() {
     let world = World::indexed();
     let train = ["train", "dense", "--dataset", "tiny", "--made", "20", "--epochs", "2"];
     world.run(train.into_iter().chain(["--name", "words"])).done();
     let out = world.run(["report", "--model", "words", "--out", "model.html"]).done();
     assert_eq!(out.trim(), "model.html");
     let html = fs::read_to_string(world.path("model.html")).unwrap();
-    let seen = tags(&html);
+    let page = record(&html);
     assert_eq!(
-        seen.iter().filter(|name| *name == "svg").count(),
-        4,
-        "two drawings, opened and closed"
+        (&page["name"], &page["record"]["system"]),
+        (&"words".into(), &"dense:trained".into())
     );
-    for words in
-        ["Model words", "dense:trained, trained on tiny", "settings.rate", "Loss of training"]
-    {
-        assert!(html.contains(words), "{words} is not in the page");
-    }
-    let points = html.split("<polyline class=\"best\" points=\"").skip(1);
-    let looks: Vec<usize> =
-        points.map(|rest| rest.split('"').next().unwrap().split(' ').count()).collect();
-    assert_eq!(looks, [3, 3], "a look before training and one after each epoch");
+    assert_eq!(page["record"]["source"]["dataset"], "tiny");
+    assert!(page["record"]["model"]["settings"]["rate"].is_number(), "{page}");
+    let looks = page["record"]["curve"].as_array().unwrap();
+    assert_eq!(looks.len(), 3, "a look before training and one after each epoch");
     let refused = world.run(["report", "--model", "nobody"]);
     assert!(refused.stderr.contains("there is no model \"nobody\""), "{}", refused.stderr);
     let both = world.run(["report", "--model", "words", "--run", "run"]);

@@ -12,7 +12,7 @@ use agent::{
 };
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::{report::record, support::World};
 
 /// An exchange; those with odd numbers are paid for.
 fn exchange(n: usize) -> Exchange {
@@ -182,11 +182,11 @@ fn steps_costs_and_prompts_of_a_run_are_told() {
     let shown = one(world.run(["run", "show", &run, "--json"]).json_lines());
     assert_eq!((&shown["roles"], &shown["spent"]), (&cost["roles"], &cost["total"]));
     world.run(["report", "--run", &run]).done();
-    let page = fs::read_to_string(dir.join("report.html")).unwrap();
-    for text in [world.run(["run", "show", &run]).done(), page] {
-        for part in ["comparator", "0.0030 USD", "0.0060 USD"] {
-            assert!(text.contains(part), "{part:?} is not in {text}");
-        }
+    let page = record(&fs::read_to_string(dir.join("report.html")).unwrap());
+    assert_eq!((&page["run"]["roles"], &page["run"]["cost"]), (&cost["roles"], &cost["total"]));
+    let text = world.run(["run", "show", &run]).done();
+    for part in ["comparator", "0.0030 USD", "0.0060 USD"] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
     }
 
     let all = world.run(["run", "prompts", &run]).done();

@@ -5,7 +5,7 @@ use std::fs;
 
 use agent::dataset::{Home, Split, load_split};
 
-use crate::support::World;
+use crate::{report::record, support::World};
 
 /// A sample without its questions, installed and indexed under a name.
 fn unlabelled(world: &World, name: &str) {
@@ -36,7 +36,8 @@ fn a_dataset_without_questions_is_optimized_on_synthetic_ones_and_says_so() {
     // So does whatever shows figures on them.
     world.run(["report", "--run", &run]).done();
     let page = fs::read_to_string(world.path("run/report.html")).unwrap();
-    assert!(page.contains("<strong>The questions are synthetic"), "{page}");
+    let told = record(&page)["found"]["synthetic"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("The questions are synthetic"), "{told}");
     let bundle = world.path("run/bundle.json").display().to_string();
     let system = format!("bundle:{bundle}");
     let eval = ["eval", "--dataset", "mine", "--split", "val", "--system", &system];
@@ -114,7 +115,7 @@ fn a_baseline_is_frozen_where_nothing_better_is_found() {
     assert!(measured[0].get("synthetic").is_none());
     let page = world.path("page.html").display().to_string();
     world.run(["report", "--run", &run, "--out", &page]).done();
-    assert!(!fs::read_to_string(&page).unwrap().contains("synthetic"));
+    assert_eq!(record(&fs::read_to_string(&page).unwrap())["found"]["synthetic"], "");
     let explain = ["explain", "--dataset", "plain", "--bundle", &bundle, "--split", "val"];
     world.run(explain).done();
 }

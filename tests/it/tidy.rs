@@ -16,7 +16,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/embed/gpu/"]),
     ("libc", &["src/ground/clock.rs", "src/cli/cut.rs"]),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
-    ("minijinja", &["src/llm/prompts/", "src/cli/report/page.rs"]),
+    ("minijinja", &["src/llm/prompts/"]),
     ("jsonschema", &["tests/it/answers.rs"]),
     ("wasmtime", &["src/sandbox/wasm.rs", "src/sandbox/wasm/"]),
     ("tar", &["src/ground/tarball.rs"]),

@@ -1,5 +1,4 @@
-// How good the programs of a run are, step by step: points for those that were tried, a line for the
-// best so far.
+// Numbers by step as points and a line.
 
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
@@ -7,17 +6,26 @@ import 'uplot/dist/uPlot.min.css';
 import { html, type TemplateResult } from 'lit';
 
 import { Plain } from './element';
-import type { Run } from './model';
-import { percent } from './parts';
 
 const HEIGHT = 260;
 /** Steps between marks of the axis: whole ones. */
 const MARKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 const FONT = '12px system-ui, sans-serif';
 
+/** What is drawn; a name and a number for each step. */
+export interface Drawing {
+  steps: number[];
+  points: [string, (number | null)[]];
+  line: [string, number[]];
+  /** Whether the line keeps its height up to the next step. */
+  stepped: boolean;
+  /** The same in words. */
+  told: string;
+}
+
 export class Chart extends Plain {
-  static override properties = { curve: { attribute: false } };
-  declare curve: Run['curve'];
+  static override properties = { drawing: { attribute: false } };
+  declare drawing: Drawing;
   private plot: uPlot | undefined;
   private observer: ResizeObserver | undefined;
   private scheme = matchMedia('(prefers-color-scheme: dark)');
@@ -39,9 +47,7 @@ export class Chart extends Plain {
   }
 
   protected override render(): TemplateResult {
-    const last = this.curve.at(-1);
-    const told = last ? `Best so far ${percent(last.best)} after step ${last.step}` : 'Nothing yet';
-    return html`<div class="chart" role="img" aria-label=${`Mean reciprocal rank on validation queries by step. ${told}.`}></div>`;
+    return html`<div class="chart" role="img" aria-label=${this.drawing.told}></div>`;
   }
 
   protected override updated(): void {
@@ -50,8 +56,8 @@ export class Chart extends Plain {
   }
 
   private data(): uPlot.AlignedData {
-    const { curve } = this;
-    return [curve.map(({ step }) => step), curve.map(({ mrr }) => mrr * 100), curve.map(({ best }) => best * 100)];
+    const { steps, points, line } = this.drawing;
+    return [steps, points[1], line[1]];
   }
 
   private size(): void {
@@ -61,6 +67,7 @@ export class Chart extends Plain {
   private draw(): void {
     const box = this.querySelector<HTMLElement>('.chart');
     if (!box) return;
+    const { points, line, stepped } = this.drawing;
     const style = getComputedStyle(this);
     const colour = (name: string) => style.getPropertyValue(name).trim();
     const axis = { stroke: colour('--soft'), grid: { stroke: colour('--line'), width: 1 }, ticks: { stroke: colour('--line'), width: 1 } };
@@ -72,11 +79,11 @@ export class Chart extends Plain {
         scales: { x: { time: false } },
         legend: { live: false },
         cursor: { show: false },
-        axes: [{ ...axis, incrs: MARKS, label: 'step', labelSize: 18, labelFont: FONT, font: FONT }, { ...axis, label: 'mean reciprocal rank, %', labelSize: 18, labelFont: FONT, font: FONT }],
+        axes: [{ ...axis, incrs: MARKS, label: 'step', labelSize: 18, labelFont: FONT, font: FONT }, { ...axis, font: FONT }],
         series: [
           { label: 'step' },
-          { label: 'tried', stroke: colour('--soft'), paths: () => null, points: { show: true, size: 6 } },
-          { label: 'best so far', stroke: colour('--good'), width: 2, points: { show: false }, ...(uPlot.paths.stepped ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}) },
+          { label: points[0], stroke: colour('--soft'), paths: () => null, points: { show: true, size: 6 } },
+          { label: line[0], stroke: colour('--good'), width: 2, points: { show: false }, ...(stepped && uPlot.paths.stepped ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}) },
         ],
       },
       this.data(),

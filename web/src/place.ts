@@ -1,6 +1,8 @@
 // Where the reader is: a view and its parameters, all of it in the address. Must not know what a
 // view shows.
 
+import { isInlined } from './record';
+
 /** The views, in the order of the navigation, with what they are called. */
 export const VIEWS = [
   ['ask', 'Ask'],
@@ -29,6 +31,8 @@ const root = new URL('./', document.baseURI);
 
 /** The view and parameters of the present address. */
 export function here(): Place {
+  // A file has no address but its own; what is shown of it is in the fragment.
+  if (isInlined) return { view: 'run', params: new URLSearchParams(location.hash.slice(1)) };
   const name = location.pathname.slice(root.pathname.length);
   const view = VIEWS.find(([id]) => id === name)?.[0] ?? 'ask';
   return { view, params: new URLSearchParams(location.search) };
@@ -42,6 +46,7 @@ export function to(view: View, params: Parameters = {}): string {
     if (value !== null && value !== undefined && value !== '') query.set(name, String(value));
   }
   const text = query.toString();
+  if (isInlined) return `#${text}`;
   return `${view === 'ask' ? './' : view}${text ? `?${text}` : ''}`;
 }
 
@@ -53,6 +58,10 @@ export function changed(params: Parameters): string {
 
 /** Goes to an address; `replace` leaves no step behind to come back to. */
 export function go(address: string, replace = false): void {
+  if (isInlined) {
+    location.hash = address;
+    return;
+  }
   const url = new URL(address, root);
   if (url.href === location.href) return;
   history[replace ? 'replaceState' : 'pushState'](null, '', url);

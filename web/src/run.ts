@@ -1,16 +1,19 @@
-// Runs of the optimizer: all of them, or one as it goes on: steps, programs with their lineage,
-// costs, and how good they are.
+// Runs of the optimizer: all of them, or one as it goes on or as it stands in the page: steps, programs
+// with their lineage, costs, and how good they are.
 
 import { html, nothing, type TemplateResult } from 'lit';
 
 import { address, events, Failure, get } from './api';
+import type { Drawing } from './chart';
 import './chart';
 import { diff } from './diff';
 import { ViewElement } from './element';
+import { again, found } from './found';
 import { Loader } from './loader';
 import type { Run, RunListed, RunProgram, RunPrograms, RunStep } from './model';
 import { count, counted, duration, empty, failed, number, percent, short } from './parts';
 import { changed, go, to } from './place';
+import { recordedRun as recorded } from './record';
 import { source } from './trace';
 
 /** Runs of one page. */
@@ -56,6 +59,12 @@ class RunView extends ViewElement {
   }
 
   protected override load(): void {
+    if (recorded) {
+      this.run.take(recorded.run);
+      this.programs.take(recorded.programs);
+      this.steps = recorded.steps;
+      return;
+    }
     const [id, cursor] = [this.param('id'), this.param('cursor')];
     if (!id) {
       this.stop();
@@ -136,7 +145,7 @@ class RunView extends ViewElement {
 
   protected override render(): TemplateResult {
     if (!this.param('id')) return html`<h1>Runs</h1>${this.list.show((page) => this.all(page))}`;
-    return html`<p><a href=${to('run')}>All runs</a></p>
+    return html`${recorded ? nothing : html`<p><a href=${to('run')}>All runs</a></p>`}
       <h1>Run ${this.run.value?.id ?? this.param('id')}</h1>
       ${this.lost ? html`${failed(this.lost)}<p class="soft" role="status">Trying again every ${AGAIN / 1000} seconds …</p>` : nothing}
       ${this.run.show((run) => this.one(run))}`;
@@ -173,6 +182,7 @@ class RunView extends ViewElement {
       ? html`<p class="line"><a href=${to('compare', { left: `bundle:${run.id}`, right: 'bm25+names', base: run.dataset })}>compare its bundle</a></p>`
       : nothing;
     const figures: [unknown, string][] = [
+      ...(recorded?.found.figures ?? []),
       [run.planned === null ? String(run.done) : `${run.done} of ${run.planned}`, 'steps of improvement done'],
       [count(run.steps), 'steps in the journal'],
       [`${run.accepted} of ${run.tested}`, 'changes accepted'],
@@ -181,11 +191,13 @@ class RunView extends ViewElement {
       [run.cost.calls ? `$${run.cost.usd.toFixed(2)}` : '–', run.cost.calls ? `${counted(run.cost.calls, 'call')}, ${count(run.cost.tokens_in + run.cost.tokens_out)} tokens` : 'no language model was asked'],
     ];
     return html`
-      <p role="status"><strong>${run.state}</strong>${left} <span class="soft">${run.dataset}, ${run.actor}${run.model ? html`, ${run.model}` : nothing}, ${run.seed === null ? nothing : html`seed ${run.seed}, `}${duration(run.seconds)}${run.paused ? html`, paused: ${run.paused}` : nothing}</span></p>
-      ${begun}
+      <p role="status"><strong>${run.state}</strong>${left} <span class="soft">${recorded ? `${recorded.found.about}, ` : nothing}${run.dataset}, ${run.actor}${run.model ? html`, ${run.model}` : nothing}, ${run.seed === null ? nothing : html`seed ${run.seed}, `}${duration(run.seconds)}${run.paused ? html`, paused: ${run.paused}` : nothing}</span></p>
+      ${recorded?.found.synthetic ? html`<p><strong>${recorded.found.synthetic}.</strong> Every figure of this page is on such questions: it tells how well programs follow relations and words, not yet how well they answer users.</p>` : nothing}
+      ${recorded && !run.bundle ? html`<p>There is no bundle yet: this is what was done so far.</p>` : begun}
       <dl class="figures">${figures.map(([value, name]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-      ${run.curve.length ? html`<h2>Quality over steps</h2><run-chart .curve=${run.curve}></run-chart>` : empty('Nothing was tried on validation queries yet.', 'The curve begins with the first trial on all of them.')}
-      <div class="columns">
+      ${run.curve.length ? html`<h2>Quality over steps</h2><run-chart .drawing=${drawing(run.curve)}></run-chart>` : empty('Nothing was tried on validation queries yet.', 'The curve begins with the first trial on all of them.')}
+      ${recorded ? found(recorded.found) : nothing}
+      <div class=${recorded ? '' : 'columns'}>
         <section><h2>Categories</h2>${this.categories(run)}</section>
         <section><h2>Archive</h2>${this.archive(run)}</section>
       </div>
@@ -195,14 +207,15 @@ class RunView extends ViewElement {
       ${this.stepList()}
       <h2>Where the time and the money went</h2>
       ${this.spent(run)}
+      ${recorded ? again(recorded.found) : nothing}
     `;
   }
 
   private categories({ categories }: Run): TemplateResult {
     if (categories.length === 0) return html`<p class="soft">None yet: categories are found when programs answer queries well.</p>`;
     return html`<div class="wide tall" tabindex="0" role="group" aria-label="Categories"><table>
-      <thead><tr><th scope="col">category</th><th scope="col">program</th><th scope="col" class="number">queries</th><th scope="col" class="number">MRR</th></tr></thead>
-      <tbody>${categories.map(({ category, program, n, mrr }) => html`<tr><th scope="row">${category}</th><td>${this.programLink(program)}</td><td class="number">${n}</td><td class="number">${percent(mrr)}</td></tr>`)}</tbody>
+      <thead><tr><th scope="col">category</th><th scope="col">program</th><th scope="col" class="number">queries</th><th scope="col" class="number">MRR</th>${recorded ? html`<th scope="col">best baseline, difference</th>` : nothing}</tr></thead>
+      <tbody>${categories.map(({ category, program, n, mrr }) => html`<tr><th scope="row">${category}</th><td>${this.programLink(program)}</td><td class="number">${n}</td><td class="number">${percent(mrr)}</td>${recorded ? html`<td>${recorded.found.against[category] ?? ''}</td>` : nothing}</tr>`)}</tbody>
     </table></div>`;
   }
 
@@ -275,10 +288,10 @@ class RunView extends ViewElement {
     return html`<div class="detail">
       <p>${program.description}</p>
       <p class="soft">proposed by ${program.proposed_by}${params.length ? html`; ${params.map(([name, value]) => `${name} ${number(value)}`).join(', ')}` : nothing}</p>
-      <p class="line"><a href=${to('playground', { run: this.param('id'), program: program.variant })}>open in the playground</a></p>
+      ${recorded ? nothing : html`<p class="line"><a href=${to('playground', { run: this.param('id'), program: program.variant })}>open in the playground</a></p>`}
       ${tests.length ? html`<h3>Tests</h3><div class="wide" tabindex="0" role="group" aria-label="Tests"><table><thead><tr><th scope="col">change</th><th scope="col" class="number">queries</th><th scope="col" class="number">difference</th><th scope="col" class="number">p</th><th scope="col" class="number">e-value</th><th scope="col">outcome</th></tr></thead><tbody>${tests}</tbody></table></div>` : nothing}
       ${parent ? html`<h3>What was changed</h3>${diff(parent.source, program.source)}` : nothing}
-      <details ?open=${!parent}><summary>The whole program</summary>${source(program.source)}${program.cut ? html`<p class="soft">It goes on; <code>agent program show</code> prints all of it.</p>` : nothing}</details>
+      <details ?open=${!parent || marksOf(program).length > 0}><summary>The whole program</summary>${source(program.source, (line) => marked(program, line))}${program.cut ? html`<p class="soft">It goes on; <code>agent program show</code> prints all of it.</p>` : nothing}</details>
     </div>`;
   }
 
@@ -300,16 +313,40 @@ class RunView extends ViewElement {
   }
 
   private spent(run: Run): TemplateResult {
-    const phases = run.phases.map(({ name, seconds, steps }) => html`<tr><th scope="row">${name}</th><td class="number">${seconds.toFixed(1)} s</td><td class="number">${count(steps)}</td></tr>`);
+    const phases = run.phases.map(({ name, seconds, steps, median, longest }) => html`<tr><th scope="row">${name}</th><td class="number">${seconds.toFixed(1)} s</td><td class="number">${count(steps)}</td><td class="number wide-only">${number(median)} s</td><td class="number wide-only">${number(longest)} s</td></tr>`);
     const roles = run.roles.map(({ role, calls, tokens_in, tokens_out, usd }) => html`<tr><th scope="row">${role}</th><td class="number">${count(calls)}</td><td class="number">${count(tokens_in + (tokens_out ?? 0))}</td><td class="number">$${usd.toFixed(4)}</td></tr>`);
     const money = run.roles.length
       ? html`<div class="wide"><table><thead><tr><th scope="col">role</th><th scope="col" class="number">calls</th><th scope="col" class="number">tokens</th><th scope="col" class="number">cost</th></tr></thead><tbody>${roles}</tbody></table></div>
           <p class="soft"><code>agent run prompts ${run.id}</code> prints every prompt with its reply.</p>`
       : nothing;
-    return html`<div class="columns">
-      ${run.phases.length ? html`<div class="wide"><table><thead><tr><th scope="col">part</th><th scope="col" class="number">time</th><th scope="col" class="number">steps</th></tr></thead><tbody>${phases}</tbody></table></div>` : html`<p class="soft">No times were kept yet.</p>`}
+    const first = recorded?.found.first_better.map((better) => html`<p>${better}.</p>`);
+    return html`${first ?? nothing}<div class="columns">
+      ${run.phases.length ? html`<div class="wide"><table><thead><tr><th scope="col">part</th><th scope="col" class="number">time</th><th scope="col" class="number">steps</th><th scope="col" class="number wide-only">median of a step</th><th scope="col" class="number wide-only">longest</th></tr></thead><tbody>${phases}</tbody></table></div>` : html`<p class="soft">No times were kept yet.</p>`}
       <div>${money}</div></div>`;
   }
+}
+
+/** The programs that were tried, and the best of them so far. */
+function drawing(curve: Run['curve']): Drawing {
+  const last = curve.at(-1)!;
+  return {
+    steps: curve.map(({ step }) => step),
+    points: ['tried', curve.map(({ mrr }) => mrr * 100)],
+    line: ['best mean reciprocal rank so far, %', curve.map(({ best }) => best * 100)],
+    stepped: true,
+    told: `Mean reciprocal rank on validation queries by step. Best so far ${percent(last.best)} after step ${last.step}.`,
+  };
+}
+
+/** What a line of a program loses. */
+function marked(program: RunProgram, line: number): TemplateResult | typeof nothing {
+  const marks = marksOf(program).filter(([of]) => of === line);
+  return marks.length ? html`<div class="calls">${marks.map(([, text]) => html`<b class="gone">${text}</b> `)}</div>` : nothing;
+}
+
+/** The lines at which a program of the bundle loses answers. */
+function marksOf({ variant }: RunProgram): [number, string][] {
+  return recorded?.found.marks[variant] ?? [];
 }
 
 /** When a run was last written, as people say it. */

@@ -70,22 +70,25 @@ struct PrintedCategory<'a> {
 }
 
 /// The queries that one category answers.
-struct Group<'a> {
-    name: &'a str,
+pub(crate) struct Group<'a> {
+    pub(crate) name: &'a str,
     source: &'a str,
     id: &'a str,
     n: usize,
     mrr: f64,
-    causes: Vec<Cause>,
+    pub(crate) causes: Vec<Cause>,
     within: Vec<Cause>,
 }
 
-impl Report<'_> {
+impl Group<'_> {
     /// Categories in their order; those without queries are left out.
-    fn groups(&self) -> Vec<Group<'_>> {
-        let category_programs = self.explainer.category_programs().iter().enumerate();
+    pub(crate) fn all<'a>(
+        explainer: &'a Explainer,
+        explained: &[ExplainedQuery],
+    ) -> Vec<Group<'a>> {
+        let category_programs = explainer.category_programs().iter().enumerate();
         let groups = category_programs.map(|(at, category_program)| {
-            let of_it = || self.explained.iter().filter(|explained| explained.category == at);
+            let of_it = || explained.iter().filter(|explained| explained.category == at);
             let ranks: Vec<f32> = of_it().map(|explained| explained.reciprocal_rank).collect();
             Group {
                 name: &category_program.name,
@@ -100,6 +103,16 @@ impl Report<'_> {
         groups.filter(|group| group.n > 0).collect()
     }
 
+    /// Losses at lines of the program, in words; gains are of `n` queries.
+    pub(crate) fn marks(&self, n: usize) -> impl Iterator<Item = (usize, String)> {
+        self.causes.iter().chain(&self.within).filter_map(move |cause| {
+            let gain = points(cause.gain, n);
+            Some((cause.line?, format!("{} {}, gain {gain}", cause.n, cause.kind.name())))
+        })
+    }
+}
+
+impl Report<'_> {
     fn mrr(&self) -> f64 {
         let ranks: Vec<f32> = self.explained.iter().map(|one| one.reciprocal_rank).collect();
         mean(&ranks)
@@ -127,7 +140,7 @@ impl Report<'_> {
 
     /// One JSON object.
     pub(super) fn print_json(&self, ctx: &Context) -> Result<()> {
-        let groups = self.groups();
+        let groups = Group::all(self.explainer, self.explained);
         let categories: Vec<PrintedCategory<'_>> = groups
             .iter()
             .map(|group| PrintedCategory {
@@ -178,7 +191,7 @@ impl Report<'_> {
              upper bounds",
             100.0 * self.mrr()
         ));
-        let groups = self.groups();
+        let groups = Group::all(self.explainer, self.explained);
         let headings = ["category", "n", "mrr", "lost", "line", "function", "queries", "gain"];
         let mut rows = table(headings, &[1, 2, 4, 6, 7]);
         for group in &groups {
@@ -214,7 +227,7 @@ impl Report<'_> {
         if self.with_calls {
             return self.print_calls(ctx);
         }
-        for group in groups.iter().filter(|group| marks(group, n).next().is_some()) {
+        for group in groups.iter().filter(|group| group.marks(n).next().is_some()) {
             ctx.printer.text(&format!("\n{}", self.marked(group)))?;
         }
         Ok(())
@@ -248,7 +261,8 @@ impl Report<'_> {
         let id: String = group.id.chars().take(12).collect();
         let mut text = format!("{id}  {}\n", plain(group.name, MAX_SHOWN));
         for (line, number) in group.source.lines().zip(1..) {
-            let at: Vec<String> = marks(group, self.explained.len())
+            let at: Vec<String> = group
+                .marks(self.explained.len())
                 .filter(|(of, _)| *of == number)
                 .map(|(_, mark)| mark)
                 .collect();
@@ -257,14 +271,6 @@ impl Report<'_> {
         }
         text
     }
-}
-
-/// Losses at lines of the program, in words.
-fn marks<'a>(group: &'a Group<'_>, n: usize) -> impl Iterator<Item = (usize, String)> + 'a {
-    group.causes.iter().chain(&group.within).filter_map(move |cause| {
-        let gain = points(cause.gain, n);
-        Some((cause.line?, format!("{} {}, gain {gain}", cause.n, cause.kind.name())))
-    })
 }
 
 /// A sum of reciprocal ranks in points of the mean over `n` queries.

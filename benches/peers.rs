@@ -1,0 +1,318 @@
+//! What single pieces of work cost that other software does too; `scripts/bench-peers.sh` compares.
+//!
+//! `AGENT_HOME=DIR AGENT_BENCH_BASE=N cargo bench --bench peers -- KIND [WORK]` prints a JSON line per
+//! measurement: mean wall and processor time of one piece, and a digest of the results. Kinds, with
+//! one piece of work a line of the file WORK, columns separated by tabs:
+//!
+//! | kind | work |
+//! | --- | --- |
+//! | `open` | none |
+//! | `neighbors` | node, relation |
+//! | `hop2` | node, first relation, second relation |
+//! | `metrics` | ranked nodes, answers, each separated by spaces |
+//! | `bm25` | words |
+//! | `program` | query, candidates separated by spaces |
+//! | `dense` | a safetensors file with F32 tensors `rows` and `queries`; needs no base |
+//!
+//! Processor time is that of the process as Linux counts it.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a bench may panic and print"
+)]
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agent::{
+    embed::Matrix,
+    eval::ranks::{AnswerRanks, Candidates, ScoreRule},
+    index::{
+        TextPart,
+        vectors::{Precision, VectorIndex, VectorWriter},
+    },
+    kb::{Direction, Kb, Marks, NodeId, RelationId},
+    retrieve::Ranking,
+    sandbox::{Code, Input, Limits, RhaiSandbox, Sandbox, Workers},
+    tools::Session,
+};
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// Work is repeated for at least so long; the system counts the processor's time in 10 ms.
+const MIN_SECONDS: f64 = 1.0;
+/// Units in which Linux tells the processor's time, on every architecture.
+const TICKS_PER_SECOND: u64 = 100;
+/// Nodes that a search finds.
+const K: usize = 100;
+/// Vectors searched one at a time.
+const SINGLE: usize = 20;
+/// Pairs of the slowest look-up; the first ones.
+const MAX_ANY: usize = 10_000;
+const METRICS: [&str; 8] =
+    ["mrr", "hit@1", "hit@5", "recall@20", "recall@100", "map@100", "ndcg@10", "precision@10"];
+/// Kinds of programs, and the source of each.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("program_empty", "fn retrieve(query, candidates, params) { #{} }"),
+    ("program_relations", include_str!("programs/relations.rhai")),
+    ("program_text", include_str!("programs/text.rhai")),
+    ("program_mixed", include_str!("programs/mixed.rhai")),
+];
+
+fn main() {
+    let arguments: Vec<String> = env::args().skip(1).filter(|of| !of.starts_with("--")).collect();
+    let file = arguments.get(1).map_or("", String::as_str);
+    match arguments.first().map(String::as_str) {
+        Some("open") => open(),
+        Some("neighbors") => neighbors(file),
+        Some("hop2") => hop2(file),
+        Some("metrics") => metrics(file),
+        Some("bm25") => bm25(file),
+        Some("program") => program(file),
+        Some("dense") => dense(file),
+        _ => println!("skipped: name a kind of work and its file"),
+    }
+}
+
+/// Times `pass`, which does `n` pieces of work, after one pass to warm up; prints it with `found`.
+fn measure(work: &str, n: usize, found: Value, mut pass: impl FnMut()) {
+    pass();
+    let (began, cpu_began) = (Instant::now(), cpu());
+    let mut passes = 0u32;
+    while passes == 0 || began.elapsed().as_secs_f64() < MIN_SECONDS {
+        pass();
+        passes += 1;
+    }
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / (f64::from(passes) * n.max(1) as f64);
+    let mut line = json!({
+        "work": work, "n": n, "passes": passes,
+        "wall_us": each(began.elapsed()), "cpu_us": each(cpu() - cpu_began),
+    });
+    line.as_object_mut().unwrap().extend(found.as_object().cloned().unwrap());
+    println!("{line}");
+}
+
+/// Processor time of this process so far, of all its threads.
+fn cpu() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    // The name of the program may hold anything but ends with the last parenthesis.
+    let fields = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().skip(11).take(2);
+    let ticks: u64 = fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+}
+
+/// Hex SHA-256 of lists of ids: each its length and its ids, little-endian `u32`.
+fn digest(lists: impl IntoIterator<Item = impl AsRef<[u32]>>) -> String {
+    let mut hasher = Sha256::new();
+    for ids in lists {
+        let ids = ids.as_ref();
+        hasher.update((ids.len() as u32).to_le_bytes());
+        ids.iter().for_each(|id| hasher.update(id.to_le_bytes()));
+    }
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The lines of a file of work.
+fn lines<T>(file: &str, parse: impl Fn(&str) -> Option<T>) -> Vec<T> {
+    let text = fs::read_to_string(file).unwrap();
+    let parse = |(line, number): (&str, usize)| {
+        parse(line).unwrap_or_else(|| panic!("{file}:{number}: unknown relation or wrong columns"))
+    };
+    text.lines().zip(1..).map(parse).collect()
+}
+
+fn ids(text: &str) -> Option<Vec<NodeId>> {
+    text.split(' ').map(|id| id.parse().ok()).collect()
+}
+
+fn metapaths<const N: usize>(file: &str, kb: &Kb) -> Vec<(NodeId, [RelationId; N])> {
+    lines(file, |line| {
+        let (node, relations) = line.split_once('\t')?;
+        let relations: Option<Vec<RelationId>> =
+            relations.split('\t').map(|name| kb.relation_id(name)).collect();
+        Some((node.parse().ok()?, relations?.try_into().ok()?))
+    })
+}
+
+fn kb() -> Kb {
+    Kb::open(&support::world().base.kb_dir()).unwrap()
+}
+
+fn open() {
+    let world = support::world();
+    let dir = world.base.kb_dir();
+    let kb = Kb::open(&dir).unwrap();
+    let found = json!({"nodes": kb.n_nodes(), "edges": kb.n_edges()});
+    measure("open", 1, found, || drop(black_box(Kb::open(&dir).unwrap())));
+}
+
+fn neighbors(file: &str) {
+    let kb = kb();
+    let pairs = metapaths::<1>(file, &kb);
+    let found = |lists: &[Vec<NodeId>]| {
+        let n: usize = lists.iter().map(Vec::len).sum();
+        json!({"mean_ids": n as f64 / lists.len().max(1) as f64, "digest": digest(lists)})
+    };
+    let typed = |&(node, [relation]): &(NodeId, [RelationId; 1])| {
+        kb.neighbors(node, relation, Direction::Out)
+    };
+    let lists: Vec<Vec<NodeId>> = pairs.iter().map(|pair| typed(pair).into_vec()).collect();
+    measure("neighbors_typed", pairs.len(), found(&lists), || {
+        pairs.iter().for_each(|pair| drop(black_box(typed(pair))));
+    });
+    measure("neighbors_list", pairs.len(), found(&lists), || {
+        pairs.iter().for_each(|pair| drop(black_box(typed(pair).into_vec())));
+    });
+    let pairs = &pairs[..pairs.len().min(MAX_ANY)];
+    let mut marks = Marks::new(kb.n_nodes());
+    let mut any = |&(node, _): &(NodeId, [RelationId; 1])| {
+        for relation in 0..kb.relations().len() as u16 {
+            marks.extend(&kb.neighbors(node, RelationId(relation), Direction::Out));
+        }
+        drained(&mut marks)
+    };
+    let lists: Vec<Vec<NodeId>> = pairs.iter().map(&mut any).collect();
+    measure("neighbors_any", pairs.len(), found(&lists), || {
+        pairs.iter().for_each(|pair| drop(black_box(any(pair))));
+    });
+}
+
+fn drained(marks: &mut Marks) -> Vec<NodeId> {
+    let mut nodes = Vec::new();
+    marks.drain_into(&mut nodes);
+    nodes
+}
+
+fn hop2(file: &str) {
+    let kb = kb();
+    let metapaths = metapaths::<2>(file, &kb);
+    let mut marks = Marks::new(kb.n_nodes());
+    let mut hop2 = |&(node, [first, second]): &(NodeId, [RelationId; 2])| {
+        for &middle in &kb.neighbors(node, first, Direction::Out) {
+            marks.extend(&kb.neighbors(middle, second, Direction::Out));
+        }
+        drained(&mut marks)
+    };
+    let found = json!({"digest": digest(metapaths.iter().map(&mut hop2))});
+    measure("hop2", metapaths.len(), found, || {
+        metapaths.iter().for_each(|metapath| drop(black_box(hop2(metapath))));
+    });
+}
+
+fn metrics(file: &str) {
+    let kb = kb();
+    let candidates = Candidates::of_base(&kb);
+    let rankings: Vec<(Ranking, Vec<NodeId>)> = lines(file, |line| {
+        let (ranked, answers) = line.split_once('\t')?;
+        let scores = (1..).map(|rank| 1.0 / rank as f32);
+        Some((ids(ranked)?.into_iter().zip(scores).collect(), ids(answers)?))
+    });
+    let eight = |(ranking, answers): &(Ranking, Vec<NodeId>)| {
+        let ranks = AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any);
+        [
+            ranks.reciprocal_rank(),
+            ranks.hit_at(1),
+            ranks.hit_at(5),
+            ranks.recall_at(20),
+            ranks.recall_at(100),
+            ranks.average_precision_at(100),
+            ranks.ndcg_at(10),
+            ranks.precision_at(10),
+        ]
+    };
+    let mean = |at: usize| {
+        let sum: f64 = rankings.iter().map(|query| f64::from(eight(query)[at])).sum();
+        json!(sum / rankings.len().max(1) as f64)
+    };
+    let found = METRICS.iter().enumerate().map(|(at, &name)| (name.to_owned(), mean(at))).collect();
+    measure("metrics", rankings.len(), Value::Object(found), || {
+        rankings.iter().for_each(|query| {
+            black_box(eight(query));
+        });
+    });
+}
+
+fn bm25(file: &str) {
+    let base = support::world().open();
+    let queries = lines(file, |line| Some(line.to_owned()));
+    measure("bm25", queries.len(), json!({}), || {
+        queries.iter().for_each(|query| {
+            drop(black_box(base.text.search(query, TextPart::Document, &[], K)));
+        });
+    });
+}
+
+fn program(file: &str) {
+    let base = support::world().shared();
+    let questions = lines(file, |line| {
+        let (query, candidates) = line.split_once('\t')?;
+        Some((query.to_owned(), ids(candidates)?))
+    });
+    let (sandbox, limits) =
+        (RhaiSandbox::new(Arc::new(Workers::new(1).unwrap())), Limits::default());
+    let compile = |source: &str| sandbox.compile(Code::Rhai(source), &limits).unwrap();
+    measure("program_compile", PROGRAMS.len() - 1, json!({}), || {
+        PROGRAMS[1..].iter().for_each(|(_, source)| drop(black_box(compile(source))));
+    });
+    let (params, n_nodes) = (BTreeMap::new(), base.kb.n_nodes() as usize);
+    for (work, source) in PROGRAMS {
+        let program = compile(source);
+        let answer = |(query, candidates): &(String, Vec<NodeId>)| {
+            let input = Input { query, candidates, params: &params, n_nodes };
+            let session = Session::new(base.clone(), None);
+            sandbox.run(&program, Box::new(session), input, &limits).0.unwrap()
+        };
+        let nodes = |question| -> Vec<NodeId> {
+            answer(question).ranking.iter().map(|pair| pair.0).collect()
+        };
+        let found = json!({"digest": digest(questions.iter().map(nodes))});
+        measure(work, questions.len(), found, || {
+            questions.iter().for_each(|question| drop(black_box(answer(question))));
+        });
+    }
+}
+
+fn dense(file: &str) {
+    let bytes = fs::read(file).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let matrix = |name: &str| {
+        let tensor = tensors.tensor(name).unwrap();
+        let numbers = tensor.data().chunks_exact(4).filter_map(|bytes| bytes.first_chunk());
+        let numbers = numbers.map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        Matrix::new(tensor.shape()[0], tensor.shape()[1], numbers).unwrap()
+    };
+    let (rows, queries) = (matrix("rows"), matrix("queries"));
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("vectors");
+    let mut writer = VectorWriter::create(&dir, rows.dim(), Precision::F32, "").unwrap();
+    writer.append(&rows).unwrap();
+    writer.finish().unwrap();
+    let index = VectorIndex::open(&dir).unwrap();
+    // The order of equal scores depends on how products are summed.
+    let sorted = |ranking: Vec<(NodeId, f32)>| {
+        let mut ids: Vec<NodeId> = ranking.into_iter().map(|(node, _)| node).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let found = |lists: Vec<Vec<(NodeId, f32)>>| {
+        let digest = digest(lists.into_iter().map(sorted));
+        json!({"rows": index.n(), "dim": index.dim(), "digest": digest})
+    };
+    let single: Vec<&[f32]> = (0..SINGLE).filter_map(|row| queries.row(row)).collect();
+    let one = |query: &&[f32]| index.top_k(query, K, None).unwrap();
+    measure("dense", single.len(), found(single.iter().map(one).collect()), || {
+        single.iter().for_each(|query| drop(black_box(one(query))));
+    });
+    let all = || index.top_k_batch(&queries, K, None).unwrap();
+    measure("dense_batch", queries.rows(), found(all()), || drop(black_box(all())));
+}

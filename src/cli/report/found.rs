@@ -1,0 +1,356 @@
+//! What the page of a run says beside the run itself: the bundle and the baselines on validation
+//! queries, where answers are lost, and the commands that come to the same. Must not know how the page
+//! looks.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use anyhow::{Context as _, anyhow};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    Context,
+    eval::{self, Measured as System, SEED, percent},
+    explain::{Group, explain_all, points},
+    optimize::{first_better, programs::PROGRAMS, tested},
+    printer::p_cell,
+    program::sources::{Sources, variant},
+    routing,
+};
+use agent_app::{
+    Explain, Result, synthetic,
+    systems::{Resources, STAND_IN, all_threads, open_bundle, open_runtime},
+};
+use agent_dataset::{LabelledQuery, Split, is_synthetic, load_split};
+use agent_index::IndexedBase;
+use agent_infer::{
+    bundle::{Bundle, SEARCH},
+    explain::{Cause, ExplainedQuery, Explainer, Kind},
+};
+use agent_optimize::{
+    BUNDLE_FILE, journal::Journal, mine::DEFAULT_HOPS, record::timing::Timing, trial::Trial,
+};
+use agent_retrieve::{
+    Baseline, System as BaselineSystem,
+    eval::{Calibration, Metric, compare},
+};
+use agent_sandbox::Origin;
+
+/// Bundle and baselines on the validation queries.
+pub(super) struct Measured {
+    systems: Vec<System>,
+    explainer: Explainer,
+    explained: Vec<ExplainedQuery>,
+    /// Whether the router knows which program answers best.
+    router: Option<Calibration>,
+}
+
+impl Measured {
+    /// Answers all queries with the bundle and every baseline.
+    ///
+    /// # Errors
+    /// That a program does not compile, a query cannot be searched, or that it was stopped.
+    pub(super) fn of(
+        bundle: &Bundle,
+        trials: &[Trial],
+        base: &Arc<IndexedBase>,
+        queries: Vec<LabelledQuery>,
+        resources: &Resources,
+        ctx: &Context,
+    ) -> Result<Measured> {
+        let stand_in = Baseline::new(base.clone(), STAND_IN);
+        let measured = |name: &str, system: &dyn agent_retrieve::Retriever| {
+            eval::measured(name, system, &stand_in, &queries, base, ctx)
+        };
+        let frozen = measured("bundle", &*open_bundle(bundle, base, resources)?.answers)?;
+        if let Some(why) = frozen.invalid() {
+            return Err(anyhow!("the bundle cannot be measured: {why}"))
+                .hint("write the page again");
+        }
+        let mut systems = vec![frozen];
+        for system in BaselineSystem::ALL {
+            systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
+        }
+        let origin = Origin::Bundle(&bundle.digest);
+        let runtime = open_runtime(base, all_threads(), resources, origin)?;
+        let explainer =
+            Explainer::for_bundle(runtime, bundle).context("the bundle cannot be run")?;
+        let explained = explain_all(&explainer, &queries, ctx)?;
+        let router = routing::calibrated(bundle, base, &queries, trials);
+        Ok(Measured { systems, explainer, explained, router })
+    }
+}
+
+/// All of it, as `web/src/record.ts` takes it.
+#[derive(Serialize)]
+pub(super) struct Found {
+    /// Title of the dataset, and version.
+    about: String,
+    /// What is said where the questions were made, not labelled; else nothing.
+    synthetic: String,
+    /// Values with what they are.
+    figures: Vec<(String, String)>,
+    systems: Vec<SystemRow>,
+    losses: Option<Losses>,
+    /// By program with its parameters: what its lines lose.
+    marks: BTreeMap<String, Vec<(usize, String)>>,
+    /// By category: its best baseline, and how far the bundle is from it.
+    against: BTreeMap<String, String>,
+    router: String,
+    sequential_test: String,
+    first_better: Vec<String>,
+    commands: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct SystemRow {
+    name: String,
+    share: f64,
+    mrr: String,
+    hit1: String,
+    recall20: String,
+    /// Bundle less this system.
+    difference: String,
+    p: String,
+}
+
+#[derive(Serialize)]
+struct Losses {
+    lost: usize,
+    n: usize,
+    kinds: Vec<KindRow>,
+    causes: Vec<CauseRow>,
+}
+
+#[derive(Serialize)]
+struct KindRow {
+    name: &'static str,
+    n: usize,
+}
+
+#[derive(Serialize)]
+struct CauseRow {
+    kind: &'static str,
+    category: String,
+    line: Option<usize>,
+    function: String,
+    n: usize,
+    gain: String,
+}
+
+/// What was found of the run in a directory.
+///
+/// # Errors
+/// That a statistic cannot be computed.
+pub(super) fn found(
+    dir: &Path,
+    journal: &Journal,
+    sources: &Sources,
+    measured: Option<&Measured>,
+    ctx: &Context,
+) -> Result<Found> {
+    let config = journal.config();
+    let bundle = sources.bundle.as_ref();
+    // A run that is not finished does not say it; its dataset does while it is there.
+    let made = |name: &str| load_split(&ctx.home.get(name).ok()?, &Split::Val).ok();
+    let is_synthetic = match bundle {
+        Some(bundle) => bundle.provenance.synthetic,
+        None => sources.dataset.as_deref().and_then(made).is_some_and(|of| is_synthetic(&of)),
+    };
+    let proof = bundle.and_then(|bundle| bundle.validation.proof.as_ref());
+    let router = measured.and_then(|measured| measured.router.as_ref());
+    let mut found = Found {
+        about: dir.display().to_string(),
+        synthetic: if is_synthetic { sentence(synthetic::TOLD) } else { String::new() },
+        figures: Vec::new(),
+        systems: measured.map(systems).transpose()?.unwrap_or_default(),
+        losses: None,
+        marks: BTreeMap::new(),
+        against: BTreeMap::new(),
+        router: router.map_or(String::new(), |of| sentence(&routing::told(of))),
+        sequential_test: proof.map_or(String::new(), |proof| sentence(&tested(proof))),
+        first_better: Timing::read(dir)
+            .first_better
+            .iter()
+            .map(|better| sentence(&first_better(better)))
+            .collect(),
+        commands: commands(dir, config, bundle.is_some()),
+    };
+    let Some(bundle) = bundle else { return Ok(found) };
+    let about = [&bundle.dataset.title, &found.about].map(String::as_str);
+    let about: Vec<&str> = about.into_iter().filter(|text| !text.is_empty()).collect();
+    found.about = format!("{}, agent {}", about.join(", "), bundle.provenance.version);
+    found.figures = figures(bundle, measured);
+    for category in &bundle.categories {
+        let Some(score) = &category.validation else { continue };
+        let difference = percent(score.difference, score.ci95);
+        let against = format!("{} {:.1}, {difference}", score.baseline, 100.0 * score.baseline_mrr);
+        found.against.insert(category.name.clone(), against);
+    }
+    if let Some(measured) = measured {
+        let (explained, n) = (&measured.explained, measured.explained.len());
+        let groups = Group::all(&measured.explainer, explained);
+        found.losses = Some(losses(&groups, explained));
+        let marks = groups.iter().filter_map(|group| {
+            let category = bundle.categories.iter().find(|of| of.name == group.name)?;
+            Some((variant(&category.program, &category.params), group.marks(n).collect()))
+        });
+        found.marks = marks.collect();
+    }
+    Ok(found)
+}
+
+/// A text as a sentence of the page begins.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
+fn figures(bundle: &Bundle, measured: Option<&Measured>) -> Vec<(String, String)> {
+    let (validation, provenance) = (&bundle.validation, &bundle.provenance);
+    let shown = |share: f64| format!("{:.1}", 100.0 * share);
+    let own = measured.and_then(|measured| measured.systems.first()).map(|system| {
+        let (mean, ci95) = (&system.evaluation.means, &system.evaluation.ci95);
+        percent(mean.get(Metric::Mrr), ci95.get(Metric::Mrr))
+    });
+    let best = validation.baselines.iter().max_by(|a, b| a.1.total_cmp(b.1));
+    let held_out = validation.held_out.as_ref().map(|of| percent(of.mrr, of.ci95));
+    let lost = measured.map(|measured| {
+        let lost = measured.explained.iter().filter(|one| one.loss.is_some()).count();
+        format!("{lost} of {}", measured.explained.len())
+    });
+    let n = provenance.n_validation;
+    [
+        (
+            Some(own.unwrap_or_else(|| shown(validation.mrr))),
+            format!("mean reciprocal rank of the bundle on {n} validation queries, %"),
+        ),
+        (
+            best.map(|(name, mrr)| format!("{} ({name})", shown(*mrr))),
+            "best baseline, %".to_owned(),
+        ),
+        (
+            Some(bundle.categories.len().to_string()),
+            format!("categories, from {} training queries", provenance.n_train),
+        ),
+        (held_out, "the bundle estimated on queries that did not choose it, %".to_owned()),
+        (
+            validation.best_program.map(shown),
+            "the best answer of each query, were it known, %".to_owned(),
+        ),
+        (lost, "queries without an answer at rank 1".to_owned()),
+    ]
+    .into_iter()
+    .filter_map(|(value, name)| Some((value?, name)))
+    .collect()
+}
+
+fn systems(measured: &Measured) -> Result<Vec<SystemRow>> {
+    let Some(bundle) = measured.systems.first() else { return Ok(Vec::new()) };
+    let row = |system: &System| {
+        let (means, ci95) = (&system.evaluation.means, &system.evaluation.ci95);
+        let shown = |metric: Metric| percent(means.get(metric), ci95.get(metric));
+        let versus = (system.system != bundle.system)
+            .then(|| compare(&bundle.results, &system.results, Metric::Mrr, SEED))
+            .transpose()?;
+        Ok(SystemRow {
+            name: system.system.clone(),
+            share: means.get(Metric::Mrr),
+            mrr: shown(Metric::Mrr),
+            hit1: shown(Metric::Hit1),
+            recall20: shown(Metric::Recall20),
+            difference: versus.map_or(String::new(), |of| percent(of.difference, of.ci95)),
+            p: versus.map_or(String::new(), |of| p_cell(of.p)),
+        })
+    };
+    measured.systems.iter().map(row).collect()
+}
+
+/// Queries by kind of loss, and all causes, most to gain first.
+fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Losses {
+    let all = || explained.iter().filter_map(|one| one.loss.as_ref());
+    let kind = |kind: Kind| KindRow {
+        name: kind.name(),
+        n: all().filter(|loss| loss.kind == kind).count(),
+    };
+    let mut causes: Vec<(&str, &Cause)> = groups
+        .iter()
+        .flat_map(|group| group.causes.iter().map(|cause| (group.name, cause)))
+        .collect();
+    causes.sort_by(|a, b| b.1.gain.total_cmp(&a.1.gain));
+    let cause = |(category, cause): (&str, &Cause)| CauseRow {
+        kind: cause.kind.name(),
+        category: category.to_owned(),
+        line: cause.line,
+        function: cause.function.clone(),
+        n: cause.n,
+        gain: points(cause.gain, explained.len()),
+    };
+    Losses {
+        lost: all().count(),
+        n: explained.len(),
+        kinds: Kind::ALL.into_iter().map(kind).filter(|row| row.n > 0).collect(),
+        causes: causes.into_iter().map(cause).collect(),
+    }
+}
+
+/// How to come to the same result, and to ask it.
+fn commands(dir: &Path, config: &Value, is_finished: bool) -> Vec<String> {
+    let dataset = config.get("dataset").and_then(Value::as_str).unwrap_or_default();
+    let (run, begun) = (dir.display(), begun_with(config));
+    let mut commands = vec![format!("agent optimize --dataset {dataset} {begun} --run NEW_DIR")];
+    if is_finished {
+        commands.push(format!("agent verify {run}/{BUNDLE_FILE} --dataset {dataset}"));
+        commands.push(format!("agent explain --bundle {run}/{BUNDLE_FILE} --dataset {dataset}"));
+        commands.push(format!(
+            "agent query --bundle {run}/{BUNDLE_FILE} --dataset {dataset} \"...\" --explain"
+        ));
+    } else {
+        commands.push(format!("agent optimize --dataset {dataset} --run {run} --resume"));
+    }
+    commands
+}
+
+/// The options of `agent optimize` that a run with this configuration was begun with. The files of
+/// the user's programs are not known.
+fn begun_with(config: &Value) -> String {
+    let text = |key: &str| config.get(key).and_then(Value::as_str);
+    let number = |key: &str| config.get(key).and_then(Value::as_u64);
+    let is = |key: &str, value: bool| config.get(key) == Some(&value.into());
+    let numbered = |option: &str, n: Option<u64>| n.map(|n| format!("{option} {n}"));
+    let mut options = vec![format!("--actor {}", text("actor").unwrap_or(SEARCH))];
+    options.extend(text("model").map(|model| format!("--model {model}")));
+    options.extend(numbered("--llm-steps", number("llm_steps")));
+    options.extend(is("llm_tools", false).then(|| "--no-llm-tools".to_owned()));
+    options.extend(is("avatar_tools", true).then(|| "--avatar-tools".to_owned()));
+    options.extend(text(PROGRAMS).map(|_| "--program FILE".to_owned()));
+    options.extend(numbered("--seed", number("seed")));
+    options.extend(numbered("--steps", number("steps")));
+    options.extend(numbered("--hops", number("hops").filter(|&hops| hops != DEFAULT_HOPS as u64)));
+    let without = config.get("without").and_then(Value::as_array).into_iter().flatten();
+    options.extend(without.filter_map(|part| Some(format!("--without {}", part.as_str()?))));
+    options.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_run_has_all_that_it_was_begun_with() {
+        let plain = json!({"seed": 1, "steps": 24, "hops": 2, "without": []});
+        assert_eq!(begun_with(&plain), "--actor search --seed 1 --steps 24");
+        let all = json!({
+            "actor": "search,llm", "model": "scripted", "llm_steps": 3, "llm_tools": false,
+            "avatar_tools": true, "programs": "0123", "seed": 7, "steps": 9, "hops": 3,
+            "without": ["mining", "tuning"],
+        });
+        assert_eq!(
+            begun_with(&all),
+            "--actor search,llm --model scripted --llm-steps 3 --no-llm-tools --avatar-tools \
+             --program FILE --seed 7 --steps 9 --hops 3 --without mining --without tuning"
+        );
+    }
+}
