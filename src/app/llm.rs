@@ -443,7 +443,7 @@ pub fn models_in_words(configured: &Configured) -> String {
 
 #[cfg(test)]
 mod tests {
-    use *;
+    use super::*;
 
     fn configured(settings: &str) -> Configured {
         let settings = Settings::read(settings, "config.toml", &ROLES).unwrap();

@@ -15,7 +15,7 @@ use crate::{
     Context,
     eval::{self, Measured as System, SEED, percent},
     explain::{explain_all, points},
-    optimize::{programs::PROGRAMS, tested},
+    optimize::tested,
     printer::{harmless, p_cell},
     program::sources::{Entry, Sources, declared},
     report::{
@@ -23,11 +23,11 @@ use crate::{
         sentence,
         spent::Taken,
     },
-    routing,
 };
 use agent_app::{
     error::{Explain, Result},
-    synthetic,
+    optimize::programs::PROGRAMS,
+    routing, synthetic,
     systems::{Places, Resources, STAND_IN, all_threads, open_bundle, open_runtime},
 };
 use agent_dataset::{LabelledQuery, Split, is_synthetic, load_split};
