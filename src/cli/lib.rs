@@ -12,7 +12,6 @@
 //! | `llm` | given options, environment and settings: which language model, and how it is opened |
 //! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
 //! | `pull` | `agent data pull`: which files of the repository, fetched to where |
-//! | `routing` | given a bundle and its run: does the router know which program answers best |
 //! | `private` | where is kept what must not come with a home: what was made here, compiled code |
 //! | `test_split` | the answers of the test split, counted: how often were they looked at |
 //! | `named` | given a path, a name or `latest`: which run, which bundle |
@@ -50,7 +49,6 @@ mod progress;
 mod pull;
 mod query;
 mod report;
-mod routing;
 mod run;
 mod search;
 mod serve;

@@ -1,10 +1,7 @@
 //! `agent optimize`: runs the loop on a dataset and shows how it goes.
 //! The test split is opened where that is asked for, after the bundle is frozen, to measure it.
 
-mod pause;
-pub(super) mod programs;
 mod report;
-mod timing;
 
 use std::{
     collections::HashSet,
@@ -21,20 +18,21 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    optimize::{
-        programs::{PROGRAMS, go_on_with, read_programs},
-        report::Report,
-        timing::Stopwatch,
-    },
+    optimize::report::Report,
     printer::{Level, Printer, p_value},
-    report as page, routing, synthesize,
+    report as page,
     unit::Pool,
 };
 use agent_app::{
     App, Plan, dataset,
     error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
-    synthetic,
+    optimize::{
+        pause,
+        programs::{PROGRAMS, go_on_with, read_programs},
+        timing::Stopwatch,
+    },
+    routing, synthesize, synthetic,
     systems::SandboxArgs,
     text::count,
 };

@@ -9,11 +9,11 @@ use anyhow::{Context as _, anyhow};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Context, Exit, eval::write, opener, program::sources::Sources, routing};
+use crate::{Context, Exit, eval::write, opener, program::sources::Sources};
 use agent_app::{
     dataset,
     error::Result,
-    llm, named,
+    llm, named, routing,
     systems::{Resources, SandboxArgs},
 };
 use agent_dataset::{DatasetError, Split, load_split};

@@ -5,7 +5,6 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Instant,
 };
 
@@ -18,28 +17,23 @@ use agent_app::{
     Plan, dataset,
     error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
+    synthesize::{QUERIES, SEED, keep, make, summary, watched},
     text::count,
 };
 use agent_ask::synthesize::{Questions, synthesize as synthesize_tables};
-use agent_dataset::{Base, DatasetError, ResolvedDataset, attach_questions, has_own_labels};
+use agent_dataset::{Base, DatasetError, ResolvedDataset, has_own_labels};
 use agent_ground::files;
-use agent_index::IndexedBase;
 use agent_kb::Kb;
 use agent_synth::{
     self as synth, BENCHMARK, Estimate, Ids, Interruption, Options, Quality, Requester, SynthError,
-    Synthesis, Template, Watch, read_templates,
+    Synthesis, Template, read_templates,
 };
 
-/// Questions when no number is given.
-pub(super) const QUERIES: usize = 500;
-/// Seed when none is given.
-pub(super) const SEED: u64 = 1;
 /// What stands for the templates of the STaRK benchmark where a file of templates is asked for.
 const BENCHMARK_NAME: &str = "benchmark";
 /// Longest file of templates, bytes.
 const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
-/// The parts of the making, with about what share of its time each takes.
-const STAGES: Plan = &[("templates", 2.0), ("questions", 5.0)];
+/// The only part of the making of questions over many nodes.
 const TABLE_STAGES: Plan = &[("questions", 1.0)];
 
 /// Make questions with answers for a dataset that has none
@@ -214,32 +208,6 @@ fn templates(kb: &Kb, file: &str, ctx: &Context) -> Result<Vec<Template>> {
     Ok(read.templates)
 }
 
-/// Makes questions, with progress.
-///
-/// # Errors
-/// Those of [`synth::synthesize`].
-pub(super) fn make(
-    base: &IndexedBase,
-    options: &Options,
-    requester: Option<&Requester>,
-    ctx: &Context,
-) -> Result<Synthesis> {
-    watched(STAGES, ctx, |watch| synth::synthesize(base, options, requester, watch))
-}
-
-/// What making questions gives, with progress.
-fn watched<T>(
-    stages: Plan,
-    ctx: &Context,
-    make: impl FnOnce(&mut Watch<'_>) -> std::result::Result<T, SynthError>,
-) -> Result<T> {
-    let progress = ctx.printer.progress_of("making questions", stages);
-    let mut on_progress = |stage: &'static str, done: usize, of: usize| {
-        progress.at(stage, done as u64, of as u64);
-    };
-    Ok(make(&mut Watch { progress: &mut on_progress, stop: &ctx.stop })?)
-}
-
 /// Writes questions where they were asked for, or makes them those of the base; the place in words.
 fn placed(
     args: &Args,
@@ -309,39 +277,6 @@ fn print_tables(
     ))?;
     ctx.printer.notice(&format!("took {seconds:.1} s"));
     Ok(Exit::Done)
-}
-
-/// Keeps the questions that are written to a directory as those of a base.
-///
-/// # Errors
-/// That the base has labels of the user's own; those of files.
-fn keep(base: &Base, ctx: &Context, write: impl FnOnce(&Path) -> Result<()>) -> Result<Base> {
-    let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
-    write(dir.path())?;
-    Ok(attach_questions(&ctx.home, base, dir.path())?)
-}
-
-/// Makes the usual number of questions for a base without any, and keeps them.
-///
-/// # Errors
-/// As [`make`] and [`keep`].
-pub(super) fn for_base(base: &Base, indexed: &Arc<IndexedBase>, ctx: &Context) -> Result<Base> {
-    let options = Options { queries: QUERIES, seed: SEED, templates: None };
-    let made = make(indexed, &options, None, ctx)?;
-    let labelled = keep(base, ctx, |dir| Ok(made.write(Ids::Numbers, dir)?))?;
-    ctx.printer.notice(&format!("made {}", summary(&made)));
-    Ok(labelled)
-}
-
-/// How many questions of what kind.
-fn summary(made: &Synthesis) -> String {
-    let kinds = made.quality.kinds.iter().map(|(kind, n)| format!("{n} {kind}"));
-    format!(
-        "{} synthetic questions ({}) from {} templates",
-        made.quality.n,
-        kinds.collect::<Vec<_>>().join(", "),
-        made.quality.templates
-    )
 }
 
 /// What was made, in a few lines.

@@ -2,17 +2,16 @@
 //! appears when it is complete. Must not know how anything was measured.
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, anyhow};
-use tempfile::NamedTempFile;
+use anyhow::anyhow;
 
 use crate::eval::Measured;
 use agent_app::error::{AppError, Explain, Result};
+pub(crate) use agent_app::output::{Output, write};
 use agent_dataset::LabelledQuery;
-use agent_ground::files;
 use agent_retrieve::eval::{
     Metric,
     trec::{self, DocIds},
@@ -48,63 +47,6 @@ pub(super) fn run_files(path: &Path, systems: &[String]) -> Result<Vec<PathBuf>>
         }
         None => Ok(files),
     }
-}
-
-/// A file that appears when it is complete.
-pub(super) struct Output {
-    path: PathBuf,
-    file: NamedTempFile,
-}
-
-impl Output {
-    /// Begins the file of a path, so that one that cannot be written costs no work.
-    ///
-    /// # Errors
-    /// That there is a directory, or that nothing can be written beside it.
-    pub(super) fn begin(path: &Path) -> Result<Output> {
-        let begin = || {
-            if path.is_dir() {
-                return Err(io::Error::from(io::ErrorKind::IsADirectory));
-            }
-            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-            files::temporary_file(dir.unwrap_or(Path::new(".")), ".run-")
-        };
-        let file = begin().with_context(|| cannot_write(path))?;
-        Ok(Output { path: path.to_owned(), file })
-    }
-
-    /// Writes the file and gives it its name.
-    ///
-    /// # Errors
-    /// That it cannot be written; a file that was there stays.
-    pub(super) fn finish(
-        self,
-        content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
-    ) -> Result<()> {
-        let Output { path, file } = self;
-        let write = || {
-            let mut out = BufWriter::new(file);
-            content(&mut out)?;
-            out.into_inner().map_err(|error| error.into_error())?.persist(&path)?;
-            anyhow::Ok(())
-        };
-        Ok(write().with_context(|| cannot_write(&path))?)
-    }
-}
-
-fn cannot_write(path: &Path) -> String {
-    format!("cannot write {}", path.display())
-}
-
-/// Writes a file that appears when it is complete.
-///
-/// # Errors
-/// That it cannot be written; a file that was there stays.
-pub(crate) fn write(
-    path: &Path,
-    content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
-) -> Result<()> {
-    Output::begin(path)?.finish(content)
 }
 
 /// What a system is called in its run file.

@@ -11,11 +11,10 @@ use crate::{
     Context,
     eval::{self, Measured, percent, signed},
     printer::{p_cell, p_value, short_labels, table},
-    routing,
 };
 use agent_app::{
     error::{AppError, Result},
-    test_split,
+    routing, test_split,
     text::count,
 };
 use agent_dataset::Base;

@@ -12,13 +12,14 @@ use crate::{
     Context,
     eval::{self, Measured as System, SEED, percent},
     explain::{Group, explain_all, points},
-    optimize::{first_better, programs::PROGRAMS, tested},
+    optimize::{first_better, tested},
     printer::p_cell,
     program::sources::{Sources, variant},
-    routing,
 };
 use agent_app::{
-    Explain, Result, synthetic,
+    Explain, Result,
+    optimize::programs::PROGRAMS,
+    routing, synthetic,
     systems::{Resources, STAND_IN, all_threads, open_bundle, open_runtime},
 };
 use agent_dataset::{LabelledQuery, Split, is_synthetic, load_split};

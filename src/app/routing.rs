@@ -19,7 +19,7 @@ const VALIDATION: &str = "validation";
 ///
 /// # Errors
 /// That the journal cannot be read.
-pub(super) fn trials(journal: &Journal) -> Result<Vec<Trial>, JournalError> {
+pub fn trials(journal: &Journal) -> Result<Vec<Trial>, JournalError> {
     let trial = |step: StepRecord| serde_json::from_value(step.body).ok();
     Ok(journal.steps()?.into_iter().filter(|step| step.kind == TRIAL).filter_map(trial).collect())
 }
@@ -27,7 +27,7 @@ pub(super) fn trials(journal: &Journal) -> Result<Vec<Trial>, JournalError> {
 /// How sure the router is of its first category, against how often no other program answers better
 /// than that category's; of an ensemble, its first router. Queries that no program answers are left out; none when there are no
 /// others, or when a program of the bundle has no trial on all queries.
-pub(super) fn calibrated(
+pub fn calibrated(
     bundle: &Bundle,
     base: &IndexedBase,
     queries: &[LabelledQuery],
@@ -72,7 +72,7 @@ pub(super) fn calibrated(
 }
 
 /// The same in words.
-pub(super) fn told(of: &Calibration) -> String {
+pub fn told(of: &Calibration) -> String {
     format!(
         "no other program answers better than that of the router's first category on {:.1} % of {} \
          answered queries; the router expected {:.1} %, expected calibration error {:.1} points \

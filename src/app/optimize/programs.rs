@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::Context;
-use agent_app::{
+use crate::{
+    App,
     error::{AppError, Explain, Result},
     systems::{SandboxArgs, read_program},
 };
@@ -21,18 +21,14 @@ use agent_optimize::{
 use agent_sandbox::{ChosenSandbox, Limits, Origin, Sandbox, Workers, program::Program};
 
 /// Where a run's configuration has the digest of the user's programs.
-pub(crate) const PROGRAMS: &str = "programs";
+pub const PROGRAMS: &str = "programs";
 
 /// Checks that a run goes on with the user's programs that it was begun with, and keeps them where
 /// they are not kept yet; without any it goes on with those that are kept.
 ///
 /// # Errors
 /// That they are others, that they are not kept, and those of the journal.
-pub(super) fn go_on_with(
-    programs: &[UserProgram],
-    dir: &Path,
-    journal: &mut Journal,
-) -> Result<()> {
+pub fn go_on_with(programs: &[UserProgram], dir: &Path, journal: &mut Journal) -> Result<()> {
     let begun = journal.config().get(PROGRAMS).and_then(serde_json::Value::as_str);
     let same = |programs: &[UserProgram]| begun == Some(user::digest(programs).as_str());
     let other = || OptimizeError::OtherRun(dir.display().to_string(), user::OTHER_PROGRAMS.into());
@@ -55,11 +51,11 @@ pub(super) fn go_on_with(
 ///
 /// # Errors
 /// That there are too many, that one cannot be read, or why it cannot be run.
-pub(super) fn read_programs(
+pub fn read_programs(
     files: &[PathBuf],
     sandbox: SandboxArgs,
     is_dry_run: bool,
-    ctx: &Context,
+    app: &App,
 ) -> Result<Vec<UserProgram>> {
     let mut programs: Vec<UserProgram> = Vec::new();
     if files.is_empty() {
@@ -70,7 +66,7 @@ pub(super) fn read_programs(
         let why = anyhow!("--program is given {given} times, more than {most}; leave some out");
         return Err(AppError::usage(why));
     }
-    let mut sandbox = sandbox.places(ctx).of(Origin::Elsewhere);
+    let mut sandbox = sandbox.places(app).of(Origin::Elsewhere);
     if is_dry_run {
         sandbox.code_dir = None;
     }

@@ -1,0 +1,66 @@
+//! Files that appear when they are complete. Must not know what is in them.
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use tempfile::NamedTempFile;
+
+use crate::error::Result;
+use agent_ground::files;
+
+/// A file that appears when it is complete.
+pub struct Output {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+impl Output {
+    /// Begins the file of a path, so that one that cannot be written costs no work.
+    ///
+    /// # Errors
+    /// That there is a directory, or that nothing can be written beside it.
+    pub fn begin(path: &Path) -> Result<Output> {
+        let begin = || {
+            if path.is_dir() {
+                return Err(io::Error::from(io::ErrorKind::IsADirectory));
+            }
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            files::temporary_file(dir.unwrap_or(Path::new(".")), ".run-")
+        };
+        let file = begin().with_context(|| cannot_write(path))?;
+        Ok(Output { path: path.to_owned(), file })
+    }
+
+    /// Writes the file and gives it its name.
+    ///
+    /// # Errors
+    /// That it cannot be written; a file that was there stays.
+    pub fn finish(self, content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> Result<()> {
+        let Output { path, file } = self;
+        let write = || {
+            let mut out = BufWriter::new(file);
+            content(&mut out)?;
+            out.into_inner().map_err(|error| error.into_error())?.persist(&path)?;
+            anyhow::Ok(())
+        };
+        Ok(write().with_context(|| cannot_write(&path))?)
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+/// Writes a file that appears when it is complete.
+///
+/// # Errors
+/// That it cannot be written; a file that was there stays.
+pub fn write(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> Result<()> {
+    Output::begin(path)?.finish(content)
+}
