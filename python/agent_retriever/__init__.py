@@ -27,6 +27,7 @@ from ._native import AgentError, InternalError
 __all__ = [
     "AgentError",
     "Answer",
+    "App",
     "Base",
     "Batch",
     "Doc",
@@ -438,6 +439,47 @@ class Base:
         return f"<Base {self.name}: {len(self)} nodes>"
 
 
+class App:
+    """The operations of the command line by name, over one home directory.
+
+    The home directory is ``home``, else ``AGENT_HOME``, else that of the platform. A request has the
+    options of the command as keywords; a reply is the object of ``--json``.
+    """
+
+    def __init__(self, *, home: str | os.PathLike[str] | None = None) -> None:
+        self._native = _native.App(_home(home))
+
+    def call(self, name: str, **request: Any) -> dict[str, Any]:
+        """Carries out a request of an operation. Ctrl-C ends it.
+
+        :raises AgentError: an unknown operation, a wrong request, or what the operation reports.
+        """
+        reply: dict[str, Any] = json.loads(self._native.call(name, json.dumps(request)))
+        return reply
+
+    def search(self, dataset: str, text: str, **request: Any) -> dict[str, Any]:
+        """Ranks the nodes of a dataset for a text."""
+        return self.call("search", dataset=dataset, text=text, **request)
+
+    def query(self, **request: Any) -> dict[str, Any]:
+        """Answers a question with a frozen bundle."""
+        return self.call("query", **request)
+
+    def ask(self, dataset: str, question: str, **request: Any) -> dict[str, Any]:
+        """Answers a question over many nodes."""
+        return self.call("ask", dataset=dataset, question=question, **request)
+
+    def answer(self, **request: Any) -> dict[str, Any]:
+        """Answers a question in a few sentences, each with the nodes that say so."""
+        return self.call("answer", **request)
+
+
+def _home(home: str | os.PathLike[str] | None) -> Path | None:
+    """The home directory that is named, or that of ``AGENT_HOME``; none is that of the platform."""
+    place = home if home is not None else os.environ.get("AGENT_HOME") or None
+    return None if place is None else Path(place)
+
+
 def open(name: str | os.PathLike[str], *, home: str | os.PathLike[str] | None = None) -> Base:
     """Opens an installed base by its name, or a directory that was imported before.
 
@@ -445,8 +487,7 @@ def open(name: str | os.PathLike[str], *, home: str | os.PathLike[str] | None = 
 
     :raises AgentError: that there is none, or that it has no index.
     """
-    place = home if home is not None else os.environ.get("AGENT_HOME") or None
-    return Base(_native.Base.open(os.fspath(name), None if place is None else Path(place)))
+    return Base(_native.Base.open(os.fspath(name), _home(home)))
 
 
 def systems() -> dict[str, str]:

@@ -15,6 +15,11 @@ class InternalError(AgentError):
     """A fault of the library itself; please report it with its message."""
 
 @final
+class App:
+    def __init__(self, home: Path | None) -> None: ...
+    def call(self, name: str, request: str) -> str: ...
+
+@final
 class Answer:
     @property
     def ids(self) -> NDArray[np.uint32]: ...

@@ -7,6 +7,7 @@
 //!
 //! Must not know: how anything is found, what Python makes of it.
 
+mod app;
 mod arrow;
 mod base;
 mod failure;
@@ -19,6 +20,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("AgentError", module.py().get_type::<failure::AgentError>())?;
     module.add("InternalError", module.py().get_type::<failure::InternalError>())?;
+    module.add_class::<app::App>()?;
     module.add_class::<base::Base>()?;
     module.add_class::<system::System>()?;
     module.add_class::<system::Answer>()?;

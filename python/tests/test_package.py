@@ -126,6 +126,22 @@ def test_a_question_over_many_nodes_has_the_answer_of_the_command_line(
     assert answer == printed
 
 
+def test_an_operation_gives_the_reply_of_the_command_line(world: World) -> None:
+    app = ar.App(home=world.home)
+    printed = lines(world.run("search", "shop", QUERY, "-k", "3", "--json"))
+    assert app.call("search", dataset="shop", text=QUERY, k=3)["hits"] == printed
+    assert app.search("shop", QUERY, k=3)["hits"] == printed
+    with pytest.raises(ar.AgentError, match="no operation"):
+        app.call("serach")
+    with pytest.raises(ar.AgentError, match="not in 1..=10000"):
+        app.search("shop", QUERY, k=0)
+    with pytest.raises(ar.AgentError, match="unknown field"):
+        app.search("shop", QUERY, kk=3)
+    with pytest.raises(ar.AgentError) as raised:
+        app.search("shpo", QUERY)
+    assert "did you mean" in (raised.value.hint or "")
+
+
 def test_a_program_runs_with_its_parameters_in_either_sandbox_and_tells_its_calls(
     world: World, base: ar.Base, tmp_path: Path
 ) -> None:

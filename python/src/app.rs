@@ -1,0 +1,77 @@
+//! Operations by name, with requests and replies in JSON: those of every other face.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::Duration,
+};
+
+use agent::{
+    app::{self, AppError, Unwatched, operation::Operation},
+    dataset::Home,
+};
+use pyo3::prelude::*;
+
+use crate::failure::{Failure, without_gil};
+
+/// Pause between two looks for an interrupt of Python while an operation works.
+const SIGNAL_PAUSE: Duration = Duration::from_millis(20);
+
+/// The operations over one home directory.
+#[pyclass(frozen)]
+pub(crate) struct App {
+    app: app::App,
+}
+
+/// Errors keep their message and all hints, the most specific first.
+fn failure(error: &AppError) -> Failure {
+    let hints = error.hints();
+    Failure::Told(error.message(), (!hints.is_empty()).then(|| hints.join("\n")))
+}
+
+#[pymethods]
+impl App {
+    #[new]
+    fn new(py: Python<'_>, home: Option<PathBuf>) -> PyResult<Self> {
+        without_gil(py, || {
+            let home = home.or_else(Home::platform_default).ok_or_else(|| {
+                Failure::hinted(
+                    "this platform has no data directory for the user",
+                    "give home=DIR or set AGENT_HOME",
+                )
+            })?;
+            Ok(Self { app: app::App::new(Home::new(home), Arc::new(Unwatched)) })
+        })
+    }
+
+    /// Carries out a request of an operation; both it and the reply are JSON. An interrupt ends it.
+    fn call(&self, py: Python<'_>, name: String, request: String) -> PyResult<String> {
+        without_gil(py, || {
+            let operation = Operation::find(&name)
+                .ok_or_else(|| Failure::Told(format!("there is no operation \"{name}\""), None))?;
+            let request = serde_json::from_str(&request)?;
+            // Each call has its own flag, so that an interrupt ends no other.
+            let app = app::App { stop: Arc::default(), ..self.app.clone() };
+            let (done, raised) = thread::scope(|scope| {
+                let working = scope.spawn(|| operation.call(&app, request));
+                let mut raised = None;
+                while !working.is_finished() {
+                    if let Err(error) = Python::attach(|py| py.check_signals()) {
+                        app.stop.store(true, Ordering::Relaxed);
+                        raised.get_or_insert(error);
+                    }
+                    thread::park_timeout(SIGNAL_PAUSE);
+                }
+                (working.join(), raised)
+            });
+            match (done, raised) {
+                (_, Some(error)) => Err(Failure::Python(error)),
+                (Ok(reply), None) => {
+                    Ok(serde_json::to_string(&reply.map_err(|error| failure(&error))?)?)
+                }
+                (Err(panic), None) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+}
