@@ -228,6 +228,7 @@ pub struct TablesInput {
 
 /// An import that is done.
 pub struct Imported {
+    /// The base, and what of the input it leaves out.
     pub report: ImportReport,
     /// Time it took.
     pub seconds: f64,

@@ -27,7 +27,7 @@ const PARTS: usize = 2_001;
 pub const QUERY: &str = "a quiet kettle from Zorblax";
 
 /// The base of a directory in neutral format, indexed.
-pub fn imported(source: &Path, name: &str) -> Arc<IndexedBase> {
+pub(crate) fn imported(source: &Path, name: &str) -> Arc<IndexedBase> {
     let dir = tempfile::tempdir().unwrap();
     let (home, stop) = (Home::new(dir.path()), AtomicBool::new(false));
     let options = ImportOptions::default();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::bases::imported;
-pub use crate::bases::*;
+pub use crate::bases::{QUERY, answer, base_of, echo, planted};
 pub use crate::scripted::*;
 use agent_index::IndexedBase;
 use agent_llm::{Llm, prompts::Prompts};

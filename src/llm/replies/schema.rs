@@ -87,8 +87,7 @@ impl Validator {
     }
 
     fn validate_object(&self, object: &Map<String, Value>, place: &str, errors: &mut Errors) {
-        let mut fail =
-            |errors: &mut Errors, message: String| errors.push((place.to_owned(), message));
+        let fail = |errors: &mut Errors, message: String| errors.push((place.to_owned(), message));
         let is_closed = self.additional_properties == Some(false);
         let missing = self.required.iter().filter(|name| !object.contains_key(*name));
         let missing = missing.map(|name| format!("{name:?} is a required property"));

