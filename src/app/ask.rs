@@ -102,7 +102,7 @@ pub enum Reply {
         /// The base.
         base: Arc<IndexedBase>,
         /// The ranking.
-        answer: Answer,
+        answer: Box<Answer>,
     },
 }
 
@@ -189,6 +189,6 @@ impl Request {
         let opened = open_bundle(&bundle, &base, &resources)?;
         let question = check_query(&self.question)?;
         let answer = opened.answers.answer(question, NODES, Detail::default())?;
-        Ok(Reply::Bundle { base, answer })
+        Ok(Reply::Bundle { base, answer: Box::new(answer) })
     }
 }

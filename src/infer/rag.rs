@@ -272,7 +272,7 @@ impl Retriever for CitedRetriever {
                     .unwrap_or_default();
                 let explanation =
                     rank_explanation(&self.name(), at, score).with(own).with([before.explanation]);
-                NodeExplanation { explanation: explanation, ..before }
+                NodeExplanation { explanation, ..before }
             });
         let why = why.collect();
         let path = |(node, _): &(NodeId, f32)| {

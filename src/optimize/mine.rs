@@ -165,7 +165,7 @@ impl Steps {
     }
 
     /// The possible steps from a node.
-    fn from_node(&self, base: &IndexedBase, node: NodeId) -> &[Step] {
+    fn at_node(&self, base: &IndexedBase, node: NodeId) -> &[Step] {
         self.0.get(usize::from(base.kb.node_type(node).0)).map_or(&[], Vec::as_slice)
     }
 }
@@ -173,7 +173,7 @@ impl Steps {
 /// The neighbours of a node with the step to each, at most [`MAX_JOINED`].
 fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, NodeId)> {
     let mut found = Vec::new();
-    for &step in steps.from_node(base, node) {
+    for &step in steps.at_node(base, node) {
         let neighbors = base.kb.neighbors(node, step.relation, step.direction);
         found.extend(
             neighbors.iter().take(MAX_JOINED - found.len()).map(|&neighbor| (step, neighbor)),
@@ -191,13 +191,13 @@ fn two_steps_from(
 ) -> HashMap<NodeId, BTreeSet<[Step; 2]>> {
     let mut found: HashMap<NodeId, BTreeSet<[Step; 2]>> = HashMap::new();
     let mut left = MAX_LONG_EDGES;
-    for &first in steps.from_node(base, entity) {
+    for &first in steps.at_node(base, entity) {
         let middles = base.kb.neighbors(entity, first.relation, first.direction);
         if middles.len() > MAX_HUB {
             continue;
         }
         for &middle in middles.iter() {
-            for &second in steps.from_node(base, middle) {
+            for &second in steps.at_node(base, middle) {
                 let ends = base.kb.neighbors(middle, second.relation, second.direction);
                 if ends.len() > MAX_HUB.min(left) {
                     continue;

@@ -1,5 +1,12 @@
 //! Bases and models for the unit tests of several crates.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step fails the test that takes it"
+)]
+
 mod bases;
 #[path = "../../src/llm/scripted.rs"]
 mod scripted;
