@@ -461,17 +461,19 @@ class App:
         """Ranks the nodes of a dataset for a text."""
         return self.call("search", dataset=dataset, text=text, **request)
 
-    def query(self, **request: Any) -> dict[str, Any]:
-        """Answers a question with a frozen bundle."""
-        return self.call("query", **request)
+    def query(
+        self, bundle: str | os.PathLike[str], text: str, **request: Any
+    ) -> dict[str, Any]:
+        """Answers a question with a frozen bundle: its file, a run, or ``latest``."""
+        return self.call("query", bundle=os.fspath(bundle), text=text, **request)
 
     def ask(self, dataset: str, question: str, **request: Any) -> dict[str, Any]:
         """Answers a question over many nodes."""
         return self.call("ask", dataset=dataset, question=question, **request)
 
-    def answer(self, **request: Any) -> dict[str, Any]:
+    def answer(self, dataset: str, question: str, **request: Any) -> dict[str, Any]:
         """Answers a question in a few sentences, each with the nodes that say so."""
-        return self.call("answer", **request)
+        return self.call("answer", dataset=dataset, question=question, **request)
 
 
 def _home(home: str | os.PathLike[str] | None) -> Path | None:

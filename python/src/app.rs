@@ -2,7 +2,11 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
@@ -53,24 +57,34 @@ impl App {
             let request = serde_json::from_str(&request)?;
             // Each call has its own flag, so that an interrupt ends no other.
             let app = app::App { stop: Arc::default(), ..self.app.clone() };
+            let (sender, receiver) = mpsc::channel();
+            let opened = &app;
             let (done, raised) = thread::scope(|scope| {
-                let working = scope.spawn(|| operation.call(&app, request));
+                let working = scope.spawn(move || {
+                    // The receiver lives until this thread is joined; a panic drops the sender.
+                    let _ = sender.send(operation.call(opened, request));
+                });
                 let mut raised = None;
-                while !working.is_finished() {
+                let done = loop {
+                    match receiver.recv_timeout(SIGNAL_PAUSE) {
+                        Err(RecvTimeoutError::Timeout) => {}
+                        Ok(reply) => break Some(reply),
+                        Err(RecvTimeoutError::Disconnected) => break None,
+                    }
                     if let Err(error) = Python::attach(|py| py.check_signals()) {
                         app.stop.store(true, Ordering::Relaxed);
                         raised.get_or_insert(error);
                     }
-                    thread::park_timeout(SIGNAL_PAUSE);
-                }
-                (working.join(), raised)
+                };
+                (working.join().map(|()| done), raised)
             });
             match (done, raised) {
                 (_, Some(error)) => Err(Failure::Python(error)),
-                (Ok(reply), None) => {
+                (Err(panic), None) => std::panic::resume_unwind(panic),
+                (Ok(None), None) => Err(Failure::Fault("the operation gave no reply".to_owned())),
+                (Ok(Some(reply)), None) => {
                     Ok(serde_json::to_string(&reply.map_err(|error| failure(&error))?)?)
                 }
-                (Err(panic), None) => std::panic::resume_unwind(panic),
             }
         })
     }
