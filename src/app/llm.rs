@@ -243,9 +243,7 @@ pub fn open_if_configured(choice: &LlmArgs, is_asked: bool, app: &App) -> Result
 /// # Errors
 /// As [`open`].
 pub fn open_for_programs(bundle: &Bundle, app: &App) -> Result<Option<Opened>> {
-    let model = variable("AGENT_MODEL");
-    let choice = LlmArgs { model, ..LlmArgs::default() };
-    bundle.asks().then(|| open(&choice, None, app)).transpose()
+    bundle.asks().then(|| open(&LlmArgs::default(), None, app)).transpose()
 }
 
 /// What is configured; fails if no language model can be asked, so that nothing is begun in vain.
@@ -276,14 +274,15 @@ fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
     Ok(configured)
 }
 
-/// What is configured; nothing, where no model is named anywhere.
+/// What is configured for a model, or else for that of AGENT_MODEL; nothing where none is named anywhere.
 ///
 /// # Errors
 /// Wrong settings, a role without a model.
 pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> {
     let settings = read_settings(app)?;
     // An empty variable counts as none.
-    let model = model.filter(|model| !model.trim().is_empty());
+    let named = variable("AGENT_MODEL");
+    let model = model.or(named.as_deref()).filter(|model| !model.trim().is_empty());
     let roles = match settings.role_settings(model, &ROLES) {
         Ok(roles) => roles,
         Err(missing) if missing.len() == ROLES.len() => return Ok(None),

@@ -161,7 +161,7 @@ fn packed_and_plain_files_give_the_same_base() {
         let path = source.path().join(format!("nodes.jsonl.{suffix}"));
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-        check_error(source.path(), &[&format!("nodes.jsonl.{suffix}:"), "cut off or damaged"]);
+        check_error(source.path(), &[&format!("nodes.jsonl.{suffix}:"), "truncated or damaged"]);
     }
 }
 
