@@ -47,11 +47,13 @@ impl Operation {
         Operation {
             name: R::NAME,
             summary: R::SUMMARY,
-            schema: || serde_json::to_value(R::schema()).unwrap_or_default(),
+            schema: || merged(serde_json::to_value(R::schema()).unwrap_or_default()),
             perform: |app, request| {
                 let request: R = serde_json::from_value(request)
                     .map_err(|error| AppError::usage(anyhow::anyhow!("{}: {error}", R::NAME)))?;
-                Ok(serde_json::to_value(request.perform(app)?)?)
+                // By way of text, so that numbers have the digits that the command line prints.
+                let reply = serde_json::to_string(&request.perform(app)?)?;
+                Ok(serde_json::from_str(&reply)?)
             },
         }
     }
@@ -67,5 +69,48 @@ impl Operation {
     /// That the request does not fit [`Operation::schema`]; those of the operation.
     pub fn call(&self, app: &App, request: Value) -> Result<Value> {
         (self.perform)(app, request)
+    }
+}
+
+/// A schema in which a field with a description of its own is one schema: it is derived as the schema of
+/// the field's type and an object that has the description alone, of which no value is both.
+fn merged(schema: Value) -> Value {
+    match schema {
+        Value::Array(items) => items.into_iter().map(merged).collect(),
+        Value::Object(mut object) => match object.remove("allOf") {
+            Some(Value::Array(parts)) if parts.len() == 2 => {
+                let mut parts = parts.into_iter();
+                let mut field = parts.next().map(merged).unwrap_or_default();
+                let described = parts.next().unwrap_or_default();
+                if let (Some(field), Some(text)) =
+                    (field.as_object_mut(), described.get("description"))
+                {
+                    field.insert("description".to_owned(), text.clone());
+                }
+                field
+            }
+            _ => object.into_iter().map(|(key, value)| (key, merged(value))).collect(),
+        },
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_a_schema_are_one_schema() {
+        for operation in OPERATIONS {
+            let schema = (operation.schema)();
+            assert!(!schema.to_string().contains("allOf"), "{schema}");
+            assert_eq!(schema["additionalProperties"], false, "{schema}");
+            let options = &schema["properties"]["options"]["properties"];
+            let llm =
+                if options.is_object() { &options["llm"] } else { &schema["properties"]["llm"] };
+            assert!(llm["properties"]["model"].is_object(), "{schema}");
+        }
+        let k = &(OPERATIONS[0].schema)()["properties"]["k"];
+        assert_eq!((&k["type"], &k["maximum"]), (&"integer".into(), &10_000.into()), "{k}");
     }
 }

@@ -97,7 +97,7 @@ fn l1_the_wait_that_the_service_names_is_kept_unless_too_long() {
         let (failed, asked) = ask(vec![named(&[wait]), fine()]);
         let message = message(failed);
         assert!(
-            message.contains("it asks to wait") && message.contains("at most 1 s"),
+            message.contains("it asks to wait") && message.contains("limit of 1 s"),
             "{message}"
         );
         assert_eq!(asked, 1);

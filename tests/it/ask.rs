@@ -330,7 +330,7 @@ fn questions_made_of_a_sample_are_answered() {
     world.run(["ask", "shop", "How many products were sold in Atlantis?"]).fails(1, &["Atlantis"]);
     // They become the questions of a base that has none of its own.
     let refused = world.run(["data", "synthesize", "shop", "--kind", "table"]);
-    refused.fails(1, &["that were labelled"]);
+    refused.fails(1, &["labelled questions"]);
     let own = world.run(["data", "synthesize", "shop", "--kind", "table", "--actor", "llm"]);
     own.fails(2, &["asks no language model"]);
 }

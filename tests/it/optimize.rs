@@ -238,7 +238,7 @@ fn a_run_is_continued_with_what_it_was_begun_with_or_not_at_all() {
     go(&["--json"]).done();
     let before = bundle(Path::new(&dir));
     go(&[]).fails(1, &["already holds a run", "--resume", "--run DIR"]);
-    go(&["--resume", "--seed", "7"]).fails(1, &["begun with seed 1;", "--run DIR"]);
+    go(&["--resume", "--seed", "7"]).fails(1, &["started with seed 1;", "--run DIR"]);
     let other = ["optimize", "--dataset", "tiny", "--steps", "1", "--run", &dir, "--resume"];
     world.run(other).fails(1, &["another base", "other training queries", "--run DIR"]);
     assert!(bundle(Path::new(&dir)) == before, "a refused run changed the bundle");

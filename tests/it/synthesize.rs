@@ -66,7 +66,7 @@ fn labels_of_the_user_are_never_replaced() {
     let kept = world.path("home/bases/own/queries/qa.csv");
     let before = fs::read(&kept).unwrap();
     let refused = world.run(["data", "synthesize", "own"]);
-    assert!(refused.stderr.contains("that were labelled"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("labelled questions"), "{}", refused.stderr);
     assert!(refused.stderr.contains("--to DIR"), "{}", refused.stderr);
     assert_eq!(fs::read(&kept).unwrap(), before);
 }
