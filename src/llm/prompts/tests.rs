@@ -346,7 +346,7 @@ fn files_replace_prompts_and_are_refused_with_their_line() {
         ("budget_tokens = 12000", "budget_tokens = \"x\"", "invalid type", "budget_tokens"),
         ("budget_tokens", "budget", "unknown field", "budget ="),
         ("[\"integer\", \"string\"", "[\"integer\" \"string\"", "not valid JSON", "[\"integer\" "),
-        ("text = \"The text.\"", "body = \"The text.\"", "no input", ""),
+        ("text = \"The text.\"", "body = \"The text.\"", "is not an input", ""),
         ("\"string\", \"null\"", "\"null\"", "schema differs", ""),
         ("role = \"tools\"", "role = \"router\"", "the role is", ""),
         ("## user", "## usor", "## user", ""),
