@@ -1,6 +1,6 @@
 //! Approximate nearest neighbours: a graph over the candidate nodes, searched from near to nearer.
 //!
-//! [`graph`] builds it (HNSW: Malkov & Yashunin 2018); the file holds its lowest layer as arrays.
+//! The module `graph` builds it (HNSW: Malkov & Yashunin 2018); the file holds its lowest layer as arrays.
 //! The search runs over the exact vectors: scores are exact, nothing is stored twice, opening reads a
 //! header, and no bytes in the file can lead outside of it. Entry points spread over the graph take
 //! the place of the upper layers. Nodes are cut into shards of at most `SHARD_NODES`; one thread builds
