@@ -111,7 +111,7 @@ impl Architecture {
 /// Shape of the transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// Numbers in a token's row; for BERT a multiple of [`WIDTH`], as are the next two.
+    /// Numbers in a token's row; for BERT a multiple of `WIDTH`, as are the next two.
     pub hidden: usize,
     /// Layers, at least 1.
     pub layers: usize,
