@@ -67,7 +67,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The nodes that the sentences cite, as they were found, handed to a function.
+    /// Calls `take` with the hits of the nodes that the sentences cite.
     pub fn with_cited<T>(&self, take: impl FnOnce(&[&HitRecord<'_>]) -> T) -> T {
         let record = AnswerRecord::new(&self.base.kb, &self.answer);
         let hit = |node| record.hits.iter().find(|hit| hit.id == node);

@@ -37,7 +37,7 @@ use agent_tools::Assistant;
 
 /// The settings in the home directory.
 const CONFIG_FILE: &str = "config.toml";
-/// The end of the hosts that are Azure's, where keys go into a header of their own.
+/// Host suffix of Azure OpenAI, which takes the key in a header of its own.
 const AZURE_HOSTS: &str = ".openai.azure.com";
 /// How to configure a language model.
 pub const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` under [llm] in \

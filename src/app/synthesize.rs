@@ -46,7 +46,7 @@ pub fn watched<T>(
     Ok(make(&mut Watch { progress: &mut on_progress, stop: &app.stop })?)
 }
 
-/// Keeps the questions that are written to a directory as those of a base.
+/// Makes the questions that `write` puts into a directory those of a base.
 ///
 /// # Errors
 /// That the base has labels of the user's own; those of files.

@@ -677,7 +677,7 @@ impl Reader<'_> {
         found
     }
 
-    /// The tokens of what stands in quotation marks.
+    /// Token ranges of the quoted phrases.
     fn quotations(&self) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut rest = 0;

@@ -49,7 +49,7 @@ use agent_systems::{self as systems, bundle, mfar};
 
 /// Most rankings times depth that are kept, for a run file or for sets, 8 bytes each.
 const MAX_KEPT: usize = 1 << 28;
-/// Failed queries that are told one by one.
+/// Maximum failed queries listed individually.
 const MAX_TOLD: usize = 5;
 /// The grouping that a bundle knows.
 const CATEGORY: &str = "category";

@@ -1,4 +1,4 @@
-//! Shows a page in the browser of whoever sits here. Must not know what the page shows.
+//! Opens a page in the browser of this machine's user.
 
 use std::{env, process::Stdio};
 

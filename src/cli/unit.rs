@@ -49,7 +49,7 @@ use self::pool::WorkArgs;
 const MAX_INPUT_BYTES: u64 = 1 << 30;
 /// Longest bundle or program, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Most failed items that are told one by one.
+/// Maximum failed items listed individually.
 const MAX_TOLD: usize = 5;
 /// What the file of a system is called in a plan, and the extension of a module.
 const PROGRAM: &str = "program:";

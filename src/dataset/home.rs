@@ -39,7 +39,7 @@ const QUERIES_DIR: &str = "queries";
 const INDEX_DIR: &str = "index";
 /// Holds the number of the current version.
 const CURRENT_FILE: &str = "current";
-/// Longest `current` in bytes.
+/// Maximum size of the file `current`, bytes.
 const MAX_CURRENT_BYTES: u64 = 32;
 /// The version that lies in the directory of the base itself.
 const FIRST_VERSION: u32 = 1;

@@ -37,7 +37,7 @@ use agent_optimize::{
     record::line::Lines,
 };
 
-/// Who may follow runs at a time.
+/// Maximum clients that follow runs at a time.
 pub(super) const MAX_FOLLOWERS: usize = 32;
 /// Seconds after which a refused follower should ask again.
 const RETRY_SECONDS: u64 = 10;

@@ -168,7 +168,7 @@ impl Drop for Queue {
 }
 
 impl Shared {
-    /// What a thread does until the queue is closed and empty.
+    /// Runs work until the queue is closed and empty.
     fn work(&self) {
         while let Some(job) = self.next() {
             if (job.pointless)() {

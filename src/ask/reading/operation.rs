@@ -518,7 +518,7 @@ impl Reading<'_> {
             .any(|cue| self.has(cue))
     }
 
-    /// Whether it is asked if things are the same, and not if they differ.
+    /// True for "are they the same?", false for "do they differ?".
     fn asks_same(&self) -> bool {
         const SAME: [&str; 12] = [
             "equal",

@@ -134,7 +134,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     install(&args.source.from, &args.name, &input, &options, args.json, ctx)
 }
 
-/// Imports a file or directory under a name, and tells of it.
+/// Imports a file or directory under a name, and prints a notice.
 ///
 /// # Errors
 /// Those of [`dataset::import`].

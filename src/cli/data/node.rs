@@ -1,4 +1,4 @@
-//! `agent data show N --node ID`: what is in the base of one node.
+//! `agent data show N --node ID`: prints all that the base holds of one node.
 
 use anyhow::anyhow;
 use serde::Serialize;

@@ -93,7 +93,7 @@ fn told(examples: &Examples, noun: &str, what: &str) -> Option<String> {
     (examples.count > 0).then(|| format!("{} {what}: {first}{more}", counted(examples.count, noun)))
 }
 
-/// The tables of types and relations, with so many rows and fields at most.
+/// Prints the tables of types and relations, at most `rows` rows and `fields` fields.
 fn tables(summary: &Summary, rows: usize, fields: usize, ctx: &Context) -> Result<()> {
     let headings = ["type", "nodes", "fields (coverage)", "names that repeat"];
     let mut types = table(headings, &[1, 3]);

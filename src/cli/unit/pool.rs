@@ -220,7 +220,7 @@ impl Pool {
         })
     }
 
-    /// Says how much others did.
+    /// Reports how many trials other processes ran.
     pub(crate) fn tell(&self) {
         let [theirs, all] = [&self.theirs, &self.all].map(|n| n.load(Ordering::Relaxed) as u64);
         let (theirs, all, dir) = (count(theirs), count(all), self.dir.display());
