@@ -220,7 +220,7 @@ impl Pool {
         })
     }
 
-    /// Reports how many trials other processes ran.
+    /// Reports how many rankings came from other processes.
     pub(crate) fn tell(&self) {
         let [theirs, all] = [&self.theirs, &self.all].map(|n| n.load(Ordering::Relaxed) as u64);
         let (theirs, all, dir) = (count(theirs), count(all), self.dir.display());
