@@ -82,9 +82,7 @@ impl App {
                 (_, Some(error)) => Err(Failure::Python(error)),
                 (Err(panic), None) => std::panic::resume_unwind(panic),
                 (Ok(None), None) => Err(Failure::Fault("the operation gave no reply".to_owned())),
-                (Ok(Some(reply)), None) => {
-                    Ok(serde_json::to_string(&reply.map_err(|error| failure(&error))?)?)
-                }
+                (Ok(Some(reply)), None) => reply.map_err(|error| failure(&error)),
             }
         })
     }

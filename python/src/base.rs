@@ -7,9 +7,9 @@ use std::{
 };
 
 use agent::{
+    app::private::sandbox_of_user,
     ask::{Analyst, AskRecord},
     bundle::{Bundle, BundleError},
-    cli::sandbox_of_user,
     dataset::{self, Home, ResolvedDataset, Split, load_split},
     index::IndexedBase,
     infer::{ParamValues, ProgramRetriever},

@@ -10,7 +10,7 @@ use std::{
 };
 
 use agent::{
-    cli::{sandbox_of_user, trust_of_user},
+    app::private::{sandbox_of_user, trust_of_user},
     dataset::{Split, load_split},
     optimize::{
         self, Actors, Event, Inputs, OptimizeError, Options,

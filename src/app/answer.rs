@@ -33,7 +33,7 @@ pub struct Request {
     /// The system that finds the nodes
     #[arg(long, value_name = "SYSTEM", default_value = crate::search::SYSTEM,
         help = format!("Find the nodes with {}", systems::choices()))]
-    #[serde(default = "system")]
+    #[serde(default = "crate::search::system")]
     pub system: String,
     /// Ask once more whether the nodes say what each sentence says, and drop what they do not
     #[arg(long)]
@@ -49,10 +49,6 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub llm: LlmArgs,
-}
-
-fn system() -> String {
-    crate::search::SYSTEM.to_owned()
 }
 
 /// Prose with the nodes that it was written from.
@@ -118,7 +114,7 @@ impl Perform for Request {
         let system = system_name(&self.system, app)?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let llm = llm::open(&self.llm, None, app)?;
-        let resources = Resources::new(Some(&llm), self.sandbox.places(app), app);
+        let resources = Resources::new(Some(&llm), self.sandbox.places(app)?, app);
         let system = open_system(&system, &base, &resources)?;
         let detail = Detail { explained_count: 0, paths: true };
         let answer = infer::answer(&base, &*system, question, MAX_NODES, detail)?;

@@ -10,12 +10,12 @@ use crate::{
     App, Explain, Result, dataset,
     llm::{self, LlmArgs},
     operation::Perform,
+    search,
     systems::{Resources, SandboxArgs, open_bundle, read_bundle},
 };
 use agent_ask::{Analyst, AskError, AskRecord, Helps, answer::Answered};
 use agent_index::IndexedBase;
-use agent_infer::{self as infer, HitRecord};
-use agent_retrieve::{Answer, Detail, check_query};
+use agent_retrieve::{Detail, check_query};
 
 /// Nodes of a bundle's ranking.
 const NODES: usize = 20;
@@ -98,27 +98,16 @@ pub enum Reply {
         ms: f64,
     },
     /// The ranking of a bundle.
-    Bundle {
-        /// The base.
-        base: Arc<IndexedBase>,
-        /// The ranking.
-        answer: Box<Answer>,
-    },
+    Bundle(Box<search::Reply>),
 }
 
 impl Serialize for Reply {
     fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Hits<'a> {
-            hits: Vec<HitRecord<'a>>,
-        }
         match self {
             Reply::Table { question, answered, base, ms } => {
                 AskRecord::new(question, answered, &base.kb, usize::MAX, *ms).serialize(out)
             }
-            Reply::Bundle { base, answer } => {
-                Hits { hits: infer::hits(&base.kb, answer) }.serialize(out)
-            }
+            Reply::Bundle(ranking) => ranking.serialize(out),
         }
     }
 }
@@ -161,7 +150,9 @@ impl Request {
         let (base, began) = (analyst.base().clone(), Instant::now());
         let answered = match analyst.ask(question) {
             Ok(answered) => answered,
-            Err(error) if error.may_be_for_nodes() => return self.by_bundle(base, llm, error, app),
+            Err(error) if error.may_be_for_nodes() => {
+                return self.by_bundle(question, base, llm, error, app);
+            }
             Err(error) => return Err(error.into()),
         };
         let ms = began.elapsed().as_secs_f64() * 1e3;
@@ -174,6 +165,7 @@ impl Request {
     /// Answers a question for nodes with a bundle, where there is one.
     fn by_bundle(
         &self,
+        question: &str,
         base: Arc<IndexedBase>,
         llm: Option<&llm::Opened>,
         error: AskError,
@@ -185,10 +177,9 @@ impl Request {
         app.watch.notice(&format!("nodes of the bundle, not a table: {error}"));
         let bundle = read_bundle(file, app)?;
         bundle.check_base(&base)?;
-        let resources = Resources::new(llm, self.sandbox.places(app), app);
+        let resources = Resources::new(llm, self.sandbox.places(app)?, app);
         let opened = open_bundle(&bundle, &base, &resources)?;
-        let question = check_query(&self.question)?;
         let answer = opened.answers.answer(question, NODES, Detail::default())?;
-        Ok(Reply::Bundle { base, answer: Box::new(answer) })
+        Ok(Reply::Bundle(Box::new(search::Reply { base, answer })))
     }
 }

@@ -13,13 +13,13 @@ use utoipa::{
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
-    /// A number that is known to be within the bounds; the nearest bound otherwise.
+    /// A number that is known to be within the bounds.
+    ///
+    /// # Panics
+    /// If it is not; of a constant, while it is compiled.
     pub const fn new(number: u64) -> Self {
-        match number {
-            below if below < MIN => Self(MIN),
-            above if above > MAX => Self(MAX),
-            within => Self(within),
-        }
+        assert!(MIN <= number && number <= MAX);
+        Self(number)
     }
 
     /// The number.

@@ -4,7 +4,6 @@ use clap::{
     ValueEnum,
     builder::{EnumValueParser, PossibleValue, TypedValueParser},
 };
-
 use serde::{Deserialize as _, Deserializer, de::Error as _};
 
 use agent_systems::bundle::Effort;
@@ -33,12 +32,9 @@ pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
 /// # Errors
 /// That it is another number.
 pub fn effort<'de, D: Deserializer<'de>>(from: D) -> Result<Effort, D::Error> {
-    match u8::deserialize(from)? {
-        0 => Ok(Effort::None),
-        1 => Ok(Effort::Reads),
-        2 => Ok(Effort::Judges),
-        other => Err(D::Error::custom(format!("effort {other} is not in 0..=2"))),
-    }
+    let number = u8::deserialize(from)?;
+    let unknown = || D::Error::custom(format!("effort {number} is not in 0..=2"));
+    Effort::from_number(number).ok_or_else(unknown)
 }
 
 /// A value of an option.

@@ -72,7 +72,7 @@ pub fn waiting(name: &str) -> String {
 /// # Errors
 /// That it means nothing, or that the import failed.
 pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
-    if !app.local {
+    if app.network.is_some() {
         return Ok(Dataset { base: app.home.get(dataset)?, automatic: false });
     }
     match app.home.resolve(dataset) {

@@ -1,10 +1,10 @@
 //! The operations of the program, as every face calls them: the command line, HTTP, assistants and
 //! Python hold arguments and output alone.
 //!
-//! Each operation is one file with a `Request` (its defaults and bounds stand there and nowhere else), a
-//! `Reply` and `run(&App, &Request)`. An [`App`] is what all of them share: the home directory, what this
-//! user made, settings, and a [`Watch`] that hears notices and progress. Only this crate reads the
-//! environment and the settings; it never prints.
+//! Each operation is one file with a `Request`, its defaults and bounds, which implements
+//! [`Perform`](operation::Perform), and a line in [`OPERATIONS`](operation::OPERATIONS). An [`App`] is what
+//! all of them share: the home directory, what this user made, settings, and a [`Watch`] that hears notices
+//! and progress. Keys and addresses of models are read from the environment here alone; nothing prints.
 
 pub mod answer;
 pub mod ask;
@@ -37,8 +37,8 @@ use std::{
 use agent_dataset::Home;
 use agent_index::Access;
 use agent_remote::Account;
-
 use agent_retrieve::Answer;
+use agent_tools::Assistant;
 
 pub use crate::error::{AppError, Explain, Result};
 use crate::private::Private;
@@ -88,6 +88,14 @@ impl Progress for Unwatched {
     fn at(&self, _: &str, _: u64, _: u64) {}
 }
 
+/// What requests over a network may use. They name installed bases, runs and systems, never files;
+/// programs run where the rule of trust or WebAssembly puts them.
+#[derive(Clone)]
+pub struct Network {
+    /// The language model of the server, which is asked within its budget; no other one is.
+    pub model: Option<Arc<Assistant>>,
+}
+
 /// What operations share.
 #[derive(Clone)]
 pub struct App {
@@ -99,9 +107,8 @@ pub struct App {
     pub config: Option<PathBuf>,
     /// Hears notices, warnings and progress.
     pub watch: Arc<dyn Watch>,
-    /// Whether requests may name files and directories of this machine, as those of its user do; those
-    /// that come over a network name installed bases, runs and systems alone.
-    pub local: bool,
+    /// Where requests come over a network: what they may use. Where they are those of this user, none.
+    pub network: Option<Network>,
     /// Ends operations when set; all long work polls it.
     pub stop: Arc<AtomicBool>,
 }
@@ -110,19 +117,7 @@ impl App {
     /// An app over a home directory, with this user's private directories and without settings of its own.
     pub fn new(home: Home, watch: Arc<dyn Watch>) -> App {
         let (private, config, stop) = (Private::of_user(), None, Arc::default());
-        App { home, private, config, watch, local: true, stop }
-    }
-
-    /// Refuses a file or directory that a request over a network names.
-    ///
-    /// # Errors
-    /// That the request may name none.
-    pub fn refuse_file(&self, option: &str, names_one: bool) -> Result<()> {
-        match names_one && !self.local {
-            true => Err(AppError::usage(anyhow::anyhow!("{option} names a file of the server")))
-                .hint("over a network, name what is installed there"),
-            false => Ok(()),
-        }
+        App { home, private, config, watch, network: None, stop }
     }
 
     /// The caches and the service that embedders use.

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::{
-    App, OPENAI_URL,
+    App, Network, OPENAI_URL,
     error::{AppError, Explain, Result},
     variable,
 };
@@ -44,7 +44,7 @@ pub const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` un
     config.toml, and set OPENAI_API_KEY, or OPENAI_BASE_URL for a service without a key";
 
 /// Options of all commands that ask a language model.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct LlmArgs {
     /// Ask this language model; roles with a model of their own in the settings keep it
@@ -134,7 +134,33 @@ impl Opened {
 /// Wrong ceilings; that no model is named anywhere; wrong settings or prompts, a missing key, a budget in USD
 /// without prices, a file of replies that cannot be used.
 pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Result<Opened> {
+    if let Some(network) = &app.network {
+        return of_server(choice, network)?
+            .ok_or_else(|| anyhow!("this server asks no language model"))
+            .hint("start it with --effort 1 or 2");
+    }
     opened(check(choice, app)?, choice, own, Duration::MAX, app)
+}
+
+/// The language model of a server, where it has one: a request over a network chooses none itself.
+///
+/// # Errors
+/// That the request has options of its own.
+fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
+    if *choice != LlmArgs::default() {
+        return Err(AppError::usage(anyhow!("a request over a network has no options under llm")))
+            .hint("the server's own language model is asked, where it has one");
+    }
+    let at_a_time = 1;
+    let (recorder, cassette, cache) = (None, None, None);
+    let opened = |assistant: &Arc<Assistant>| Opened {
+        assistant: assistant.clone(),
+        at_a_time,
+        recorder,
+        cassette,
+        cache,
+    };
+    Ok(network.model.as_ref().map(opened))
 }
 
 /// As [`open`], for those who wait for a reply no longer than this.
@@ -230,6 +256,12 @@ fn prompts(choice: &LlmArgs) -> Result<Prompts> {
 /// # Errors
 /// As [`open`].
 pub fn open_if_configured(choice: &LlmArgs, is_asked: bool, app: &App) -> Result<Option<Opened>> {
+    if let (Some(network), false) = (&app.network, is_asked) {
+        return of_server(choice, network);
+    }
+    if app.network.is_some() {
+        return open(choice, None, app).map(Some);
+    }
     match configured(app, choice.model.as_deref())? {
         Some(_) if is_asked => open(choice, None, app).map(Some),
         Some(_) => opened(checked(choice, app)?, choice, None, Duration::MAX, app).map(Some),
@@ -260,11 +292,6 @@ pub fn check(choice: &LlmArgs, app: &App) -> Result<Configured> {
 
 /// What is configured, with or without a key.
 fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
-    let files =
-        [("record", &choice.record), ("replay", &choice.replay), ("prompts", &choice.prompts)];
-    for (option, file) in files {
-        app.refuse_file(option, file.is_some())?;
-    }
     if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
         return Err(AppError::usage(anyhow!("--budget-usd must be above 0")));
     }

@@ -39,7 +39,7 @@ pub struct Operation {
     pub summary: &'static str,
     /// The JSON schema of its request.
     pub schema: fn() -> Value,
-    perform: fn(&App, Value) -> Result<Value>,
+    perform: fn(&App, Value) -> Result<String>,
 }
 
 impl Operation {
@@ -51,9 +51,7 @@ impl Operation {
             perform: |app, request| {
                 let request: R = serde_json::from_value(request)
                     .map_err(|error| AppError::usage(anyhow::anyhow!("{}: {error}", R::NAME)))?;
-                // By way of text, so that numbers have the digits that the command line prints.
-                let reply = serde_json::to_string(&request.perform(app)?)?;
-                Ok(serde_json::from_str(&reply)?)
+                Ok(serde_json::to_string(&request.perform(app)?)?)
             },
         }
     }
@@ -63,11 +61,12 @@ impl Operation {
         OPERATIONS.iter().find(|operation| operation.name == name)
     }
 
-    /// Carries out a request in JSON; the reply is JSON too.
+    /// Carries out a request in JSON; the reply is JSON as text, with the digits that the command line
+    /// prints.
     ///
     /// # Errors
     /// That the request does not fit [`Operation::schema`]; those of the operation.
-    pub fn call(&self, app: &App, request: Value) -> Result<Value> {
+    pub fn call(&self, app: &App, request: Value) -> Result<String> {
         (self.perform)(app, request)
     }
 }

@@ -121,7 +121,7 @@ impl Session {
         let base = dataset::open(&dataset::find(name, app)?, app)?;
         check_base(&bundle, &base, options.force, app)?;
         let llm = llm::open_if_configured(&options.llm, options.effort > Effort::None, app)?;
-        let places = options.sandbox.places(app);
+        let places = options.sandbox.places(app)?;
         let resources =
             Resources { effort: options.effort, ..Resources::new(llm.as_ref(), places, app) };
         let opened = open_bundle(&bundle, &base, &resources)?;

@@ -63,14 +63,14 @@ pub struct Request {
     pub llm: LlmArgs,
 }
 
-fn system() -> String {
+pub(crate) fn system() -> String {
     SYSTEM.to_owned()
 }
 
 /// A ranking over a base.
 pub struct Reply {
-    base: Arc<IndexedBase>,
-    answer: Answer,
+    pub(crate) base: Arc<IndexedBase>,
+    pub(crate) answer: Answer,
 }
 
 impl Reply {
@@ -108,7 +108,7 @@ impl Perform for Request {
         let name = system_name(&self.system, app)?;
         let is_asked = !systems::request_bounds(&name, Effort::None)?.is_empty();
         let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
-        let resources = Resources::new(llm.as_ref(), self.sandbox.places(app), app);
+        let resources = Resources::new(llm.as_ref(), self.sandbox.places(app)?, app);
         let system = open_system(&name, &base, &resources)?;
         let detail = Detail { explained_count: if self.explain { k } else { 0 }, paths: false };
         let answer = system.answer(text, k, detail)?;

@@ -6,11 +6,12 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+use anyhow::anyhow;
 use clap::ValueEnum;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::{App, Watch, error::Result, llm::Opened, named};
+use crate::{App, AppError, Explain, Result, Watch, llm::Opened, named};
 use agent_index::IndexedBase;
 pub use agent_infer::STAND_IN;
 use agent_infer::{Runtime, bundle::Bundle};
@@ -55,14 +56,21 @@ pub struct Places {
 }
 
 impl SandboxArgs {
-    /// What the user said, and what holds where nothing was said.
-    pub fn places(self, app: &App) -> Places {
+    /// The place that the user named, and the rule of trust where none is named.
+    ///
+    /// # Errors
+    /// That a request over a network names this process.
+    pub fn places(self, app: &App) -> Result<Places> {
+        if self.sandbox == Some(SandboxName::Rhai) && app.network.is_some() {
+            return Err(AppError::usage(anyhow!("a request over a network cannot choose rhai")))
+                .hint("choose wasm, or leave it to the server");
+        }
         let said = self.sandbox.map(|name| match name {
             SandboxName::Rhai => Place::Process,
             SandboxName::Wasm => Place::Wasm,
         });
         let (trust, code_dir) = (app.private.trust(), app.private.code_dir());
-        Places { said, trust, code_dir, watch: app.watch.clone() }
+        Ok(Places { said, trust, code_dir, watch: app.watch.clone() })
     }
 }
 
@@ -134,13 +142,22 @@ fn with_opener<T>(
 /// # Errors
 /// As [`named::system`]; that the system needs more than the base.
 pub fn system_name(given: &str, app: &App) -> Result<String> {
-    if app.local {
+    if app.network.is_none() {
         return named::system(given, &app.home);
     }
-    let (spec, _) = systems::find(given)?;
-    match needs_base_alone(spec) && !(given.contains(':') && spec.arguments.contains("SYSTEM")) {
-        true => Ok(given.to_owned()),
-        false => Err(SystemError::NotServed(given.to_owned()).into()),
+    check_served(given)?;
+    Ok(given.to_owned())
+}
+
+/// Refuses a system that needs more than the base, itself or by the system that it stands on.
+///
+/// # Errors
+/// That it does, or that there is no such system.
+pub fn check_served(name: &str) -> std::result::Result<(), SystemError> {
+    let (spec, _) = systems::find(name)?;
+    match needs_base_alone(spec) && !(name.contains(':') && spec.arguments.contains("SYSTEM")) {
+        true => Ok(()),
+        false => Err(SystemError::NotServed(name.to_owned())),
     }
 }
 
@@ -179,9 +196,9 @@ pub fn open_runtime(
 /// # Errors
 /// That it cannot be read or was changed.
 pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
-    let file = match app.local {
-        true => named::bundle_file(given, &app.home)?,
-        false => named::bundle_of_run(given, &app.home)?,
+    let file = match app.network {
+        None => named::bundle_file(given, &app.home)?,
+        Some(_) => named::bundle_of_run(given, &app.home)?,
     };
     let bundle = Bundle::read(&file).map_err(SystemError::from)?;
     if named::is_latest(given) {

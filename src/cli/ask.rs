@@ -66,14 +66,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 false => print(answered, &base.kb, ctx)?,
             }
         }
-        Reply::Bundle { base, answer } => {
-            let hits = agent_infer::hits(&base.kb, answer);
-            match (hits.is_empty(), args.json) {
-                (true, _) => ctx.printer.notice("no node matches"),
-                (false, true) => hits::print_json(&hits, ctx)?,
-                (false, false) => hits::print_table(&hits, ctx)?,
-            }
-        }
+        Reply::Bundle(ranking) => hits::print(&ranking.hits(), args.json, ctx)?,
     }
     Ok(Exit::Done)
 }

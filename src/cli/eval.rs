@@ -249,7 +249,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let llm = llm::open_if_configured(&args.llm, is_asked(&chosen)?, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-    let resources = resources(args, llm.as_ref(), asked, ctx);
+    let resources = resources(args, llm.as_ref(), asked, ctx)?;
     let systems = open_all(&chosen, &base, &resources, ctx)?;
     let stand_in = Baseline::new(base.clone(), STAND_IN);
     let labels = args.by.as_deref().map(|by| labels(by, &queries, &systems)).transpose()?;
@@ -314,9 +314,9 @@ fn resources(
     llm: Option<&llm::Opened>,
     queries: Arc<[(i64, String)]>,
     ctx: &Context,
-) -> Resources {
-    let places = args.sandbox.places(ctx);
-    Resources { queries, ..Resources::new(llm, places, ctx) }
+) -> Result<Resources> {
+    let places = args.sandbox.places(ctx)?;
+    Ok(Resources { queries, ..Resources::new(llm, places, ctx) })
 }
 
 /// All systems with what they are called. They are opened before one is run, so that a wrong name
@@ -350,7 +350,7 @@ fn run_values(args: &Args, dataset: &Dataset, ctx: &Context) -> Result<Exit> {
     }
     let llm = llm::open_if_configured(&args.llm, is_asked(&chosen)?, ctx)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-    let resources = resources(args, llm.as_ref(), asked, ctx);
+    let resources = resources(args, llm.as_ref(), asked, ctx)?;
     let systems = open_all(&chosen, &base, &resources, ctx)?;
     values::run(args, &dataset.base, &systems, &queries, ctx)
 }

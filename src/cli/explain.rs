@@ -185,7 +185,7 @@ fn open(
     ctx: &Context,
 ) -> Result<Explainer> {
     let llm = llm::open_if_configured(&args.llm, false, ctx)?;
-    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx)?, ctx);
     let runtime_of = |origin| open_runtime(base, all_threads(), &resources, origin);
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;

@@ -27,12 +27,16 @@ pub(super) struct Ending {
     pub(super) expected: Expected,
 }
 
-/// Prints one JSON object per node.
+/// Prints a ranking: one JSON object per node, or a table; a notice if it is empty.
 ///
 /// # Errors
 /// That stdout cannot be written to.
-pub(super) fn print_json(hits: &[HitRecord<'_>], ctx: &Context) -> Result<()> {
-    ctx.printer.json_lines(hits)
+pub(super) fn print(hits: &[HitRecord<'_>], json: bool, ctx: &Context) -> Result<()> {
+    if hits.is_empty() {
+        ctx.printer.notice("no node matches");
+        return Ok(());
+    }
+    if json { ctx.printer.json_lines(hits) } else { print_table(hits, ctx) }
 }
 
 /// Says where the answers end, behind the last of `n` printed nodes that is one.

@@ -1,5 +1,5 @@
-//! The command line: one file per command, and what all commands share. Only this module prints,
-//! reads the environment or decides an exit status; nothing uses it.
+//! The command line: one file per command, and what all commands share. Only this crate prints and decides
+//! an exit status; what it opens and computes is in `agent_app`.
 //!
 //! | file | question it answers |
 //! | --- | --- |
@@ -7,14 +7,7 @@
 //! | `cut` | given a bus error: which mapped file was cut short |
 //! | `printer` | what may be written where |
 //! | `fit`, `progress` | given a table: how it fits the terminal; how far is a piece of work |
-//! | `dataset` | given `--dataset N`: which base, opened, imported or generated first |
-//! | `systems` | given `--system S`, a bundle or a program: what it is opened with; `agent systems` |
-//! | `llm` | given options, environment and settings: which language model, and how it is opened |
-//! | `vectors` | given a directory of vectors computed elsewhere: which belong to which node |
 //! | `pull` | `agent data pull`: which files of the repository, fetched to where |
-//! | `private` | where is kept what must not come with a home: what was made here, compiled code |
-//! | `test_split` | the answers of the test split, counted: how often were they looked at |
-//! | `named` | given a path, a name or `latest`: which run, which bundle |
 //! | `examples` | given a command: what would people write |
 //! | `hits` | given a ranking: how it is printed |
 //! | the others | one command each |
@@ -81,7 +74,6 @@ use tracing_subscriber::{
 };
 
 use crate::printer::{Level, Printer};
-pub use agent_app::private::{sandbox_of_user, trust_of_user};
 use agent_app::{App, AppError, Explain, Result, variable};
 use agent_dataset::Home;
 use agent_sandbox::MAX_WORKERS;

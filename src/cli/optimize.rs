@@ -723,7 +723,7 @@ fn options(
             || journal.config().get("avatar_tools").and_then(serde_json::Value::as_bool)
                 == Some(true),
         programs: user::load(journal)?,
-        sandbox: args.sandbox.places(ctx).of(Origin::Run(&dir.join(DATABASE_FILE))),
+        sandbox: args.sandbox.places(ctx)?.of(Origin::Run(&dir.join(DATABASE_FILE))),
         without: match args.without.is_empty() {
             false => without(args),
             true => journal

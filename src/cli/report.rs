@@ -94,7 +94,7 @@ fn show(page: &Path, ctx: &Context) {
 struct RunPage {
     #[serde(flatten)]
     run: RecordedRun,
-    found: found::Found,
+    found: found::Findings,
 }
 
 /// The record of a model's page.
@@ -180,6 +180,6 @@ fn measure(
     let base = dataset::open(&found, ctx)?;
     bundle.check_base(&base)?;
     let queries = load_split(&found.base, &Split::Val)?;
-    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx)?, ctx);
     found::Measured::of(bundle, trials, &base, queries, &resources, ctx).map(Some)
 }

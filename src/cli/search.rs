@@ -19,14 +19,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let reply = args.request.perform(ctx)?;
     let hits = reply.hits();
-    if hits.is_empty() {
-        ctx.printer.notice("no node matches");
-    } else if args.json {
-        hits::print_json(&hits, ctx)?;
-    } else if args.request.explain {
+    if args.request.explain && !args.json && !hits.is_empty() {
         hits::print_explained(&hits, None, ctx)?;
     } else {
-        hits::print_table(&hits, ctx)?;
+        hits::print(&hits, args.json, ctx)?;
     }
     Ok(Exit::Done)
 }

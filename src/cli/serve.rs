@@ -175,7 +175,7 @@ impl ServedArgs {
 
     /// The bases that are served, with their bundles.
     fn served(&self, threads: usize, helper: Option<Helper>, ctx: &Context) -> Result<Vec<Served>> {
-        let places = self.sandbox.places(ctx);
+        let places = self.sandbox.places(ctx)?;
         let opening = Opening {
             threads,
             places: Arc::new(move |origin| places.of(origin)),

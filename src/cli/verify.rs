@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             let digest = bundle.digest.get(..12).unwrap_or_default();
             let detail = format!("format {}, digest {digest} is right", bundle.format);
             checks.push(Check::ok("file", detail));
-            checks.extend(programs::check(&bundle, &args.sandbox.places(ctx))?);
+            checks.extend(programs::check(&bundle, &args.sandbox.places(ctx)?)?);
             checks.push(router(&bundle));
             checks.extend(on_dataset(args, &bundle, ctx)?);
         }
@@ -182,7 +182,7 @@ fn on_dataset(args: &Args, bundle: &Bundle, ctx: &Context) -> Result<Vec<Check>>
         return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
     }
     let mut checks = vec![Check::ok("base", format!("\"{name}\" is the base it was made for"))];
-    let places = args.sandbox.places(ctx);
+    let places = args.sandbox.places(ctx)?;
     checks.extend(replay::check(bundle, &dataset.base, &base, places, ctx)?);
     Ok(checks)
 }

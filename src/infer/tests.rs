@@ -22,14 +22,14 @@ use agent_dataset::{
 };
 use agent_index::{IndexedBase, build};
 use agent_kb::{Kb, NodeId};
-use agent_llm::{Finish, LlmError, Request, Role, ledger::Ceilings};
+use agent_llm::{LlmError, Request, Role, ledger::Ceilings};
 use agent_remote::RemoteError;
 use agent_retrieve::{Answer, AssistFailure, Baseline, Detail, RetrieveError, Retriever, System};
 use agent_sandbox::{FailureKind, Workers, program::Program};
-use agent_testing::{RequestLog, assistant, blocks, example_base, llm, llm_within, question, said};
+use agent_testing::{
+    RequestLog, ScriptedReply, assistant, blocks, example_base, llm, llm_within, question, said,
+};
 use agent_tools::{ToolCache, Trace};
-
-type Said = Result<(String, Finish), LlmError>;
 
 /// Scores candidates for the first tool of programs.
 const PROGRAM: &str = "fn retrieve(query, candidates, params) {
@@ -39,7 +39,9 @@ const PROGRAM: &str = "fn retrieve(query, candidates, params) {
     let m = #{}; for (id, i) in list { m[id.to_string()] = scores[i]; } m
 }";
 
-fn runtime(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Runtime, RequestLog) {
+fn runtime(
+    answer: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
+) -> (Runtime, RequestLog) {
     let (model, heard) = llm(answer);
     let workers = Arc::new(Workers::new(2).unwrap());
     let cache = Arc::new(ToolCache::new(1 << 20));
@@ -55,7 +57,7 @@ fn own(text: &str) -> &str {
 }
 
 /// Scores things by whether their text has a word.
-fn likes(word: &'static str) -> impl Fn(&Request) -> Said + Send + Sync + 'static {
+fn likes(word: &'static str) -> impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static {
     move |request| {
         let shown = question(request);
         let name = if shown.contains("# Candidates") { "candidate" } else { "thing" };
@@ -368,7 +370,9 @@ fn hybrid() -> Box<dyn Retriever> {
     Box::new(Baseline::new(example_base(), System::Hybrid))
 }
 
-fn rerank(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Rerank, RequestLog) {
+fn rerank(
+    answer: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
+) -> (Rerank, RequestLog) {
     let (model, heard) = llm(answer);
     (Rerank::new(example_base(), hybrid(), assistant(model)), heard)
 }
@@ -465,7 +469,7 @@ fn sample() -> &'static (Arc<IndexedBase>, Vec<LabelledQuery>) {
 
 /// A bundle over the sample base with effort 0, and with effort 2 by a model.
 fn efforts(
-    answer: impl Fn(&Request) -> Said + Send + Sync + 'static,
+    answer: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
 ) -> (Arc<BundleRetriever>, Rerank, RequestLog) {
     let (base, _) = sample();
     let bundle = bundle(base, 2, ["product", "product"]);
@@ -524,7 +528,7 @@ fn a_perfect_judge_answers_first_whatever_is_in_the_shortlist() {
 #[test]
 fn a_silent_failing_or_malformed_model_leaves_every_answer_as_it_was() {
     let (_, queries) = sample();
-    let replies: [fn(&Request) -> Said; 4] = [
+    let replies: [fn(&Request) -> ScriptedReply; 4] = [
         |_| said(" "),
         |_| Err(LlmError::Remote(RemoteError::Setup("down".to_owned()))),
         |_| said("I would rather not."),
@@ -617,18 +621,20 @@ fn a_request_without_a_reply_leaves_the_whole_shortlist_as_it_is() {
     }
 }
 
-fn react(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (React, RequestLog) {
+fn react(
+    answer: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
+) -> (React, RequestLog) {
     let (model, heard) = llm(answer);
     (React::new(example_base(), assistant(model), None, false), heard)
 }
 
 /// A turn that calls tools.
-fn calls(calls: Json) -> Said {
+fn calls(calls: Json) -> ScriptedReply {
     said(json!({"thought": "next", "calls": calls, "finish": false, "ids": []}).to_string())
 }
 
 /// A turn that ends.
-fn finish(ids: Json) -> Said {
+fn finish(ids: Json) -> ScriptedReply {
     said(json!({"thought": "done", "calls": [], "finish": true, "ids": ids}).to_string())
 }
 
@@ -725,7 +731,7 @@ fn react_ends_within_its_bounds() {
 
 #[test]
 fn react_fails_where_the_model_does_and_tells_outages_apart() {
-    let failed = |answer: Said| {
+    let failed = |answer: ScriptedReply| {
         let (system, _) = react(move |_| answer.clone());
         system.retrieve("socks", 5).unwrap_err()
     };

@@ -35,6 +35,9 @@ const ROLES: [&str; 11] = [
 /// The name of the scripted model.
 pub const MODEL: &str = "scripted";
 
+/// What a scripted model replies: a text, and why it ends.
+pub type ScriptedReply = Result<(String, Finish), LlmError>;
+
 /// Answers by a function of the request; notes what it was asked.
 pub struct Scripted<F> {
     answer: F,
@@ -76,7 +79,7 @@ pub fn blocks(question: &str, name: &str) -> Vec<(String, String)> {
 
 impl<F> Model for Scripted<F>
 where
-    F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync,
+    F: Fn(&Request) -> ScriptedReply + Send + Sync,
 {
     fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
         self.asked.lock().unwrap().push(request.clone());
@@ -105,7 +108,7 @@ impl ReplyStore for MemoryStore {
 /// what it was asked.
 pub fn llm<F>(answer: F) -> (Arc<Llm>, RequestLog)
 where
-    F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync + 'static,
+    F: Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
 {
     llm_within(answer, Ceilings::default(), vec![Arc::new(MemoryStore::default())])
 }
@@ -117,7 +120,7 @@ pub fn llm_within<F>(
     stores: Vec<Arc<dyn ReplyStore>>,
 ) -> (Arc<Llm>, RequestLog)
 where
-    F: Fn(&Request) -> Result<(String, Finish), LlmError> + Send + Sync + 'static,
+    F: Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
 {
     let heard = RequestLog::default();
     let model = Scripted { answer, asked: heard.0.clone() };
@@ -134,6 +137,6 @@ where
 }
 
 /// A whole reply.
-pub fn said(text: impl Into<String>) -> Result<(String, Finish), LlmError> {
+pub fn said(text: impl Into<String>) -> ScriptedReply {
     Ok((text.into(), Finish::Stop))
 }

@@ -23,9 +23,8 @@ impl Server {
     /// That it asks for more than the server was told.
     pub(super) fn effort(&self, asked: Option<u8>) -> Result<Effort, ApiError> {
         let Some(asked) = asked else { return Ok(self.effort) };
-        let known = [Effort::None, Effort::Reads, Effort::Judges];
-        let offered = known.get(usize::from(asked)).filter(|effort| **effort <= self.effort);
-        offered.copied().ok_or_else(|| {
+        let offered = Effort::from_number(asked).filter(|effort| *effort <= self.effort);
+        offered.ok_or_else(|| {
             let most = self.effort as u8;
             let remedy =
                 format!("give 0 to {most}, as the server was started with --effort {most}");

@@ -11,7 +11,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use agent_app::systems::needs_base_alone;
+use agent_app::systems::{check_served, needs_base_alone};
 use agent_ask::Analyst;
 use agent_dataset::{Base, DatasetError, Home, LabelledQuery, Split, Summary, load_split};
 use agent_index::{Access, IndexError, IndexedBase};
@@ -361,10 +361,7 @@ impl Opened {
         if let Some(system) = locked(&self.systems).get(name) {
             return Ok(system.clone());
         }
-        let (spec, _) = systems::find(name)?;
-        if !needs_base_alone(spec) || name.contains(':') && spec.arguments.contains("SYSTEM") {
-            return Err(SystemError::NotServed(name.to_owned()));
-        }
+        check_served(name)?;
         let system: Arc<dyn Retriever> =
             Arc::from(self.with_opener(|opener| systems::open(name, opener))?);
         let mut open = locked(&self.systems);

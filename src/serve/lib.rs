@@ -58,7 +58,7 @@ use tokio::{
 };
 
 use crate::{apart::Apart, mcp::Assistants, metrics::Metrics, queue::Queue};
-use agent_app::App;
+use agent_app::{App, Network};
 use agent_systems::bundle::Effort;
 
 /// The longest time that a request may ask for.
@@ -151,6 +151,7 @@ impl Server {
         // All bases are opened alike.
         let helper = bases.first().and_then(Served::helper);
         let effort = helper.map_or(Effort::None, |helper| helper.effort);
+        let network = Network { model: helper.map(|helper| helper.assistant.clone()) };
         let helped = Apart::new(helper.map_or(0, |helper| helper.at_a_time));
         Ok(Arc::new(Server {
             bases,
@@ -165,7 +166,7 @@ impl Server {
             followers: Arc::new(Semaphore::new(events::MAX_FOLLOWERS)),
             metrics: Metrics::new(),
             find,
-            app: App { local: false, watch: Arc::new(operations::Log), ..app },
+            app: App { network: Some(network), watch: Arc::new(operations::Log), ..app },
             programs,
             ending,
         }))

@@ -6,6 +6,7 @@ use axum::{
     Json,
     extract::{Path, State},
     http::StatusCode,
+    response::IntoResponse,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -19,7 +20,7 @@ use agent_app::{
 use crate::{
     Server,
     reply::{ApiError, Common, OfBody, OfPath, OfWork},
-    routes::{Body, LONGEST_CHANGE},
+    routes::{Body, LONGEST_CHANGE, json},
 };
 
 /// Longest reply over HTTP, bytes.
@@ -96,17 +97,17 @@ pub(super) async fn perform(
     State(server): State<Arc<Server>>,
     Path(name): Path<String>,
     Body(request): Body<Value>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(performed(&server, &name, request, MAX_REPLY).await?))
+) -> Result<impl IntoResponse, ApiError> {
+    Ok(json(performed(&server, &name, request, MAX_REPLY).await?))
 }
 
-/// The reply of an operation, of at most `max` bytes.
+/// The reply of an operation as JSON, of at most `max` bytes.
 pub(super) async fn performed(
     server: &Arc<Server>,
     name: &str,
     request: Value,
     max: usize,
-) -> Result<Value, ApiError> {
+) -> Result<String, ApiError> {
     let operation = Operation::find(name).ok_or_else(|| {
         let names: Vec<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
         ApiError::not_found("there is no such operation", names.join(", "))
@@ -114,7 +115,7 @@ pub(super) async fn performed(
     let shared = server.clone();
     let work = move || operation.call(&shared.app, request);
     let reply = server.long.run(Instant::now() + LONGEST_CHANGE, work).await??;
-    match reply.to_string().len() {
+    match reply.len() {
         n if n <= max => Ok(reply),
         n => {
             let message = format!("the reply has {n} bytes, more than {max}");

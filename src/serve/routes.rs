@@ -355,10 +355,13 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
 
 /// A reply as JSON.
 pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
-    serde_json::to_string(reply).map_err(|error| {
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        ApiError::new(status, "internal", error.to_string(), "please report it")
-    })
+    serde_json::to_string(reply).map_err(|error| internal(&error))
+}
+
+/// That JSON of the server's own cannot be written or read.
+pub(super) fn internal(error: &serde_json::Error) -> ApiError {
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    ApiError::new(status, "internal", error.to_string(), "please report it")
 }
 
 /// A reply that is JSON already.

@@ -31,6 +31,13 @@ pub enum Effort {
     Judges,
 }
 
+impl Effort {
+    /// The effort of a number from 0 to 2.
+    pub fn from_number(number: u8) -> Option<Effort> {
+        [Self::None, Self::Reads, Self::Judges].get(usize::from(number)).copied()
+    }
+}
+
 /// A bundle opened on a base.
 pub struct OpenedBundle {
     /// Its programs and router.

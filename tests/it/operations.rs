@@ -68,11 +68,18 @@ fn operations_are_answered_over_http() {
         json!({"dataset": "shop", "text": "steel", "k": 0}),
         json!({"dataset": "shop", "text": "steel", "system": format!("program:{here}/x.rhai")}),
         json!({"dataset": "shop", "text": "steel", "llm": {"model": "m", "replay": "/dev/zero"}}),
+        json!({"dataset": "shop", "text": "steel", "llm": {"model": "m"}}),
+        json!({"dataset": "shop", "text": "steel", "sandbox": {"sandbox": "rhai"}}),
         json!({"dataset": "shop", "text": "steel", "other": 1}),
     ] {
         let (status, reply) = search(wrong.clone());
         assert!(status == 400 || status == 422, "{wrong} {status} {reply}");
     }
+    // A server without a language model asks none, whatever its settings name.
+    let asked = json!({"dataset": "shop", "question": "which is of steel?"});
+    let (status, reply) = served.send("POST", "/v1/operations/answer", &asked);
+    assert_eq!(status, 422, "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("no language model"), "{reply}");
     assert_eq!(served.send("POST", "/v1/operations/nothing", &json!({})).0, 404);
 }
 

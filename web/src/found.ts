@@ -6,9 +6,9 @@ import { html, nothing, type TemplateResult } from 'lit';
 import { share } from './parts';
 import type { Losses, RecordedRun } from './record';
 
-type Found = RecordedRun['found'];
+type Findings = RecordedRun['found'];
 
-export function found(of: Found): TemplateResult {
+export function found(of: Findings): TemplateResult {
   return html`
     ${of.systems.length ? html`<h2>Baselines</h2>${systems(of.systems)}` : nothing}
     ${of.losses ? html`<h2>Where answers are lost</h2>${losses(of.losses)}` : nothing}
@@ -19,12 +19,12 @@ export function found(of: Found): TemplateResult {
 }
 
 /** How to come to the same result, and to ask it. */
-export function again(of: Found): TemplateResult {
+export function again(of: Findings): TemplateResult {
   return html`<h2>Do it again</h2><pre tabindex="0">${of.commands.join('\n')}</pre>
     <p class="soft">The same seed, queries and base give the same bundle.</p>`;
 }
 
-function systems(all: Found['systems']): TemplateResult {
+function systems(all: Findings['systems']): TemplateResult {
   const rows = all.map(
     ({ name, share: part, mrr, hit1, recall20, difference, p }) => html`<tr>
       <th scope="row">${name}</th><td class="bars wide-only">${share(part)}</td><td class="number">${mrr}</td>

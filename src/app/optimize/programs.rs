@@ -66,7 +66,7 @@ pub fn read_programs(
         let why = anyhow!("--program is given {given} times, more than {most}; leave some out");
         return Err(AppError::usage(why));
     }
-    let mut sandbox = sandbox.places(app).of(Origin::Elsewhere);
+    let mut sandbox = sandbox.places(app)?.of(Origin::Elsewhere);
     if is_dry_run {
         sandbox.code_dir = None;
     }

@@ -151,7 +151,7 @@ struct Printed<'a> {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read(ctx)?;
     let (from, to) = (find(&sources, &args.from)?, find(&sources, &args.to)?);
-    let options = args.sandbox.places(ctx).of(sources.origin());
+    let options = args.sandbox.places(ctx)?.of(sources.origin());
     let name = |entry: &Entry| {
         format!("{} {}", entry.program.short_id(), plain(&entry.category, MAX_SHOWN))
     };

@@ -118,7 +118,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let dataset = dataset::find(&args.dataset, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let llm = llm::open_if_configured(&args.llm, false, ctx)?;
-    let options = args.sandbox.places(ctx).of(Origin::Elsewhere);
+    let options = args.sandbox.places(ctx)?.of(Origin::Elsewhere);
     let workers = Arc::new(Workers::new(1).context("cannot start a thread for the program")?);
     let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
     let runtime = Runtime::in_sandbox(base.clone(), workers, cache, &options)

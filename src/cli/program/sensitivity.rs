@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read(ctx)?;
     let entry = find(&sources, &args.program)?;
     let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
-    let options = args.sandbox.places(ctx).of(sources.origin());
+    let options = args.sandbox.places(ctx)?.of(sources.origin());
     let mut ground = Ground::open(name, args.on, MAX_QUERIES, &options, ctx)?;
     if let Some((bundle, category)) = sources.category(entry).filter(|_| !args.all) {
         ground.keep_routed(bundle, category, ctx);

@@ -45,7 +45,7 @@ struct Shown<'a> {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read(ctx)?;
     let entry = find(&sources, &args.program)?;
-    let options = args.sandbox.places(ctx).of(sources.origin());
+    let options = args.sandbox.places(ctx)?.of(sources.origin());
     if args.json {
         ctx.printer.json(&Shown {
             id: entry.program.id(),

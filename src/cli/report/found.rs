@@ -84,7 +84,7 @@ impl Measured {
 
 /// All of it, as `web/src/record.ts` takes it.
 #[derive(Serialize)]
-pub(super) struct Found {
+pub(super) struct Findings {
     /// Title of the dataset, and version.
     about: String,
     /// What is said where the questions were made, not labelled; else nothing.
@@ -149,7 +149,7 @@ pub(super) fn found(
     sources: &Sources,
     measured: Option<&Measured>,
     ctx: &Context,
-) -> Result<Found> {
+) -> Result<Findings> {
     let config = journal.config();
     let bundle = sources.bundle.as_ref();
     // A run that is not finished does not say it; its dataset does while it is there.
@@ -160,7 +160,7 @@ pub(super) fn found(
     };
     let proof = bundle.and_then(|bundle| bundle.validation.proof.as_ref());
     let router = measured.and_then(|measured| measured.router.as_ref());
-    let mut found = Found {
+    let mut found = Findings {
         about: dir.display().to_string(),
         synthetic: if is_synthetic { sentence(synthetic::TOLD) } else { String::new() },
         figures: Vec::new(),

@@ -197,7 +197,7 @@ impl<'a> Bench<'a> {
                 .hint("the programs of the bundle ask a language model")?,
             None => None,
         };
-        Ok((base, Resources::new(llm.as_ref(), self.sandbox.places(self.ctx), self.ctx)))
+        Ok((base, Resources::new(llm.as_ref(), self.sandbox.places(self.ctx)?, self.ctx)))
     }
 }
 

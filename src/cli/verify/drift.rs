@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let gone = gone(&bundle, &base);
     let llm = llm::open_for_programs(&bundle, ctx);
     let llm = llm.hint("its programs ask a language model")?;
-    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx), ctx);
+    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx)?, ctx);
     let replayed = replay(&bundle, &queries, &base, &resources, ctx)?;
     let Some(replayed) = replayed else {
         return Err(anyhow!("a program of the bundle does not compile")).hint("optimize again");

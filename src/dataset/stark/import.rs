@@ -78,7 +78,7 @@ impl Origin {
 }
 
 /// Imports a base of the benchmark and its queries from `source` as base `name` of `home`,
-/// replacing one of that name. The layout of `source` is told in [`crate::stark`].
+/// replacing one of that name. [`crate::stark`] describes the layout of `source`.
 ///
 /// Nodes get the ids, types and documents of the reference; see [`crate::stark::Documents`]
 /// for the variants with relations. `options.lenient` applies to queries and splits.

@@ -18,11 +18,9 @@ use agent_retrieve::{
     },
 };
 use agent_testing::{
-    QUERY, RequestLog, answer, assistant, blocks, echo, example_base, llm, llm_within, planted,
-    question, said,
+    QUERY, RequestLog, ScriptedReply, answer, assistant, blocks, echo, example_base, llm,
+    llm_within, planted, question, said,
 };
-
-type Said = Result<(String, agent_llm::Finish), LlmError>;
 
 fn over(base: &Arc<IndexedBase>, system: System) -> Box<dyn Retriever> {
     Box::new(Baseline::new(base.clone(), system))
@@ -33,7 +31,7 @@ fn expander(
     base: &Arc<IndexedBase>,
     method: Method,
     n: usize,
-    reply: impl Fn(&Request) -> Said + Send + Sync + 'static,
+    reply: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
 ) -> (Expander, RequestLog) {
     let (model, heard) = llm(reply);
     let inner = over(base, System::Bm25Names);
@@ -240,7 +238,10 @@ fn an_explanation_has_the_entities_the_facts_the_texts_and_the_query() {
         found.explanations[0].explanation.child("bm25+names").is_some(),
         "what the other system says"
     );
-    assert!(found.explanations[1].explanation.child("expansion").is_none(), "it is told once");
+    assert!(
+        found.explanations[1].explanation.child("expansion").is_none(),
+        "the expansion is explained once"
+    );
     assert_eq!(system.answer(QUERY, 5, Detail::default()).unwrap().ranking(), found.ranking());
 }
 

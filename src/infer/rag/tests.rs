@@ -4,17 +4,17 @@ use serde_json::{Value as Json, json};
 
 use crate::rag::{CitedRetriever, Prose, write};
 use agent_kb::{NodeId, answer::Explanation};
-use agent_llm::{Finish, LlmError, Request};
+use agent_llm::{LlmError, Request};
 use agent_remote::RemoteError;
 use agent_retrieve::{Baseline, Detail, RetrieveError, Retriever, System};
-use agent_testing::{RequestLog, assistant, blocks, example_base, llm, question, said};
+use agent_testing::{
+    RequestLog, ScriptedReply, assistant, blocks, example_base, llm, question, said,
+};
 
 const QUESTION: &str = "the durable Summit Steel Bottle";
 
-type Said = Result<(String, Finish), LlmError>;
-
 /// A model whose answer has these sentences, and that confirms those that have a word of a node.
-fn writer(sentences: Json) -> impl Fn(&Request) -> Said + Send + Sync + 'static {
+fn writer(sentences: Json) -> impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static {
     move |request| {
         if request.json.as_ref().unwrap().name == "answer_write" {
             return said(json!({"sentences": sentences}).to_string());
@@ -36,7 +36,7 @@ fn nodes() -> Vec<NodeId> {
 }
 
 fn written(
-    reply: impl Fn(&Request) -> Said + Send + Sync + 'static,
+    reply: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
     check: bool,
 ) -> (Result<Prose, RetrieveError>, RequestLog) {
     let (model, heard) = llm(reply);

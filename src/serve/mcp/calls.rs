@@ -161,7 +161,8 @@ pub(super) async fn call(
             "neighbors" => neighbors(server, read(arguments)?),
             "run_program" if programs => run_program(server, read(arguments)?).await,
             name if programs && Operation::find(name).is_some() => {
-                performed(server, name, Value::Object(arguments), REPLY_BYTES).await
+                let reply = performed(server, name, Value::Object(arguments), REPLY_BYTES).await?;
+                serde_json::from_str(&reply).map_err(|error| routes::internal(&error))
             }
             _ => Err(ApiError::not_found(UNKNOWN, name)),
         }

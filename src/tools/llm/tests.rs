@@ -13,13 +13,13 @@ use crate::{
 };
 use agent_index::excerpt::relevant;
 use agent_kb::NodeId;
-use agent_llm::{Finish, LlmError, Request, Role};
-use agent_testing::{RequestLog, blocks, example_base, llm, question, said};
-
-type Said = Result<(String, Finish), LlmError>;
+use agent_llm::{LlmError, Request, Role};
+use agent_testing::{RequestLog, ScriptedReply, blocks, example_base, llm, question, said};
 
 /// A session with a scripted model, and what the model was asked.
-fn session(answer: impl Fn(&Request) -> Said + Send + Sync + 'static) -> (Session, RequestLog) {
+fn session(
+    answer: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
+) -> (Session, RequestLog) {
     let (model, heard) = llm(answer);
     (Session::new(example_base(), None).with_assistant(assistant(model)), heard)
 }
@@ -37,7 +37,7 @@ fn texts(texts: &[&str]) -> Value {
 }
 
 /// A reply that says something of each thing of the question.
-fn of_things(request: &Request, list: &str, say: impl Fn(&str) -> Json) -> Said {
+fn of_things(request: &Request, list: &str, say: impl Fn(&str) -> Json) -> ScriptedReply {
     let things = blocks(question(request), "t");
     let entries = things.iter().zip(1..).map(|((_, text), n)| {
         let mut entry = say(text);
