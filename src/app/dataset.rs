@@ -312,8 +312,8 @@ pub fn import(
     let (home, stop, told) = (&app.home, &app.stop, &mut on_progress);
     let report = match &detected {
         Input::Neutral | Input::Detected => import_neutral(source, home, name, options, told, stop),
-        Input::Stark(mode) => import_stark(source, home, name, *mode, options, told, stop),
-        Input::Tables(_) => import_tables(source, &mapping, home, name, options, told, stop),
+        Input::Stark(mode) => import_stark((source, *mode), home, name, options, told, stop),
+        Input::Tables(_) => import_tables((source, &mapping), home, name, options, told, stop),
         Input::Triples => import_triples(source, home, name, options, told, stop),
     }?;
     drop(progress);

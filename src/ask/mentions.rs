@@ -263,12 +263,7 @@ pub(crate) fn mentions(
 
 /// Settles what words say that say several things, by what stands around them.
 fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
-    let word = |at: usize| tokens.get(at).map_or("", |token| token.word.as_str());
-    let says = |words: &[&str]| tokens.iter().any(|token| words.contains(&token.word.as_str()));
-    let cue = |mention: &Mention| match mention.what {
-        What::Cue(cue) => Some(cue),
-        _ => None,
-    };
+    let word = |at: usize| word(tokens, at);
     // `the most genes are associated with`: here it is what links.
     let counts =
         |mention: &Mention| matches!(cue(mention), Some(Cue::HowMany | Cue::Most | Cue::Fewest));
@@ -281,13 +276,7 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
         }
     }
     // `related to how many genes there are`
-    let tests = |mention: &Mention| {
-        matches!(
-            cue(mention),
-            Some(Cue::Relate | Cue::Correlate | Cue::Ranks | Cue::Spread | Cue::Normal)
-        )
-    };
-    let test = all.iter().position(tests).unwrap_or(all.len());
+    let test = all.iter().position(is_test).unwrap_or(all.len());
     for mention in all.iter_mut().skip(test) {
         if cue(mention) == Some(Cue::HowMany) {
             mention.what = What::Cue(Cue::NumberOf);
@@ -295,108 +284,161 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
     }
     if let Some(mention) = all.first_mut().filter(|mention| mention.at.len() == 1)
         && (word(mention.at.start) == "say"
-            || ["had", "were"].contains(&word(mention.at.start)) && says(&["would"]))
+            || ["had", "were"].contains(&word(mention.at.start)) && says(tokens, &["would"]))
     {
         mention.what = What::Cue(Cue::Suppose);
     }
-    let supposes = all.iter().any(|mention| cue(mention) == Some(Cue::Suppose))
-        || says(&["would", "be", "left", "remain", "remained", "remaining", "still"]);
-    let differs = all
-        .iter()
-        .any(|own| matches!(cue(own), Some(Cue::Differ | Cue::More(_) | Cue::Comparative(..))));
-    let people = people(schema, all);
+    let around = Around::new(base, schema, tokens, all);
     for at in 0..all.len() {
-        let (start, end) = all.get(at).map_or((0, 0), |own| (own.at.start, own.at.end));
-        let next = all.get(at + 1).map(|next| next.what.clone());
-        let before = all.get(..at).unwrap_or_default().iter().rev();
-        let before = before.map(|own| &own.what);
-        let before = before
-            .clone()
+        if let (Some(what), Some(mention)) = (around.settled(all, at), all.get_mut(at)) {
+            mention.what = what;
+        }
+    }
+}
+
+/// What a mention names as a cue.
+fn cue(mention: &Mention) -> Option<Cue> {
+    match mention.what {
+        What::Cue(cue) => Some(cue),
+        _ => None,
+    }
+}
+
+/// What the whole question says, of which single words take their meaning.
+struct Around<'a> {
+    base: &'a IndexedBase,
+    tokens: &'a [Token],
+    /// Whether something is supposed.
+    supposes: bool,
+    /// Whether things are compared.
+    differs: bool,
+    /// Whether a test of figures is asked for.
+    tests: bool,
+    /// Whether it says `would`.
+    would: bool,
+    /// The type that `who` asks for.
+    people: Option<TypeId>,
+}
+
+impl<'a> Around<'a> {
+    fn new(base: &'a IndexedBase, schema: &Schema, tokens: &'a [Token], all: &[Mention]) -> Self {
+        let says = |words: &[&str]| says(tokens, words);
+        let supposes = all.iter().any(|own| cue(own) == Some(Cue::Suppose))
+            || says(&["would", "be", "left", "remain", "remained", "remaining", "still"]);
+        let differs = |own: &Mention| {
+            matches!(cue(own), Some(Cue::Differ | Cue::More(_) | Cue::Comparative(..)))
+        };
+        let (differs, tests) = (all.iter().any(differs), all.iter().any(is_test));
+        let (would, people) = (says(&["would"]), people(schema, all));
+        Self { base, tokens, supposes, differs, tests, would, people }
+    }
+
+    fn word(&self, at: usize) -> &'a str {
+        word(self.tokens, at)
+    }
+
+    /// What a mention is by what stands around it, where that is another thing.
+    fn settled(&self, all: &[Mention], at: usize) -> Option<What> {
+        let mention = all.get(at)?;
+        let (start, end) = (mention.at.start, mention.at.end);
+        let (ahead, behind) = (all.get(..at)?, all.get(at + 1..)?);
+        let mut ahead = ahead.iter().rev().map(|own| &own.what);
+        let before = ahead
             .find(|own| !matches!(own, What::Filler | What::Relation | What::Cue(Cue::Filler)));
-        let settled = match all.get(at).map(|own| &own.what) {
+        let next = behind.first().map(|next| &next.what);
+        let named = behind.iter().map(|own| &own.what).find(|own| !matches!(own, What::Filler));
+        match &mention.what {
             // `drugs without any indication`
-            Some(What::Cue(Cue::LeaveOut)) if word(start) == "without" && !supposes => {
-                let mut behind = all.get(at + 1..).unwrap_or_default().iter().map(|own| &own.what);
-                let named = behind.find(|own| !matches!(own, What::Filler));
+            What::Cue(Cue::LeaveOut) if self.word(start) == "without" && !self.supposes => {
                 let open = matches!(named, Some(What::Type(_) | What::Field(_) | What::Links(_)));
                 open.then_some(What::Cue(Cue::Not))
             }
             // `the number of targets`, `a target`, `target counts`; else it is how things are linked.
-            Some(What::Links(_)) => {
-                let by_cue = matches!(
-                    before,
-                    Some(
-                        What::Number(..)
-                            | What::Cue(
-                                Cue::HowMany
-                                    | Cue::NumberOf
-                                    | Cue::Most
-                                    | Cue::Fewest
-                                    | Cue::More(_)
-                                    | Cue::Not
-                                    | Cue::Of(_)
-                                    | Cue::Correlate
-                                    | Cue::Bound(_, false)
-                            )
-                    )
-                );
-                let article = start.checked_sub(1).is_some_and(|at| ARTICLES.contains(&word(at)));
-                let listed = COUNTS.contains(&word(end))
-                    || word(end) == "and"
-                        && matches!(
-                            all.get(at + 1..)
-                                .unwrap_or_default()
-                                .iter()
-                                .map(|own| &own.what)
-                                .find(|own| !matches!(own, What::Filler)),
-                            Some(What::Links(_))
-                        );
+            What::Links(_) => {
+                let article =
+                    start.checked_sub(1).is_some_and(|at| ARTICLES.contains(&self.word(at)));
+                let listed = COUNTS.contains(&self.word(end))
+                    || self.word(end) == "and" && matches!(named, Some(What::Links(_)));
                 let of_thing = matches!(next, Some(What::Thing(_) | What::NoThing(_)));
-                let counted = by_cue || (article || listed) && !of_thing;
+                let counted = before.is_some_and(counts) || (article || listed) && !of_thing;
                 (!counted).then_some(What::Relation)
             }
             // `used papers`, `are significant`: some of them, but which is not known.
-            Some(What::Filler)
-                if word(start) == "used" && matches!(next, Some(What::Type(_)))
-                    || word(start).starts_with("significant") && test == all.len() && !differs =>
+            What::Filler
+                if self.word(start) == "used" && matches!(next, Some(What::Type(_)))
+                    || self.word(start).starts_with("significant")
+                        && !self.tests
+                        && !self.differs =>
             {
-                Some(What::Unknown(word(start).to_owned()))
+                Some(What::Unknown(self.word(start).to_owned()))
             }
             // What is said to have stopped is supposed to be gone only where it would be.
-            Some(What::Cue(Cue::LeaveOut))
-                if word(start).starts_with("stop")
-                    && !says(&["would"])
+            What::Cue(Cue::LeaveOut)
+                if self.word(start).starts_with("stop")
+                    && !self.would
                     && !all.iter().any(|own| cue(own) == Some(Cue::Suppose)) =>
             {
-                Some(What::Unknown(word(start).to_owned()))
+                Some(What::Unknown(self.word(start).to_owned()))
             }
             // `how many things`: those that questions are about, where they are of one type.
-            Some(What::Filler | What::Unknown(_)) if is_anything(word(start)) => {
+            What::Filler | What::Unknown(_) if is_anything(self.word(start)) => {
                 let counted = matches!(
                     before,
                     Some(What::Cue(Cue::HowMany | Cue::NumberOf | Cue::Most | Cue::More(_)))
                 );
-                match base.kb.candidate_types() {
+                match self.base.kb.candidate_types() {
                     &[kind] if counted => Some(What::Type(kind)),
                     _ => Some(What::Filler),
                 }
             }
             // `author list`, `reference counts`
-            Some(What::Filler | What::Unknown(_) | What::Cue(Cue::HowMany))
-                if COUNTS.contains(&word(start))
+            What::Filler | What::Unknown(_) | What::Cue(Cue::HowMany)
+                if COUNTS.contains(&self.word(start))
                     && all.get(at.wrapping_sub(1)).is_some_and(|own| {
                         matches!(own.what, What::Type(_) | What::Links(_) | What::Field(_))
                     }) =>
             {
                 Some(What::Filler)
             }
-            Some(What::Cue(Cue::Which)) if word(start) == "who" => people.map(What::Type),
+            What::Cue(Cue::Which) if self.word(start) == "who" => self.people.map(What::Type),
             _ => None,
-        };
-        if let (Some(what), Some(mention)) = (settled, all.get_mut(at)) {
-            mention.what = what;
         }
     }
+}
+
+/// Whether links behind this are counted.
+fn counts(what: &What) -> bool {
+    matches!(
+        what,
+        What::Number(..)
+            | What::Cue(
+                Cue::HowMany
+                    | Cue::NumberOf
+                    | Cue::Most
+                    | Cue::Fewest
+                    | Cue::More(_)
+                    | Cue::Not
+                    | Cue::Of(_)
+                    | Cue::Correlate
+                    | Cue::Bound(_, false)
+            )
+    )
+}
+
+/// Whether a mention asks for a test of figures.
+fn is_test(mention: &Mention) -> bool {
+    matches!(
+        cue(mention),
+        Some(Cue::Relate | Cue::Correlate | Cue::Ranks | Cue::Spread | Cue::Normal)
+    )
+}
+
+fn word(tokens: &[Token], at: usize) -> &str {
+    tokens.get(at).map_or("", |token| token.word.as_str())
+}
+
+fn says(tokens: &[Token], words: &[&str]) -> bool {
+    tokens.iter().any(|token| words.contains(&token.word.as_str()))
 }
 
 /// The type of people that `who` asks for: the only one there is, where a first or last is asked for

@@ -294,8 +294,8 @@ impl MemberEvaluation {
                 change: "frozen".to_owned(),
                 parent: None,
             };
-            let (program, params) = (&category_program.program, &category_program.params);
-            run.trials.keep(program, params, &run.validation, &all, &origin, ranked)?;
+            let program = (&category_program.program, &category_program.params);
+            run.trials.keep(program, &run.validation, &all, &origin, ranked)?;
         }
         let rankings = without_failures(rankings);
         let training = TrainingRankings::new(run, &category_programs, &routing)?;

@@ -286,7 +286,7 @@ impl Trials<'_> {
             return Ok(trial);
         }
         let rankings = self.rankings(program, params, pool, queries)?;
-        self.keep(program, params, pool, queries, origin, &rankings)
+        self.keep((program, params), pool, queries, origin, &rankings)
     }
 
     /// Commits the trial that gave these rankings, unless it is in the journal.
@@ -295,8 +295,7 @@ impl Trials<'_> {
     /// Those of the journal.
     pub fn keep(
         &mut self,
-        program: &Program,
-        params: &ParamValues,
+        (program, params): (&Program, &ParamValues),
         pool: &Pool,
         queries: &[usize],
         origin: &Origin,

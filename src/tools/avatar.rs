@@ -48,18 +48,7 @@ const fn avatar_tool(
     example: &'static str,
     run: Run,
 ) -> ToolSpec {
-    costly_tool(name, args, result, "1 per node and per 100 characters", doc, example, run)
-}
-
-const fn costly_tool(
-    name: &'static str,
-    args: &'static [ArgSpec],
-    result: Kind,
-    cost: &'static str,
-    doc: &'static str,
-    example: &'static str,
-    run: Run,
-) -> ToolSpec {
+    let cost = "1 per node and per 100 characters";
     let (group, flow) = ("avatar", NodeFlow::Carry);
     ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
 }
@@ -135,7 +124,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             cut(ctx, text)
         },
     ),
-    costly_tool(
+    avatar_tool(
         "get_relevant_chunk",
         &[
             NODE,
@@ -144,19 +133,20 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "chunk_size", kind: Kind::Int, default: Some("256") },
         ],
         Kind::Text,
-        "1 per 100 characters of a field; without one 1 per neighbour, and 1 per byte of the \
-         attribute and of each chunk",
         "The field of exactly that name; without one, the k chunks of the document with relations \
          (of at most chunk_size characters, at least 16, at word borders) whose embeddings are \
          most similar to the attribute, joined by \";\\n\".",
         r#"get_relevant_chunk(0, "what it is made of")"#,
         relevant_chunk,
+    )
+    .with_cost(
+        "1 per 100 characters of a field; without one 1 per neighbour, and 1 per byte of the \
+         attribute and of each chunk",
     ),
-    costly_tool(
+    avatar_tool(
         "get_text_embedding",
         &[ArgSpec { name: "texts", kind: Kind::Texts, default: None }],
         Kind::Vectors,
-        "1 per byte of the texts, at least 100 per text",
         "One vector per text, of length 1; at most 1,000 texts.",
         r#"get_text_embedding(["warm socks", "hiking"])"#,
         |ctx, args| {
@@ -169,7 +159,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             });
             vectors.collect::<Result<_, _>>().map(Value::List)
         },
-    ),
+    )
+    .with_cost("1 per byte of the texts, at least 100 per text"),
     avatar_tool(
         "get_node_embedding",
         &[NODES],
@@ -217,11 +208,10 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_flow(NodeFlow::Metapath(Steps::Either)),
-    costly_tool(
+    avatar_tool(
         "compute_query_node_similarity",
         &[QUERY, NODES],
         Kind::Numbers,
-        "1 per byte of the query, 10 per node",
         "Cosine similarity of the query's embedding and each node's, in the order of the ids given.",
         "compute_query_node_similarity(query, [0, 1])",
         |ctx, args| {
@@ -229,12 +219,12 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             let cosines = cosines(ctx, args.text(0)?, &nodes)?;
             Ok(Value::List(cosines.into_iter().map(|cosine| Value::Float(cosine.into())).collect()))
         },
-    ),
-    costly_tool(
+    )
+    .with_cost("1 per byte of the query, 10 per node"),
+    avatar_tool(
         "compute_exact_match_score",
         &[STRING, NODES],
         Kind::Numbers,
-        "1 per byte of the string; 1 per node and per 100 bytes of its document",
         "1 where the string stands in the node's document between word borders, case and accents \
          ignored, else 0; in the order of the ids given.",
         r#"compute_exact_match_score("wool", [0, 1])"#,
@@ -248,12 +238,12 @@ pub(super) const TOOLS: &[ToolSpec] = &[
                 Ok(f64::from(u8::from(contains_words(&fold(text), &words))))
             })
         },
-    ),
-    costly_tool(
+    )
+    .with_cost("1 per byte of the string; 1 per node and per 100 bytes of its document"),
+    avatar_tool(
         "compute_recall_score",
         &[STRING, NODES],
         Kind::Numbers,
-        "1 per byte of the string; 10 per node",
         "Share of the string's words that the node's document has, with stemming, repeats counted, \
          in 0..1; in the order of the ids given.",
         r#"compute_recall_score("warm wool socks", [0, 1])"#,
@@ -276,20 +266,21 @@ pub(super) const TOOLS: &[ToolSpec] = &[
                 Ok(f64::from(shared) / f64::from(total.max(1)))
             })
         },
-    ),
-    costly_tool(
+    )
+    .with_cost("1 per byte of the string; 10 per node"),
+    avatar_tool(
         "compute_cosine_similarity",
         &[
             ArgSpec { name: "embedding_1", kind: Kind::Vectors, default: None },
             ArgSpec { name: "embedding_2", kind: Kind::Vectors, default: None },
         ],
         Kind::Any,
-        "1 per pair, and 1 per 64 numbers of each vector and pair",
         "Cosine similarities as a list of rows: row i holds vector i of the first list against \
          every vector of the second; 0 for a vector of zeros. At most 100,000 pairs.",
         "compute_cosine_similarity(get_text_embedding(query), get_node_embedding([0, 1]))",
         cosine_similarity,
-    ),
+    )
+    .with_cost("1 per pair, and 1 per 64 numbers of each vector and pair"),
 ];
 
 fn check_limit(n: usize, limit: usize, items: &str) -> Result<(), ToolError> {

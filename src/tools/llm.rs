@@ -49,12 +49,11 @@ const fn llm_tool(
     name: &'static str,
     args: &'static [ArgSpec],
     result: Kind,
-    cost: &'static str,
     doc: &'static str,
     example: &'static str,
     run: Run,
 ) -> ToolSpec {
-    let (group, flow) = ("llm", NodeFlow::Carry);
+    let (group, flow, cost) = ("llm", NodeFlow::Carry, "1 LLM call");
     ToolSpec { name, group, args, result, flow, cost, doc, example, cached: true, run }
 }
 
@@ -63,7 +62,6 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "parse_query",
         &[QUERY, ArgSpec { name: "attributes", kind: Kind::Texts, default: None }],
         Kind::Map,
-        "1 LLM call",
         "What the query says of each attribute, as text; \"NA\" when it says nothing. At most 100 \
          attributes.",
         r#"parse_query(query, ["brand", "use"])"#,
@@ -73,12 +71,12 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "summarize_texts_by_llm",
         &[TEXTS, ArgSpec { name: "max_length", kind: Kind::Int, default: Some("50") }],
         Kind::Texts,
-        "1 LLM call per 5 different texts",
         "One summary per text of at most max_length words (1 to 500), in the order of the texts; of \
          a long text the first 6,000 characters are read.",
         "summarize_texts_by_llm([get_text_info(0)])",
         summarize,
-    ),
+    )
+    .with_cost("1 LLM call per 5 different texts"),
     llm_tool(
         "classify_by_llm",
         &[
@@ -86,7 +84,6 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ArgSpec { name: "classes", kind: Kind::Texts, default: None },
         ],
         Kind::Text,
-        "1 LLM call",
         "The class that fits the text best, as given; \"NA\" when none does. At most 100 classes.",
         r#"classify_by_llm(query, ["brand question", "other"])"#,
         classify,
@@ -95,34 +92,34 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "extract_relevant_info_by_llm",
         &[TEXTS, ArgSpec { name: "extract_term", kind: Kind::Text, default: None }],
         Kind::Texts,
-        "1 LLM call per 5 different texts",
         "What each text says of the term, in the order of the texts; \"NA\" when it says nothing. Of \
          a long text the chunks that share most words with the term are read.",
         r#"extract_relevant_info_by_llm([get_text_info(0)], "material")"#,
         extract,
-    ),
+    )
+    .with_cost("1 LLM call per 5 different texts"),
     llm_tool(
         "check_req_by_llm",
         &[NODES, ArgSpec { name: "requirement", kind: Kind::Text, default: None }],
         Kind::Bools,
-        "1 LLM call per 10 different nodes",
         "Whether each node meets the requirement by its document and relations, in the order of the \
          ids given. Of a long document the chunks that share most words with the requirement are \
          read.",
         r#"check_req_by_llm([0, 1], "is made of wool")"#,
         check,
-    ),
+    )
+    .with_cost("1 LLM call per 10 different nodes"),
     llm_tool(
         "get_scores_by_llm",
         &[NODES, QUERY],
         Kind::Numbers,
-        "1 LLM call per 10 different nodes",
         "How well each node answers the query by its document and relations, in 0..1, in the order \
          of the ids given. Of a long document the chunks that share most words with the query are \
          read.",
         "get_scores_by_llm([0, 1], query)",
         score,
-    ),
+    )
+    .with_cost("1 LLM call per 10 different nodes"),
 ];
 
 /// A question about several items: its prompt, and where the replies are.

@@ -17,12 +17,11 @@ const fn rank_tool(
     name: &'static str,
     args: &'static [ArgSpec],
     result: Kind,
-    flow: NodeFlow,
     doc: &'static str,
     example: &'static str,
     run: Run,
 ) -> ToolSpec {
-    let (group, cost) = ("rank", "1 per node");
+    let (group, flow, cost) = ("rank", NodeFlow::Carry, "1 per node");
     ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
 }
 
@@ -44,41 +43,40 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "top",
         &[SCORES, ArgSpec { name: "k", kind: Kind::Int, default: None }],
         Kind::Scores,
-        NodeFlow::Cut,
         "The k best scores; ties by smaller id. End a program with it.",
         r#"top(search(query), 5)"#,
         |ctx, args| {
             let k = args.count(1)?;
             change(ctx, args, |scores| scores.top(k))
         },
-    ),
+    )
+    .with_flow(NodeFlow::Cut),
     rank_tool(
         "normalize",
         &[SCORES],
         Kind::Scores,
-        NodeFlow::Normalize,
         "Scores divided by the largest, so that the best is 1, however weak it was; negative ones \
          become 0, and all where none is above 0. Of no scores none.",
         "normalize(search(query))",
         |ctx, args| change(ctx, args, Scores::normalized),
-    ),
+    )
+    .with_flow(NodeFlow::Normalize),
     rank_tool(
         "at_least",
         &[SCORES, ArgSpec { name: "least", kind: Kind::Number, default: None }],
         Kind::Scores,
-        NodeFlow::Keep,
         "The scores of at least that much, as they are; perhaps none.",
         "at_least(link(query), 0.5)",
         |ctx, args| {
             let least = args.number(1)? as f32;
             change(ctx, args, |scores| scores.filter(|_, score| score >= least))
         },
-    ),
+    )
+    .with_flow(NodeFlow::Keep),
     rank_tool(
         "power",
         &[SCORES, ArgSpec { name: "exponent", kind: Kind::Number, default: None }],
         Kind::Scores,
-        NodeFlow::Carry,
         "Every score to a power; above 1 it sharpens differences, below 1 it flattens them, below \
          0 it turns the order around. Negative scores count as 0; a node is dropped where the \
          result is not finite, as of 0 to a negative power.",
@@ -92,26 +90,25 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "restrict",
         &[SCORES, NODES],
         Kind::Scores,
-        NodeFlow::Keep,
         "The scores of nodes in the set (or in other scores), as they are; none is added, and of an \
          empty set none is left.",
         r#"restrict(search(query), of_type(neighbors(0), "product"))"#,
         restrict,
-    ),
+    )
+    .with_flow(NodeFlow::Keep),
     rank_tool(
         "without",
         &[SCORES, NODES],
         Kind::Scores,
-        NodeFlow::Remove,
         "The scores of nodes that are not in the set (or in other scores), as they are.",
         r#"without(search(query), link(query))"#,
         without,
-    ),
+    )
+    .with_flow(NodeFlow::Remove),
     rank_tool(
         "uniform",
         &[NODES, ArgSpec { name: "score", kind: Kind::Number, default: Some("1.0") }],
         Kind::Scores,
-        NodeFlow::Carry,
         "The same score for every node of a set, a list of ids or one id.",
         "uniform(nodes([1, 2]), 0.5)",
         |ctx, args| {
@@ -124,7 +121,6 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "largest",
         &[SCORES, OTHER],
         Kind::Scores,
-        NodeFlow::Carry,
         "The larger of two scores, node by node; a node in one of them keeps its score.",
         "largest(link(query), search(query))",
         |ctx, args| combine(ctx, args, Combine::Max),
@@ -164,16 +160,15 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "+",
         &[SCORES, OTHER],
         Kind::Scores,
-        NodeFlow::Sum,
         "Sum of scores, node by node; a node in one of them keeps its score.",
         "search(query) + link(query)",
         |ctx, args| combine(ctx, args, Combine::Sum),
-    ),
+    )
+    .with_flow(NodeFlow::Sum),
     rank_tool(
         "*",
         &[SCORES, OTHER],
         Kind::Scores,
-        NodeFlow::Carry,
         "Product of scores; only nodes in both remain, none where one of them is empty.",
         "search(query) * search_vectors(query)",
         |ctx, args| combine(ctx, args, Combine::Product),
@@ -182,19 +177,18 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "*",
         &[SCORES, ArgSpec { name: "weight", kind: Kind::Number, default: None }],
         Kind::Scores,
-        NodeFlow::Multiply,
         "Every score times a number.",
         "search(query) * 0.5",
         |ctx, args| {
             let weight = args.number(1)? as f32;
             change(ctx, args, |scores| scores.scale(weight))
         },
-    ),
+    )
+    .with_flow(NodeFlow::Multiply),
     rank_tool(
         "*",
         &[ArgSpec { name: "weight", kind: Kind::Number, default: None }, SCORES],
         Kind::Scores,
-        NodeFlow::Multiply,
         "A number times every score.",
         "0.5 * search(query)",
         |ctx, args| {
@@ -202,12 +196,12 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ctx.meter.touch(scores.len())?;
             Ok(Value::scores(scores.scale(weight)))
         },
-    ),
+    )
+    .with_flow(NodeFlow::Multiply),
     rank_tool(
         "/",
         &[SCORES, ArgSpec { name: "divisor", kind: Kind::Number, default: None }],
         Kind::Scores,
-        NodeFlow::Divide,
         "Every score divided by a number other than 0.",
         "search(query) / 2",
         |ctx, args| {
@@ -217,12 +211,12 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             }
             change(ctx, args, |scores| scores.scale(1.0 / divisor))
         },
-    ),
+    )
+    .with_flow(NodeFlow::Divide),
     rank_tool(
         "-",
         &[SCORES, OTHER],
         Kind::Scores,
-        NodeFlow::Difference,
         "Difference of scores, node by node; a node in one of them counts 0 in the other.",
         "search(query) - link(query)",
         |ctx, args| {
@@ -230,25 +224,26 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             ctx.meter.touch(a.len() + b.len())?;
             Ok(Value::scores(a.combine(&b.scale(-1.0), Combine::Sum)))
         },
-    ),
+    )
+    .with_flow(NodeFlow::Difference),
     rank_tool(
         "&",
         &[SCORES, NODES],
         Kind::Scores,
-        NodeFlow::Keep,
         "Only the scores of nodes in the set; the same as restrict.",
         r#"search(query) & nodes(of_type(neighbors(0), "product"))"#,
         restrict,
-    ),
+    )
+    .with_flow(NodeFlow::Keep),
     rank_tool(
         "-",
         &[SCORES, NODES],
         Kind::Scores,
-        NodeFlow::Remove,
         "The scores of nodes that are not in the set; the same as without.",
         "search(query) - nodes([0, 1])",
         without,
-    ),
+    )
+    .with_flow(NodeFlow::Remove),
     field_tool(
         "with_field",
         &[

@@ -100,6 +100,11 @@ impl ToolSpec {
         Self { flow, ..self }
     }
 
+    /// The tool with another cost.
+    pub const fn with_cost(self, cost: &'static str) -> Self {
+        Self { cost, ..self }
+    }
+
     /// Fewest arguments of a call.
     pub fn min_args(&self) -> usize {
         self.args.iter().take_while(|arg| arg.default.is_none()).count()

@@ -224,7 +224,7 @@ fn events(served: &Served, path: &str, mut each: impl FnMut(&str, Option<u64>, &
 }
 
 #[test]
-fn runs_are_told_and_one_that_goes_on_is_followed() {
+fn runs_are_listed_and_one_that_goes_on_is_followed() {
     let world = optimized();
     let served = Served::start(&world, ["--base", "shop"]);
     let (_, runs) = served.get("/v1/runs");
@@ -286,8 +286,11 @@ fn runs_are_told_and_one_that_goes_on_is_followed() {
         }
     });
     assert_eq!((json!(steps), last.as_str()), (run["steps"].clone(), "end"));
+    follow_a_run(&world, &served);
+}
 
-    // A journal that this process writes while the server follows it.
+/// Follows a run whose journal this process writes.
+fn follow_a_run(world: &World, served: &Served) {
     let dir = world.path("home/runs/shop-0002");
     let mut journal = Some(Journal::create(&dir, &json!({"dataset": "shop", "steps": 3})).unwrap());
     let program = Program::new("//! category: kites\nfn retrieve(q, c, p) { c }");
@@ -298,7 +301,7 @@ fn runs_are_told_and_one_that_goes_on_is_followed() {
     });
     journal.as_mut().unwrap().commit("trial", "0", &trial, &[program]).unwrap();
     let mut seen = Vec::new();
-    events(&served, "/v1/runs/latest/events", |name, _, data| {
+    events(served, "/v1/runs/latest/events", |name, _, data| {
         seen.push((name.to_owned(), data.clone()));
         if name == "step" && data["n"] == 1 {
             let journal = journal.as_mut().unwrap();
@@ -318,7 +321,7 @@ fn runs_are_told_and_one_that_goes_on_is_followed() {
     assert_eq!(of("end")[0].1["state"], "interrupted", "{seen:?}");
     assert_eq!(of("state").last().unwrap().1["done"], 1);
     let mut later = Vec::new();
-    events(&served, "/v1/runs/shop-0002/events?after=1", |name, id, _| {
+    events(served, "/v1/runs/shop-0002/events?after=1", |name, id, _| {
         later.extend(id.filter(|_| name == "step"));
     });
     assert_eq!(later, [2, 3]);

@@ -41,7 +41,8 @@ fn message(world: &World, defaults: &[(&str, &str)], files: Files<'_>, from: &st
 }
 
 #[test]
-fn every_mistake_is_told_with_file_line_and_remedy() {
+#[expect(clippy::too_many_lines, reason = "a table of mistakes")]
+fn every_mistake_is_reported_with_file_line_and_remedy() {
     let world = World::new();
     let mut told = Vec::new();
     let mut case = |what: &str, defaults: &[(&str, &str)], files: Files<'_>, from: &str| {

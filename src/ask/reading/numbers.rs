@@ -40,6 +40,21 @@ pub(super) struct NumberUse {
     pub(super) or: bool,
 }
 
+/// What the words around a number say of it.
+struct Limit {
+    /// Which way it bounds, where they say so.
+    bound: Option<Bound>,
+    /// What it bounds, where they imply that.
+    implied: Option<Bounded>,
+    /// The other end of a range.
+    to: Option<f64>,
+    unit: Option<String>,
+    /// The last mention that was read.
+    end: usize,
+    /// Whether a year would fit.
+    by_time: bool,
+}
+
 /// Whether a number may be a year.
 pub(super) fn is_year(number: f64) -> bool {
     number.fract() == 0.0 && YEARS.contains(&(number as i64))
@@ -75,7 +90,7 @@ impl Reading<'_> {
         let mut uses: Vec<NumberUse> = Vec::new();
         let mut at = 0;
         while at < self.mentions.all.len() {
-            let Some(What::Number(number, mut unit)) = self.what(at).cloned() else {
+            let Some(What::Number(number, unit)) = self.what(at).cloned() else {
                 at += 1;
                 continue;
             };
@@ -85,16 +100,7 @@ impl Reading<'_> {
                     "{about:?} does not say from which to which number; say both"
                 )));
             }
-            let before = self.beside(at, -1);
-            let cue = before.and_then(|before| self.cue(before));
-            let next = self.beside(at, 1);
-            let next_cue = next.and_then(|next| self.cue(next));
-            // `top 5`, `the 5 cheapest`
-            let first = matches!(
-                next_cue,
-                Some(Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
-            );
-            if cue == Some(Cue::Top) || first || self.leads(at) {
+            if self.is_top(at) {
                 if number > MAX_TOP as f64 {
                     return Err(AskError::Missing(format!(
                         "{number} first ones are more than {MAX_TOP}; ask for fewer"
@@ -109,94 +115,8 @@ impl Reading<'_> {
                 at += 1;
                 continue;
             }
-            let mut to = None;
-            let mut end = at;
-            let mut bound = match cue {
-                Some(Cue::Bound(bound, _)) => Some(bound),
-                _ => None,
-            };
-            let mut implied = None;
-            if cue == Some(Cue::Versus)
-                && let Some(place) = before.and_then(|before| self.beside(before, -1))
-            {
-                match self.cue(place) {
-                    Some(Cue::Comparative(high, names)) => {
-                        // A newer thing has a larger year, and so on.
-                        bound = Some(if high { Bound::Above } else { Bound::Below });
-                        implied = Some(Bounded::Implied(names));
-                    }
-                    Some(Cue::More(high)) => {
-                        bound = Some(if high { Bound::Above } else { Bound::Below });
-                    }
-                    _ => {}
-                }
-            }
-            let second = next.filter(|next| matches!(self.what(*next), Some(What::Number(..))));
-            if let Some(second) = second
-                && let Some(What::Number(other, other_unit)) = self.what(second)
-                && (bound == Some(Bound::Between)
-                    || matches!(bound, None | Some(Bound::Equal)) && self.is_range(at, second))
-            {
-                bound = Some(Bound::Between);
-                to = Some(*other);
-                end = second;
-                unit = unit.or_else(|| other_unit.clone());
-            }
-            // `two hundred`, `1 000`
-            if bound.is_none()
-                && let Some(before) =
-                    before.filter(|at| matches!(self.what(*at), Some(What::Number(..))))
-                && !self.is_apart(before, at)
-            {
-                let (one, other) = (self.said_at(before), self.said_at(at));
-                return Err(AskError::Missing(format!(
-                    "{one:?} and {other:?} are two numbers side by side; write one in digits, without \
-                     blanks"
-                )));
-            }
-            // `3 or more`, `from 2010 onwards`
-            let mut by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none();
-            if let Some(Cue::OrMore(more)) = next_cue
-                && matches!(bound, None | Some(Bound::Equal))
-            {
-                bound = Some(if more { Bound::AtLeast } else { Bound::AtMost });
-                end = next.unwrap_or(at);
-            }
-            by_time |= bound == Some(Bound::Between) && to.is_some_and(is_year);
-            let behind = self.beside(end, 1).filter(|place| {
-                let value = self.is_value(*place) && to.is_none();
-                (value || self.counted.contains_key(place)) && !self.is_apart(end, *place)
-            });
-            // What is counted as the rows is bounded by nothing behind it: `how many have one over 20`.
-            let is_rows =
-                |place: usize| self.counted.contains_key(&place) && self.is_how_many(place);
-            let ahead = (0..at)
-                .rev()
-                .find(|place| {
-                    self.is_value(*place)
-                        && !is_rows(*place)
-                        && self.changed.get(*place) == Some(&changed)
-                })
-                .or_else(|| (0..at).rev().find(|place| self.is_value(*place) && !is_rows(*place)));
-            // `products over 100 dollars` have a price, and are not so many.
-            let is_money = matches!(unit.as_deref(), Some("USD" | "GBP" | "EUR" | "JPY"));
-            let counts =
-                |place: &usize| is_money && !matches!(self.what(*place), Some(What::Field(_)));
-            let (behind, ahead) = (behind.filter(|at| !counts(at)), ahead.filter(|at| !counts(at)));
-            let is_time = |place: usize| self.is_time(place);
-            let what = match (implied, behind, ahead) {
-                (Some(implied), _, _) => Some(implied),
-                (_, Some(place), _) if !(by_time && is_year(number) && !is_time(place)) => {
-                    Some(Bounded::Mention(place))
-                }
-                (_, _, Some(place)) if !(by_time && is_year(number)) || is_time(place) => {
-                    Some(Bounded::Mention(place))
-                }
-                _ if is_year(number) && unit.is_none() => Some(Bounded::Year),
-                _ if is_money => Some(Bounded::Implied(&["price", "cost"])),
-                _ => None,
-            };
-            let Some(what) = what else {
+            let limit = self.limit(at, unit)?;
+            let Some(what) = self.bounded(at, number, &limit, changed) else {
                 return Err(AskError::Missing(format!(
                     "it does not say of which value {number} is said; name a field"
                 )));
@@ -204,7 +124,7 @@ impl Reading<'_> {
             if let Bounded::Mention(place) = what {
                 self.bounded.insert(place);
             }
-            let mut bound = bound.unwrap_or(Bound::Equal);
+            let mut bound = limit.bound.unwrap_or(Bound::Equal);
             // `do not cost more than 50`
             if let Bounded::Mention(place) = what
                 && place < at
@@ -214,11 +134,114 @@ impl Reading<'_> {
                 bound = bound.denied().ok_or_else(open)?;
             }
             let or = uses.last().is_some() && self.is_alternative(at);
+            let Limit { to, unit, end, .. } = limit;
             uses.push(NumberUse { at, what, bound, number, to, unit, changed, or });
             at = end + 1;
         }
         self.numbers = uses;
         Ok(())
+    }
+
+    /// Whether a number says how many first ones are wanted: `top 5`, `the 5 cheapest`.
+    fn is_top(&self, at: usize) -> bool {
+        let cue_beside = |step| self.beside(at, step).and_then(|place| self.cue(place));
+        let first = matches!(
+            cue_beside(1),
+            Some(Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
+        );
+        cue_beside(-1) == Some(Cue::Top) || first || self.leads(at)
+    }
+
+    /// What the words around a number say of it.
+    fn limit(&self, at: usize, mut unit: Option<String>) -> Result<Limit, AskError> {
+        let (before, next) = (self.beside(at, -1), self.beside(at, 1));
+        let cue = before.and_then(|before| self.cue(before));
+        let (mut bound, implied) = self.compared(before);
+        let (mut to, mut end) = (None, at);
+        let second = next.filter(|next| matches!(self.what(*next), Some(What::Number(..))));
+        if let Some(second) = second
+            && let Some(What::Number(other, other_unit)) = self.what(second)
+            && (bound == Some(Bound::Between)
+                || matches!(bound, None | Some(Bound::Equal)) && self.is_range(at, second))
+        {
+            bound = Some(Bound::Between);
+            to = Some(*other);
+            end = second;
+            unit = unit.or_else(|| other_unit.clone());
+        }
+        // `two hundred`, `1 000`
+        if bound.is_none()
+            && let Some(before) =
+                before.filter(|at| matches!(self.what(*at), Some(What::Number(..))))
+            && !self.is_apart(before, at)
+        {
+            let (one, other) = (self.said_at(before), self.said_at(at));
+            return Err(AskError::Missing(format!(
+                "{one:?} and {other:?} are two numbers side by side; write one in digits, without \
+                 blanks"
+            )));
+        }
+        // `3 or more`, `from 2010 onwards`
+        let mut by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none();
+        if let Some(Cue::OrMore(more)) = next.and_then(|next| self.cue(next))
+            && matches!(bound, None | Some(Bound::Equal))
+        {
+            bound = Some(if more { Bound::AtLeast } else { Bound::AtMost });
+            end = next.unwrap_or(at);
+        }
+        by_time |= bound == Some(Bound::Between) && to.is_some_and(is_year);
+        Ok(Limit { bound, implied, to, unit, end, by_time })
+    }
+
+    /// The bound that the words before a number set, and what they imply that it bounds.
+    fn compared(&self, before: Option<usize>) -> (Option<Bound>, Option<Bounded>) {
+        let than = |high| Some(if high { Bound::Above } else { Bound::Below });
+        match before.and_then(|before| self.cue(before)) {
+            Some(Cue::Bound(bound, _)) => (Some(bound), None),
+            Some(Cue::Versus) => {
+                let place = before.and_then(|before| self.beside(before, -1));
+                match place.and_then(|place| self.cue(place)) {
+                    // A newer thing has a larger year, and so on.
+                    Some(Cue::Comparative(high, names)) => {
+                        (than(high), Some(Bounded::Implied(names)))
+                    }
+                    Some(Cue::More(high)) => (than(high), None),
+                    _ => (None, None),
+                }
+            }
+            _ => (None, None),
+        }
+    }
+
+    /// What a number bounds.
+    fn bounded(&self, at: usize, number: f64, limit: &Limit, changed: bool) -> Option<Bounded> {
+        let behind = self.beside(limit.end, 1).filter(|place| {
+            let value = self.is_value(*place) && limit.to.is_none();
+            (value || self.counted.contains_key(place)) && !self.is_apart(limit.end, *place)
+        });
+        // What is counted as the rows is bounded by nothing behind it: `how many have one over 20`.
+        let is_rows = |place: usize| self.counted.contains_key(&place) && self.is_how_many(place);
+        let values = || (0..at).rev().filter(|place| self.is_value(*place) && !is_rows(*place));
+        let ahead = values()
+            .find(|place| self.changed.get(*place) == Some(&changed))
+            .or_else(|| values().next());
+        // `products over 100 dollars` have a price, and are not so many.
+        let is_money = matches!(limit.unit.as_deref(), Some("USD" | "GBP" | "EUR" | "JPY"));
+        let counts = |place: &usize| is_money && !matches!(self.what(*place), Some(What::Field(_)));
+        let (behind, ahead) = (behind.filter(|at| !counts(at)), ahead.filter(|at| !counts(at)));
+        let may_be_year = limit.by_time && is_year(number);
+        match (&limit.implied, behind, ahead) {
+            (Some(implied), _, _) => Some(implied.clone()),
+            (_, Some(place), _) if !may_be_year || self.is_time(place) => {
+                Some(Bounded::Mention(place))
+            }
+            (_, _, Some(place)) if !may_be_year || self.is_time(place) => {
+                Some(Bounded::Mention(place))
+            }
+            _ if is_year(number) && limit.unit.is_none() => Some(Bounded::Year),
+            _ if is_money => Some(Bounded::Implied(&["price", "cost"])),
+            _ => None,
+        }
     }
 
     /// The word that makes a number a rough one.

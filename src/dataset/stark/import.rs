@@ -89,10 +89,9 @@ impl Origin {
 /// # Errors
 /// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
 pub fn import_stark(
-    source: &Path,
+    (source, mode): (&Path, Mode),
     home: &Home,
     name: &str,
-    mode: Mode,
     options: &ImportOptions,
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,

@@ -61,7 +61,7 @@ fn golden(kind: Kind) -> Golden {
 
 fn import(source: &Path, home: &Home, mode: Mode) -> Result<ImportReport, DatasetError> {
     let stop = AtomicBool::new(false);
-    import_stark(source, home, "tiny", mode, &ImportOptions::default(), &mut |_| {}, &stop)
+    import_stark((source, mode), home, "tiny", &ImportOptions::default(), &mut |_| {}, &stop)
 }
 
 fn imported(kind: Kind, mode: Mode) -> (tempfile::TempDir, ImportReport, Kb) {
@@ -215,7 +215,7 @@ fn every_layout_of_the_benchmark_gives_the_same_base() {
             [(root.to_path_buf(), kind.name()), (root.join("skb").join(kind.name()), "other")]
         {
             let found =
-                import_stark(&source, &home, name, Mode::Exact, &options, &mut |_| {}, &stop);
+                import_stark((&source, Mode::Exact), &home, name, &options, &mut |_| {}, &stop);
             let found = found.unwrap().base.record;
             assert_eq!(found.fingerprint, expected.fingerprint);
             assert_eq!(found.query_files, expected.query_files);
@@ -280,7 +280,7 @@ fn an_import_stops_when_asked() {
         let options = ImportOptions::default();
         let (source, home) = (fixture(Kind::Mag), Home::new(dir.path()));
         let stopped =
-            import_stark(&source, &home, "mag", Mode::Exact, &options, &mut on_progress, &stop);
+            import_stark((&source, Mode::Exact), &home, "mag", &options, &mut on_progress, &stop);
         assert!(matches!(stopped, Err(DatasetError::Stopped)), "{phase:?}: {stopped:?}");
         assert!(home.list().unwrap().is_empty());
     }

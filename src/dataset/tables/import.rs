@@ -34,8 +34,7 @@ const ROWS_PER_REPORT: u64 = 4096;
 /// # Errors
 /// Any [`DatasetError`]; then nothing is left behind and a base of that name is unchanged.
 pub fn import_tables(
-    source: &Path,
-    mapping: &Mapping,
+    (source, mapping): (&Path, &Mapping),
     home: &Home,
     name: &str,
     options: &ImportOptions,

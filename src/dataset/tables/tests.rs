@@ -39,7 +39,7 @@ fn import(
     options: &ImportOptions,
 ) -> Result<ImportReport, DatasetError> {
     let stop = AtomicBool::new(false);
-    import_tables(source, mapping, home, "shop", options, &mut |_| {}, &stop)
+    import_tables((source, mapping), home, "shop", options, &mut |_| {}, &stop)
 }
 
 fn imported(source: &Path, home: &Home) -> ImportReport {

@@ -94,8 +94,8 @@ fn run(
             let plus =
                 if adds { Addend::BiasAndOutput(&layer.bias) } else { Addend::Bias(&layer.bias) };
             let mut out = RowsMut { data: to.0, stride: to.1 };
-            let input = Rows { data: from.0, stride: from.1 };
-            matmul(isa, input, n, &layer.weight, plus, activation, &mut out);
+            let input = Rows { data: from.0, stride: from.1, n };
+            matmul(isa, input, &layer.weight, plus, activation, &mut out);
         };
     let none = Activation::Identity;
     let to = (&mut scratch.attended[..], 3 * hidden);
@@ -135,14 +135,14 @@ fn attend(isa: Isa, shape: &Shape, start: usize, len: usize, scratch: &mut Scrat
             let n = QUERY_ROWS.min(len - first);
             scores.resize(n * width, 0.0);
             inverse.resize(n, 0.0);
-            let queries = Rows { data: &part(0)[first * stride..], stride };
+            let queries = Rows { data: &part(0)[first * stride..], stride, n };
             let mut out = RowsMut { data: scores, stride: width };
-            matmul(isa, queries, n, keys, Addend::Nothing, Activation::Identity, &mut out);
+            matmul(isa, queries, keys, Addend::Nothing, Activation::Identity, &mut out);
             exp_rows(isa, scores, width, len, scale, inverse);
-            let shares = Rows { data: scores, stride: width };
+            let shares = Rows { data: scores, stride: width, n };
             let rows = &mut gathered[(start + first) * hidden + column..];
             let mut out = RowsMut { data: rows, stride: hidden };
-            matmul(isa, shares, n, values, Addend::Nothing, Activation::Identity, &mut out);
+            matmul(isa, shares, values, Addend::Nothing, Activation::Identity, &mut out);
             for (row, inverse) in rows.chunks_mut(hidden).zip(&*inverse) {
                 row[..head].iter_mut().for_each(|number| *number *= inverse);
             }

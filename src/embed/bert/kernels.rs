@@ -155,9 +155,11 @@ pub(super) enum Addend<'a> {
 pub(super) struct Rows<'a> {
     pub(super) data: &'a [f32],
     pub(super) stride: usize,
+    /// Number of rows.
+    pub(super) n: usize,
 }
 
-/// As [`Rows`], to be written.
+/// As [`Rows`], to be written, as many as there are to be read.
 pub(super) struct RowsMut<'a> {
     pub(super) data: &'a mut [f32],
     pub(super) stride: usize,
@@ -177,13 +179,12 @@ pub enum Activation {
 }
 
 on_each_isa! {
-    /// `out[r] = activation(plus + input[r] · weights)` for `n_rows` rows.
+    /// `out[r] = activation(plus + input[r] · weights)` for the rows of `input`.
     ///
     /// # Panics
     /// When a slice is shorter than its shape says.
     fn matmul(
         input: Rows<'_>,
-        n_rows: usize,
         weights: &Packed,
         plus: Addend<'_>,
         activation: Activation,
@@ -296,13 +297,12 @@ unsafe fn any_tile<L: Lanes>(at: Tile, rows: usize, panels: usize) {
 #[inline(always)]
 unsafe fn product<L: Lanes>(
     input: Rows<'_>,
-    n_rows: usize,
     weights: &Packed,
     plus: Addend<'_>,
     activation: Activation,
     out: &mut RowsMut<'_>,
 ) {
-    let (inner, columns) = (weights.inner, weights.full_columns());
+    let (n_rows, inner, columns) = (input.n, weights.inner, weights.full_columns());
     if n_rows == 0 || columns == 0 {
         return;
     }
@@ -478,9 +478,9 @@ mod tests {
         let mut out = numbers(n_rows * full, 4);
         let before = out.clone();
         let mut to = RowsMut { data: &mut out, stride: full };
-        let from = Rows { data: &input, stride: inner };
+        let from = Rows { data: &input, stride: inner, n: n_rows };
         let plus = Addend::BiasAndOutput(&bias);
-        matmul(isa, from, n_rows, &packed, plus, Activation::Identity, &mut to);
+        matmul(isa, from, &packed, plus, Activation::Identity, &mut to);
         for r in 0..n_rows {
             for c in 0..columns {
                 let (row, column) = (&input[r * inner..][..inner], &rows[c * inner..][..inner]);
@@ -515,8 +515,8 @@ mod tests {
         one.straight(&diagonal, WIDTH, WIDTH, WIDTH);
         let mut out = vec![0.0; x.len()];
         let mut to = RowsMut { data: &mut out, stride: WIDTH };
-        let from = Rows { data: x, stride: WIDTH };
-        matmul(isa, from, x.len() / WIDTH, &one, Addend::Nothing, activation, &mut to);
+        let from = Rows { data: x, stride: WIDTH, n: x.len() / WIDTH };
+        matmul(isa, from, &one, Addend::Nothing, activation, &mut to);
         out
     }
 

@@ -17,6 +17,7 @@ fn prompts() -> Prompts {
 }
 
 /// Small inputs for a prompt.
+#[expect(clippy::too_many_lines, reason = "a table of inputs")]
 fn example(name: &str) -> Value {
     let schema = "product: 3 nodes\nbrand: 2 nodes\nproduct -has_brand-> brand: 3 edges";
     let toolkit = "link(text: text, types: list of text = [], k: int = 10) -> scores";

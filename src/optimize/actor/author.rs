@@ -80,6 +80,8 @@ struct Contrast {
 
 /// Description of a step.
 struct StepInfo<'a> {
+    /// The attempt so far.
+    attempt: Attempt,
     /// Key of the step in the journal.
     key: String,
     /// Description of the change.
@@ -128,15 +130,15 @@ impl Run<'_> {
         let sample = target.step as u32 + 1;
         let request = self.draft_request(name, target.queries, target.category_program, sample);
         let before = mean(&target.category_program.train_on(target.queries));
-        let mut attempt = Attempt::new(name, "initial", before);
+        let attempt = Attempt::new(name, "initial", before);
         let written = self.drafts(actor, std::slice::from_ref(&request), sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned()));
         let parent = (&*target.category_program, target.queries);
         let program = self.not_tried_before(actor, name, parent, written);
         let key = format!("initial {name} {sample}");
         let note = "a program begun anew";
-        let step_info = StepInfo { key, change: "begun anew", advice: "", note };
-        self.test(actor, step_info, &mut attempt, program, target, archive)
+        let step_info = StepInfo { attempt, key, change: "begun anew", advice: "", note };
+        self.test(actor, step_info, program, target, archive)
     }
 
     /// Asks for advice from a contrast and for a program that follows it, and tests the program.
@@ -159,8 +161,8 @@ impl Run<'_> {
         let advice = advice.unwrap_or_default();
         let key = format!("step {}", target.step);
         let change = "rewritten after advice";
-        let step_info = StepInfo { key, change, advice: &advice, note: &note };
-        self.test(actor, step_info, &mut attempt, program, target, archive)
+        let step_info = StepInfo { attempt, key, change, advice: &advice, note: &note };
+        self.test(actor, step_info, program, target, archive)
     }
 
     /// Tests a program against the category's and commits the step.
@@ -168,11 +170,11 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         step_info: StepInfo<'_>,
-        attempt: &mut Attempt,
         written: DraftResult,
         target: &mut StepTarget<'_>,
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
+        let mut attempt = step_info.attempt;
         let name = attempt.category.clone();
         match written {
             Ok(program) => {
@@ -214,7 +216,7 @@ impl Run<'_> {
         }
         let notes = actor.notes.entry(name).or_default();
         notes.gap = if attempt.accepted { 0 } else { notes.gap + 1 };
-        self.commit_attempt(actor, &step_info.key, attempt.clone())
+        self.commit_attempt(actor, &step_info.key, attempt)
     }
 
     /// The tuned parameters of the parent that the child declares with the same value and range.

@@ -113,8 +113,13 @@ impl Run<'_> {
             let draft = match is_asked.then(|| drafts.next()).flatten() {
                 Some((request, written)) => {
                     unseen.retain(|at| !request.tried.contains(at));
-                    let judged =
-                        self.evaluate_draft(actor, request, &queries.train, best, before, written);
+                    let judged = self.evaluate_draft(
+                        actor,
+                        request,
+                        &queries.train,
+                        (best, before),
+                        written,
+                    );
                     actor.unless_stopped(judged)?.flatten()
                 }
                 None => None,
@@ -436,15 +441,14 @@ impl Run<'_> {
         Ok(reciprocal_ranks(runtime, &rankings, &self.train, tried))
     }
 
-    /// Measures a draft against the best available program, on the gate first; `None` if it is not
-    /// better. Commits the step.
+    /// Measures a draft against the best available program and its mean, on the gate first; `None` if
+    /// it is not better. Commits the step.
     fn evaluate_draft(
         &mut self,
         actor: &mut Actor,
         request: &DraftRequest,
         queries: &[usize],
-        best: &CategoryProgram,
-        before: f64,
+        (best, before): (&CategoryProgram, f64),
         written: DraftResult,
     ) -> Result<Option<CategoryProgram>, OptimizeError> {
         let mut attempt = Attempt::new(&request.name, "initial", before);
