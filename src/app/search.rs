@@ -18,7 +18,7 @@ use agent_retrieve::{Answer, Detail, check_query};
 use agent_systems as systems;
 
 /// The system of a search that names none.
-pub const SYSTEM: &str = "bm25+names";
+pub const SYSTEM: &str = "bm25f";
 
 /// A search.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Access, EmbedderChoice, IndexError, Part,
+    Access, EmbedderChoice, FieldsQuery, IndexError, Part, bm25f,
     embedder::{IndexEmbedder, open_own},
     entities::EntityIndex,
     layout::{
@@ -205,6 +205,28 @@ impl IndexedBase {
         }
         kept.insert(text.to_owned(), vector.clone());
         Ok(vector)
+    }
+
+    /// The `k` best nodes by BM25F over documents and the names of neighbours, by stems, best first; ties by
+    /// ascending id. Only nodes of the given types, all when empty. Words that only shape a question are
+    /// left out. O(postings) at worst, far below when few blocks can hold the best.
+    pub fn search_fields(&self, text: &str, types: &[TypeId], k: usize) -> Vec<(NodeId, f32)> {
+        self.text.search_weighted(&self.stems, text, types, k)
+    }
+
+    /// A text to score single nodes with.
+    pub fn fields_query(&self, text: &str) -> FieldsQuery {
+        let asked = bm25f::query_stems(&self.stems, text);
+        FieldsQuery::new(self.fields(), &asked, |stem| self.text.weighted_idf(stem))
+    }
+
+    /// The score that [`search_fields`](Self::search_fields) gives a node. O(stems of the query).
+    pub fn match_fields(&self, query: &FieldsQuery, node: NodeId) -> f32 {
+        query.score(self.fields(), node)
+    }
+
+    fn fields(&self) -> [&TermIndex; 2] {
+        [&self.terms, &self.neighbor_names]
     }
 
     /// The `k` nodes most similar to a text, best first, ties by ascending id; only nodes of the

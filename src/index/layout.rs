@@ -47,7 +47,7 @@ const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// Maximum depth of folders below a part.
 const MAX_DEPTH: usize = 4;
 /// Version of `words/`; raised whenever the content of any of its indexes changes.
-pub const WORDS_FORMAT: u32 = 6;
+pub const WORDS_FORMAT: u32 = 7;
 /// Version of `vectors/` likewise, without the optional parts.
 const VECTORS_FORMAT: u32 = 1;
 

@@ -26,6 +26,7 @@ pub mod ann;
 pub mod arrays;
 mod base;
 pub mod bm25;
+mod bm25f;
 mod build;
 pub mod chunks;
 mod embedder;
@@ -47,6 +48,7 @@ use std::{io, path::Path};
 
 pub use adopt::adopt;
 pub use base::{IndexState, IndexedBase, VectorsState};
+pub use bm25f::FieldsQuery;
 pub use build::{
     IndexedVersion, Plan, PrecomputedVectors, Progress, VectorSource, Watch, WordSource, build,
     build_parts, embed, read_words, split_nodes,

@@ -308,9 +308,21 @@ impl TermIndex {
         entries.binary_search_by_key(&stem, |entry| entry >> COUNT_BITS).is_ok()
     }
 
+    /// How often a node's text has a stem, at most 255.
+    pub fn count(&self, node: NodeId, stem: u32) -> u32 {
+        let entries = self.entries.part(&self.bounds, node as usize);
+        let at = entries.binary_search_by_key(&stem, |entry| entry >> COUNT_BITS);
+        at.map_or(0, |at| entries[at] & ((1 << COUNT_BITS) - 1))
+    }
+
     /// Length of a node's text in stems.
     pub fn length(&self, node: NodeId) -> u32 {
         self.lengths.as_slice().get(node as usize).copied().unwrap_or(0)
+    }
+
+    /// Mean length of all texts in stems.
+    pub fn mean_length(&self) -> f32 {
+        self.mean_length
     }
 
     /// All stems, ascending: their places are their ids.

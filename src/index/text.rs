@@ -1,8 +1,9 @@
 //! Text search over all nodes: given words, the best nodes by BM25.
 //!
 //! Indexed per node: its document, its document with the names of its neighbours, and each of its
-//! fields; each is one file of [`postings`](crate::postings). The file `nodes` has the array
-//! `types` `[n]` and the number of `fields` `[1]`.
+//! fields; each is one file of [`postings`](crate::postings). One more, `weighted`, is of stems of document
+//! and names together: [`bm25f`](crate::bm25f). The file `nodes` has the array `types` `[n]` and the number
+//! of `fields` `[1]`.
 
 use std::{
     collections::HashMap,
@@ -17,12 +18,15 @@ use crate::{
     IndexError,
     arrays::{Array, Arrays},
     bm25::Bm25,
+    bm25f,
     postings::{Collection, Postings, PostingsBuilder, is_much, make_room, settle},
+    terms::TermIndex,
 };
-use agent_ground::words::Analysis;
+use agent_ground::words::{Analysis, Stems};
 use agent_kb::{FieldId, NodeId, TypeId};
 
 const NODES: &str = "nodes";
+const WEIGHTED: &str = "weighted";
 /// Sets of types whose nodes are kept as masks; at this number all are dropped.
 const MAX_KEPT_MASKS: usize = 64;
 
@@ -66,6 +70,7 @@ impl TextPart {
 pub struct TextIndex {
     types: Array<u16>,
     parts: Vec<Postings>,
+    weighted: Postings,
     masks: Mutex<HashMap<Vec<TypeId>, Arc<[u64]>>>,
 }
 
@@ -150,6 +155,19 @@ impl TextIndexBuilder {
     }
 }
 
+/// Writes the weighted index into the directory of a finished index of `n` nodes.
+///
+/// # Errors
+/// [`IndexError::Io`] when the disk is full.
+pub(crate) fn build_weighted(
+    dir: &Path,
+    documents: &TermIndex,
+    names: &TermIndex,
+    n: usize,
+) -> Result<(), IndexError> {
+    bm25f::build(&dir.join(WEIGHTED), documents, names, n)
+}
+
 impl TextIndex {
     /// Opens an index; its files are mapped, not read.
     ///
@@ -161,7 +179,8 @@ impl TextIndex {
         let n_fields = fields.as_slice().first().map_or(0, |&n| n.min(u16::MAX.into())) as u16;
         let parts = TextPart::all(n_fields).map(|part| Postings::open(&part.file(dir)));
         let parts = parts.collect::<Result<_, _>>()?;
-        Ok(Self { types: arrays.get("types")?, parts, masks: Mutex::default() })
+        let weighted = Postings::open_weighted(&dir.join(WEIGHTED), bm25f::SETTING)?;
+        Ok(Self { types: arrays.get("types")?, parts, weighted, masks: Mutex::default() })
     }
 
     /// The `k` best nodes by BM25, best first; ties by ascending id. Only nodes of the given types,
@@ -176,6 +195,24 @@ impl TextIndex {
         let Some(postings) = self.parts.get(part.place()) else { return Vec::new() };
         let allowed = (!types.is_empty()).then(|| self.mask(types));
         postings.search(text, Bm25::default(), allowed.as_deref(), k)
+    }
+
+    /// Inverse document frequency of a stem in documents and names together.
+    pub(crate) fn weighted_idf(&self, stem: &str) -> Option<f32> {
+        self.weighted.idf(stem)
+    }
+
+    /// The `k` best nodes by BM25F, as [`IndexedBase::search_fields`](crate::IndexedBase::search_fields).
+    pub(crate) fn search_weighted(
+        &self,
+        stems: &Stems,
+        text: &str,
+        types: &[TypeId],
+        k: usize,
+    ) -> Vec<(NodeId, f32)> {
+        let allowed = (!types.is_empty()).then(|| self.mask(types));
+        let asked = bm25f::query_stems(stems, text);
+        self.weighted.search_forms(&asked, bm25f::SETTING, allowed.as_deref(), k)
     }
 
     /// For each of the types the `k` best of its nodes, as [`search`](Self::search) finds them; the

@@ -35,12 +35,14 @@ pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
         false => literals(kinds.iter().map(|&kind| kb.type_name(kind))),
     };
     let search = |tool: &str| format!("{tool}(query, {types}, {DEPTH})");
-    let [words, names, vectors] = ["search", "search_with_names", "search_vectors"].map(search);
+    let [words, names, fields, vectors] =
+        ["search", "search_with_names", "search_fields", "search_vectors"].map(search);
     let ranked = match system {
         System::Bm25 => words,
         System::Bm25Names => names,
+        System::Bm25F => fields,
         System::Dense => vectors,
-        System::Hybrid => format!("fuse([{names}, {vectors}], 60.0)"),
+        System::Hybrid => format!("fuse([{fields}, {vectors}], 60.0)"),
         System::Weighted(_) => return None,
     };
     Some(Program::new(&format!(

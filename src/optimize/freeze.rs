@@ -264,6 +264,15 @@ fn member_rankings<'a>(
     MemberRankings { settings, rankings: ranked.collect() }
 }
 
+/// Reciprocal ranks of one fusion.
+struct FusionRanks {
+    fusion: Fusion,
+    /// By validation query.
+    validation: Vec<f32>,
+    /// By training query, each ranked by a router and a re-ranker that were trained without it.
+    train: Vec<f32>,
+}
+
 /// Evaluation of one member of the ensemble on the validation queries.
 struct MemberEvaluation {
     category_programs: Vec<CategoryProgram>,
@@ -273,8 +282,7 @@ struct MemberEvaluation {
     reranker: Reranker,
     /// By category and validation query.
     rankings: Vec<Vec<Ranking>>,
-    /// Reciprocal ranks of each fusion.
-    fused: Vec<(Fusion, Vec<f32>)>,
+    fused: Vec<FusionRanks>,
 }
 
 impl MemberEvaluation {
@@ -304,17 +312,28 @@ impl MemberEvaluation {
         let fused = Vec::new();
         let mut answered = Self { category_programs, routing, training, reranker, rankings, fused };
         for fusion in fusions {
-            let ranks = joined_ranks(run, features, &[(&answered, fusion)])?;
-            answered.fused.push((fusion, ranks));
+            let members = [(&answered, fusion)];
+            let validation = joined_ranks(run, features, &members)?;
+            let rankings = training_rankings(run, features, &members)?;
+            let runtime = &run.trials.runtime;
+            let queries = run.train.queries.iter().zip(&rankings);
+            let train =
+                queries.map(|(query, ranking)| reciprocal_rank(runtime, ranking, &query.answers));
+            let train = train.collect();
+            answered.fused.push(FusionRanks { fusion, validation, train });
         }
         Ok(answered)
     }
 
-    /// The fusion that is best on some queries, with its ranks; ties go to the earlier one.
-    fn select(&self, queries: &[usize]) -> Result<&(Fusion, Vec<f32>), OptimizeError> {
+    /// The fusion that is best on the training queries and some validation queries together; ties go to
+    /// the earlier one. Validation alone has few queries on which fusions differ.
+    fn select(&self, queries: &[usize]) -> Result<&FusionRanks, OptimizeError> {
         self.fused
             .iter()
-            .map(|fused| (mean(&values_at(&fused.1, queries)), fused))
+            .map(|fused| {
+                let validation = values_at(&fused.validation, queries);
+                (mean(&[validation.as_slice(), fused.train.as_slice()].concat()), fused)
+            })
             .reduce(|best, next| if next.0 > best.0 { next } else { best })
             .map(|best| best.1)
             .ok_or(OptimizeError::NoQueries("validation", "val"))
@@ -341,13 +360,13 @@ fn joined_ranks(
     run.validation.queries.par_iter().enumerate().map(of_query).collect()
 }
 
-/// Trains the cut-off of an ensemble on the training queries, each ranked by models that were trained
-/// without it; `None` if there are too few queries.
-fn cutoff(
+/// Rankings of the training queries by an ensemble, each member with its fusion; every query is ranked by
+/// routers and re-rankers that were trained without it.
+fn training_rankings(
     run: &Run<'_>,
     features: &PoolFeatures,
     members: &[(&MemberEvaluation, Fusion)],
-) -> Result<Option<Cutoff>, OptimizeError> {
+) -> Result<Vec<Ranking>, OptimizeError> {
     let (base, train) = (&run.base, &run.train.queries);
     run.trials.check_stop()?;
     let without_folds = |&(member, fusion): &(&'_ MemberEvaluation, Fusion)| {
@@ -367,10 +386,18 @@ fn cutoff(
         let parts: Vec<MemberRankings<'_>> = parts.collect();
         Ok(join(base, &labelled.text, &parts, Some(&features.phrasings))?)
     };
-    let rankings: Result<Vec<Ranking>, OptimizeError> =
-        train.par_iter().enumerate().map(ranked).collect();
-    let answers = train.iter().map(|labelled| labelled.answers.as_slice());
-    Ok(cutoff::train(&rankings?.into_iter().zip(answers).collect::<Vec<_>>()))
+    train.par_iter().enumerate().map(ranked).collect()
+}
+
+/// Trains the cut-off of an ensemble on the training queries; `None` if there are too few queries.
+fn cutoff(
+    run: &Run<'_>,
+    features: &PoolFeatures,
+    members: &[(&MemberEvaluation, Fusion)],
+) -> Result<Option<Cutoff>, OptimizeError> {
+    let rankings = training_rankings(run, features, members)?;
+    let answers = run.train.queries.iter().map(|labelled| labelled.answers.as_slice());
+    Ok(cutoff::train(&rankings.into_iter().zip(answers).collect::<Vec<_>>()))
 }
 
 /// Evaluations of the members of an ensemble, which answers by its first member or by all.
@@ -404,8 +431,8 @@ impl EnsembleEvaluation {
         let best = self.0.iter().map(|member| Ok((member, member.select(queries)?)));
         let best = best.collect::<Result<Vec<_>, OptimizeError>>()?;
         let all: Vec<(&MemberEvaluation, Fusion)> =
-            best.iter().map(|&(member, (fusion, _))| (member, *fusion)).collect();
-        let first = best.first().map_or_else(Vec::new, |(_, (_, ranks))| ranks.clone());
+            best.iter().map(|&(member, best)| (member, best.fusion)).collect();
+        let first = best.first().map_or_else(Vec::new, |(_, best)| best.validation.clone());
         if all.len() > 1 {
             let together = joined_ranks(run, features, &all)?;
             if mean(&values_at(&together, queries)) > mean(&values_at(&first, queries)) {

@@ -337,8 +337,7 @@ fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Na
         None => literals(base.kb.candidate_types().iter().map(|&kind| base.kb.type_name(kind))),
     };
     let _ = writeln!(out, "\n    // The pool: what was reached, or found by words.");
-    let _ =
-        writeln!(out, "    let found = normalize(search_with_names(query, {types}, {SEARCHED}));");
+    let _ = writeln!(out, "    let found = normalize(search_fields(query, {types}, {SEARCHED}));");
     let mut sum: Vec<String> = branches
         .iter()
         .map(|named| format!("{} * params.{}", named.reached, named.weight))

@@ -13,7 +13,7 @@ const ENCODER_WEIGHT: u8 = 30;
 pub(super) const BY_RANK: SystemSpec = SystemSpec {
     name: "hybrid",
     arguments: "",
-    summary: "bm25+names and dense, fused by rank",
+    summary: "bm25f and dense, fused by rank",
     needs: &[],
     open: |_, opener| baseline(System::Hybrid, opener),
 };
@@ -21,7 +21,7 @@ pub(super) const BY_RANK: SystemSpec = SystemSpec {
 pub(super) const BY_SCORE: SystemSpec = SystemSpec {
     name: "hybrid:weighted",
     arguments: "[=A]",
-    summary: "bm25+names and dense, fused by score; A is the weight of dense, 0 to 1 [default: 0.1 \
+    summary: "bm25f and dense, fused by score; A is the weight of dense, 0 to 1 [default: 0.1 \
               with the built-in embedder, else 0.3]",
     needs: &[],
     open: weighted,

@@ -1,4 +1,4 @@
-//! `bm25`, `bm25:stark` and `bm25+names`: lexical search.
+//! `bm25`, `bm25:stark`, `bm25+names` and `bm25f`: lexical search.
 
 use crate::{Opener, SystemError, SystemSpec};
 use agent_retrieve::{Baseline, Retriever, Stark, System};
@@ -25,6 +25,14 @@ pub(super) const NAMES: SystemSpec = SystemSpec {
     summary: "BM25 over documents with the names of neighbours",
     needs: &[],
     open: |_, opener| baseline(System::Bm25Names, opener),
+};
+
+pub(super) const FIELDS: SystemSpec = SystemSpec {
+    name: "bm25f",
+    arguments: "",
+    summary: "BM25F over documents and the names of neighbours, by stems",
+    needs: &[],
+    open: |_, opener| baseline(System::Bm25F, opener),
 };
 
 /// Opens a baseline that only needs the base.

@@ -48,6 +48,7 @@ pub static SYSTEMS: &[SystemSpec] = &[
     lexical::BM25,
     lexical::STARK,
     lexical::NAMES,
+    lexical::FIELDS,
     dense::EXACT,
     dense::ANN,
     dense::TRAINED,

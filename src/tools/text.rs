@@ -71,6 +71,20 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         run: |ctx, args| search(ctx, args, 1, TextPart::DocumentWithNames),
     },
     ToolSpec {
+        name: "search_fields",
+        group: "text",
+        args: &[TEXT, TYPES, k("50")],
+        result: Kind::Scores,
+        flow: NodeFlow::Find,
+        cost: PER_WORD,
+        doc: "The k nodes that match the text best by BM25F, with stemming: one score of the document \
+              and of the names of the node's neighbours, of the given types or of all. The best \
+              search by words where nothing is linked.",
+        example: r#"search_fields(query, "product", 10)"#,
+        cached: true,
+        run: search_fields,
+    },
+    ToolSpec {
         name: "search_field",
         group: "text",
         args: &[TEXT, ArgSpec { name: "field", kind: Kind::Text, default: None }, TYPES, k("50")],
@@ -144,6 +158,19 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         run: |ctx, args| {
             score(ctx, args, true, |ctx, query, node| ctx.base.neighbor_names.bm25(query, node))
         },
+    },
+    ToolSpec {
+        name: "match_fields",
+        group: "text",
+        args: &[TEXT, NODES],
+        result: Kind::Scores,
+        flow: NodeFlow::Carry,
+        cost: PER_SCORED,
+        doc: "BM25F of the documents and of the names of the neighbours of the given nodes, with \
+              stemming, as search_fields scores them; 0 for nodes without a common word.",
+        example: r#"match_fields(query, nodes([0, 1, 2]))"#,
+        cached: true,
+        run: match_fields,
     },
     ToolSpec {
         name: "cover",
@@ -301,6 +328,23 @@ fn search(
     let types = lookup::node_types(ctx.base, &args.texts(types_index)?)?;
     cost::charge_words(ctx, text)?;
     Ok(Value::scores(Scores::new(ctx.base.text.search(text, part, &types, k))))
+}
+
+fn search_fields(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let (text, k) = (args.text(0)?, search_size(args, 2)?);
+    let types = lookup::node_types(ctx.base, &args.texts(1)?)?;
+    cost::charge_words(ctx, text)?;
+    Ok(Value::scores(Scores::new(ctx.base.search_fields(text, &types, k))))
+}
+
+fn match_fields(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
+    let (text, nodes) = (args.text(0)?, args.nodes(1)?);
+    cost::charge_text(ctx, text)?;
+    let query = ctx.base.fields_query(text);
+    cost::charge_scored(ctx, nodes.len(), 2 * query.len())?;
+    let nodes = lookup::nodes(ctx.base, &nodes)?;
+    let score = |ctx: &mut ToolCtx<'_>, node| Ok((node, ctx.base.match_fields(&query, node)));
+    Ok(Value::scores(Scores::new(cost::map_nodes(ctx, nodes, score)?)))
 }
 
 fn find(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {

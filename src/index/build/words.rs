@@ -15,8 +15,8 @@ use crate::{
     entities,
     layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
     stream::{failed, invalid_data},
-    terms::TermIndexBuilder,
-    text::TextIndexBuilder,
+    terms::{TermIndex, TermIndexBuilder},
+    text::{TextIndexBuilder, build_weighted},
 };
 use agent_kb::{Direction, Kb, NodeId, RelationId};
 
@@ -72,6 +72,9 @@ pub(super) fn build(
         }
     }
     builders.finish(kb)?;
+    let terms = [TERMS, NAMES_TERMS].map(|name| TermIndex::open(&dir.join(name)));
+    let [documents, names] = terms;
+    build_weighted(&text, &documents?, &names?, kb.n_nodes() as usize)?;
     watch.progress(STAGE, kb.n_nodes().into(), kb.n_nodes().into())?;
     WordsRecord::new(kb.fingerprint()).write(dir)?;
     staging.publish(&index.join(WORDS))

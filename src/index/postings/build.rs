@@ -18,6 +18,7 @@ use safetensors::Dtype;
 use crate::{
     IndexError,
     arrays::{Arrays, Strings},
+    bm25::Bm25,
     postings::{
         chunk::Chunk,
         coding::{Gaps, KEPT, put_frequent, put_gaps, take},
@@ -51,6 +52,8 @@ const MAX_WORDS: usize = u32::MAX as usize - BATCH_BYTES;
 pub struct PostingsBuilder {
     path: PathBuf,
     analysis: Analysis,
+    /// The setting for which bounds are kept.
+    kept: Bm25,
     hasher: Hasher,
     vocabulary: Vocabulary,
     lengths: Vec<u32>,
@@ -112,9 +115,15 @@ pub fn build<T: AsRef<str>>(
 impl PostingsBuilder {
     /// Starts the index that will be the file `path`; what memory cannot hold is kept beside it.
     pub fn create(path: &Path, analysis: Analysis) -> Self {
+        Self::weighted(path, analysis, KEPT)
+    }
+
+    /// The same with bounds for another setting, with which the index is to be opened.
+    pub(crate) fn weighted(path: &Path, analysis: Analysis, kept: Bm25) -> Self {
         Self {
             path: path.to_owned(),
             analysis,
+            kept,
             hasher: Hasher::new(),
             vocabulary: Vocabulary::new(),
             lengths: Vec::new(),
@@ -133,6 +142,30 @@ impl PostingsBuilder {
             self.text.push('\n');
         }
         self.ends.push((node, self.text.len()));
+    }
+
+    /// Adds the postings of some nodes, behind all that were added: the number of a word, a node and a
+    /// count, ascending. Each text counts as one word long. [`make_room`] after that bounds the memory.
+    ///
+    /// # Errors
+    /// [`IndexError::TooLarge`] as [`settle`].
+    pub(crate) fn add_postings<'a>(
+        &mut self,
+        nodes: Range<NodeId>,
+        postings: &[(u32, NodeId, u32)],
+        word: &dyn Fn(u32) -> &'a [u8],
+    ) -> Result<(), IndexError> {
+        let mut chunk = Chunk::new(nodes.map(|node| (node, 1)).collect());
+        let (mut words, mut part) = (Vec::new(), Vec::new());
+        for same in postings.chunk_by(|a, b| a.0 == b.0) {
+            words.push(word(same[0].0));
+            part.clear();
+            part.extend(same.iter().map(|&(_, node, count)| (node, count)));
+            chunk.push(&part);
+        }
+        chunk.shrink();
+        let hasher = self.hasher;
+        self.hold(words.into_iter().map(|word| (word, hasher.hash(word))), chunk)
     }
 
     /// Writes the index of `n` nodes.
@@ -291,7 +324,7 @@ impl PostingsBuilder {
     fn write(self) -> io::Result<()> {
         let n = self.lengths.len();
         let tokens: u64 = self.lengths.iter().map(|&length| u64::from(length)).sum();
-        let weights = KEPT.lengths((tokens as f64 / n.max(1) as f64) as f32);
+        let weights = self.kept.lengths((tokens as f64 / n.max(1) as f64) as f32);
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut spool = BufWriter::with_capacity(RUN_BUFFER, tempfile::tempfile_in(dir)?);
         let (mut starts, mut counts) = (vec![0u64], Vec::new());

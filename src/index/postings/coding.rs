@@ -8,7 +8,7 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// The setting for which bounds are kept; others are derived from them.
+/// The setting for which bounds of texts are kept; others are derived from them.
 pub(super) const KEPT: Bm25 = Bm25::STARK;
 /// Greatest value of a bound.
 pub(super) const STEPS: f32 = 255.0;
@@ -56,14 +56,17 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Those of a setting where the mean length of all texts is so many times the mean that counts.
+    /// Those of a setting where the mean length of all texts is so many times the mean that counts, from
+    /// bounds kept for another one.
     ///
     /// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`; another `k1` maps bound to bound,
-    /// and another `b` or mean shrinks `c` by `min((1 - b') / (1 - b), b' / b * means)` at most.
-    pub(super) fn new(setting: Bm25, means: f32) -> Self {
-        let shrink = ((1.0 - setting.b) / (1.0 - KEPT.b)).min(setting.b / KEPT.b * means);
+    /// and another `b` or mean shrinks `c` by `min((1 - b') / (1 - b), b' / b * means)` at most, where
+    /// lengths count at all.
+    pub(super) fn new(setting: Bm25, kept: Bm25, means: f32) -> Self {
+        let by_length = if kept.b > 0.0 { setting.b / kept.b * means } else { f32::INFINITY };
+        let shrink = ((1.0 - setting.b) / (1.0 - kept.b)).min(by_length);
         // Above 0, so that no byte is divided by 0.
-        let factor = (setting.k1 / KEPT.k1 * shrink).max(f32::EPSILON);
+        let factor = (setting.k1 / kept.k1 * shrink).max(f32::EPSILON);
         let of = std::array::from_fn(|byte| match byte {
             0 => 0.0,
             _ => 1.0 / (1.0 + factor * (STEPS / byte as f32 - 1.0)),

@@ -40,6 +40,7 @@ pub use search::Collection;
 use crate::{
     IndexError,
     arrays::{Array, Arrays, Strings},
+    bm25::Bm25,
 };
 use agent_ground::words::{Analysis, Stems};
 
@@ -61,6 +62,8 @@ pub struct Postings {
     starts: Array<u64>,
     postings: Array<u8>,
     mean: f32,
+    /// The setting for which bounds are kept.
+    kept: Bm25,
     analysis: Analysis,
     stems: Stems,
 }
@@ -71,6 +74,14 @@ impl Postings {
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
     pub fn open(path: &Path) -> Result<Self, IndexError> {
+        Self::open_weighted(path, coding::KEPT)
+    }
+
+    /// The same of an index whose bounds are kept for another setting.
+    ///
+    /// # Errors
+    /// As [`Postings::open`].
+    pub(crate) fn open_weighted(path: &Path, kept: Bm25) -> Result<Self, IndexError> {
         let analyses = [Analysis::Words, Analysis::Stems];
         let arrays = Arrays::open(path)?;
         let lengths: Array<u32> = arrays.get("lengths")?;
@@ -87,6 +98,7 @@ impl Postings {
             starts: arrays.get("starts")?,
             postings: arrays.get("postings")?,
             mean: mean as f32,
+            kept,
             analysis: analysis
                 .ok_or_else(|| IndexError::damaged(path, "unknown analysis".to_owned()))?,
             stems: Stems::default(),

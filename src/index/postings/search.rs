@@ -151,6 +151,18 @@ impl Postings {
         self.best(self.words(text, None), setting, self.mean, allowed, k)
     }
 
+    /// The same for words in the form in which they are indexed.
+    pub(crate) fn search_forms(
+        &self,
+        forms: &[String],
+        setting: Bm25,
+        allowed: Option<&[u64]>,
+        k: usize,
+    ) -> Vec<(NodeId, f32)> {
+        let ids = forms.iter().take(MAX_QUERY_WORDS).filter_map(|form| self.id(form)).collect();
+        self.best(self.weighted(ids, None), setting, self.mean, allowed, k)
+    }
+
     /// The same for each of several sets of nodes, given as `allowed` is: what each search would
     /// find. The words are gone through once.
     pub fn search_each(
@@ -230,7 +242,7 @@ impl Postings {
             weights: setting.lengths(mean),
             lengths,
             rare,
-            shares: Shares::new(setting, self.mean / mean),
+            shares: Shares::new(setting, self.kept, self.mean / mean),
             frequent: Vec::with_capacity(words.len()),
             first: wanted.start,
             bounds: vec![0.0; wanted.len()],
@@ -258,10 +270,25 @@ impl Postings {
         for_each_reference_word(text, |word| {
             if left > 0 {
                 left -= 1;
-                let form = self.analysis.form(&self.stems, word);
-                ids.extend(self.vocabulary.find(&form).and_then(|at| self.ids.as_slice().get(at)));
+                ids.extend(self.id(&self.analysis.form(&self.stems, word)));
             }
         });
+        self.weighted(ids, collection)
+    }
+
+    /// Inverse document frequency of a word in the form in which it is indexed; `None` of others.
+    pub(crate) fn idf(&self, form: &str) -> Option<f32> {
+        let count = *self.counts.as_slice().get(self.id(form)? as usize)?;
+        Some(idf(self.lengths.as_slice().len(), count))
+    }
+
+    /// The number of an indexed word.
+    fn id(&self, form: &str) -> Option<u32> {
+        self.vocabulary.find(form).and_then(|at| self.ids.as_slice().get(at)).copied()
+    }
+
+    /// Words by their numbers, rarest first: nodes with it, number, weight.
+    fn weighted(&self, mut ids: Vec<u32>, collection: Option<&Collection>) -> Vec<(u32, u32, f32)> {
         ids.sort_unstable();
         let n = collection.map_or(self.lengths.as_slice().len(), Collection::n_texts);
         let mut words: Vec<(u32, u32, f32)> = ids

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use agent_ground::words::{is_question_word, name_words};
-use agent_index::{IndexError, IndexedBase, TextPart, terms::QueryTerms};
+use agent_index::{FieldsQuery, IndexError, IndexedBase, terms::QueryTerms};
 use agent_kb::{Direction, Kb, NodeId, Scores};
 use agent_retrieve::Feature;
 
@@ -37,7 +37,7 @@ const STRONG_SCORE: f32 = 6.0;
 const MIN_LOG: f32 = -60.0;
 
 /// The features of one node, in this order.
-pub const FEATURES: [&str; 18] = [
+pub const FEATURES: [&str; 19] = [
     "scores of programs",
     "scores of programs, logarithm",
     "best score",
@@ -46,6 +46,7 @@ pub const FEATURES: [&str; 18] = [
     "ranks, logarithm",
     "type",
     "words of the document",
+    "words of document and names",
     "share in the document",
     "share in names of neighbours",
     "share in either",
@@ -122,6 +123,7 @@ pub struct QueryFeatures {
     /// Linked nodes.
     linked: Scores,
     words: Words,
+    fields: FieldsQuery,
     documents: QueryTerms,
     names: QueryTerms,
     meaning: Arc<[f32]>,
@@ -135,20 +137,22 @@ impl QueryFeatures {
     pub fn new(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
         let types = base.kb.candidate_types();
         Ok(Self {
-            found: base.text.search(query, TextPart::DocumentWithNames, types, COMPARED),
+            found: base.search_fields(query, types, COMPARED),
             linked: base.entities.link(&base.kb, query, &[], LINKED),
             words: Words::new(base, query),
+            fields: base.fields_query(query),
             documents: base.terms.query(&base.stems, query),
             names: base.neighbor_names.query(&base.stems, query),
             meaning: base.embed_query(query)?,
         })
     }
 
-    /// The match of a node with the query's words: BM25 of its document, and the shares of words that
-    /// its document, its neighbours' names, and both together cover.
-    fn text_match(&self, base: &IndexedBase, node: NodeId) -> [f32; 4] {
+    /// The match of a node with the query's words: BM25 of its document, BM25F of its document and its
+    /// neighbours' names, and the shares of words that its document, these names, and both cover.
+    fn text_match(&self, base: &IndexedBase, node: NodeId) -> [f32; 5] {
         [
             base.terms.bm25(&self.documents, node),
+            base.match_fields(&self.fields, node),
             base.terms.coverage(&self.documents, node),
             base.neighbor_names.coverage(&self.names, node),
             self.words.covered(base, node),
@@ -178,16 +182,17 @@ pub fn node_features(
     let similarities = base.vectors.score(&query.meaning, &nodes)?;
     let found = Scores::new(query.found.clone());
     let best_found = found.largest().max(f32::MIN_POSITIVE);
-    let texts: Vec<[f32; 4]> = nodes
+    let texts: Vec<[f32; 5]> = nodes
         .par_iter()
         .with_min_len(MIN_PER_THREAD)
         .map(|&node| query.text_match(base, node))
         .collect();
-    let best_match = texts.iter().map(|text| text[0]).fold(f32::MIN_POSITIVE, f32::max);
+    let best = |at: usize| texts.iter().map(|text| text[at]).fold(f32::MIN_POSITIVE, f32::max);
+    let (best_match, best_fields) = (best(0), best(1));
     let rows = nodes.iter().enumerate().map(|(at, &node)| {
         let [joined, best, raw, ranks, kind] = programs.features(base, at, node);
         let [first, second] = beside[at];
-        let [matched, covered, covered_by_names, covered_by_both] = texts[at];
+        let [matched, in_fields, covered, covered_by_names, covered_by_both] = texts[at];
         [
             joined,
             (joined + 0.01).ln(),
@@ -197,6 +202,7 @@ pub fn node_features(
             (ranks + 0.01).ln(),
             (kind + 0.02).ln(),
             matched / best_match,
+            in_fields / best_fields,
             covered,
             covered_by_names,
             covered_by_both,

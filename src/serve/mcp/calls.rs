@@ -34,7 +34,7 @@ const K: usize = 10;
 /// Neighbours of a part at most.
 const MAX_NEIGHBORS: usize = 100;
 /// The system of a search where a call does not say.
-const SYSTEM: &str = "bm25+names";
+const SYSTEM: &str = "bm25f";
 /// Operations that assistants have in a form of their own: on the bases that are served, part by part.
 pub(super) const READS: [&str; 2] = ["query", "search"];
 /// Calls of tools of a program that are told.
@@ -73,7 +73,7 @@ pub(super) fn tools(programs: bool) -> Vec<Tool> {
         ),
         tool(
             "search",
-            "Find nodes by words. system: bm25+names (words), dense (meaning) or hybrid (both).",
+            "Find nodes by words. system: bm25f (words), dense (meaning) or hybrid (both).",
             json!({"query": text, "system": {"type": "string", "default": SYSTEM}, "k": k, "base": base, "cursor": cursor}),
             &["query"],
             json!({"base": text, "system": text, "hits": hits, "next_cursor": next}),
