@@ -475,6 +475,22 @@ class App:
         """Answers a question in a few sentences, each with the nodes that say so."""
         return self.call("answer", dataset=dataset, question=question, **request)
 
+    def eval(
+        self,
+        dataset: str,
+        split: str | Sequence[str],
+        system: str | Sequence[str],
+        **request: Any,
+    ) -> dict[str, Any]:
+        """Measures systems on the labelled queries of splits; ``where`` and ``effort`` are lists."""
+        return self.call(
+            "eval", dataset=dataset, split=_listed(split), system=_listed(system), **request
+        )
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
 
 def _home(home: str | os.PathLike[str] | None) -> Path | None:
     """The home directory that is named, or that of ``AGENT_HOME``; none is that of the platform."""

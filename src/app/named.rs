@@ -20,7 +20,7 @@ use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 /// Names the run that was written to last.
 const LATEST: &str = "latest";
 /// Begins the name of a system that is a bundle.
-const BUNDLE: &str = "bundle:";
+pub(crate) const BUNDLE: &str = "bundle:";
 /// What begins the names of systems that are trained models, and what may stand behind the model.
 const MODELS: [(&str, &str); 4] = [
     ("mfar:", ":mask="),

@@ -136,14 +136,18 @@ fn with_opener<T>(
     })?)
 }
 
-/// The name of a system with the file or directory that it stands on; over a network, a system that
-/// needs nothing but the base.
+/// The name of a system with the file or directory that it stands on; over a network, the bundle of an
+/// installed run, or a system that needs nothing but the base.
 ///
 /// # Errors
-/// As [`named::system`]; that the system needs more than the base.
+/// As [`named::system`]; that the system needs more than the base, or that there is no such run.
 pub fn system_name(given: &str, app: &App) -> Result<String> {
     if app.network.is_none() {
         return named::system(given, &app.home);
+    }
+    if let Some(run) = given.strip_prefix(named::BUNDLE) {
+        let file = named::bundle_of_run(Path::new(run), &app.home)?;
+        return Ok(format!("{}{}", named::BUNDLE, file.display()));
     }
     check_served(given)?;
     Ok(given.to_owned())

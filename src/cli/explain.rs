@@ -16,14 +16,11 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
 
-use crate::{
-    Context, Exit,
-    eval::{parse_filter, queries},
-    explain::report::Report,
-};
+use crate::{Context, Exit, explain::report::Report};
 use agent_app::{
     dataset,
     error::{AppError, Explain, Result},
+    eval::queries::{self, Filter},
     llm::{self, LlmArgs},
     systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
 };
@@ -63,8 +60,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SPLIT", default_value = "val")]
     split: Split,
     /// Keep queries with this value in a further column of their file only; may be repeated
-    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_filter)]
-    filters: Vec<(String, String)>,
+    #[arg(long = "where", value_name = "COLUMN=VALUE")]
+    filters: Vec<Filter>,
     /// Explain one query of the split
     #[arg(long, value_name = "ID", conflicts_with = "answers")]
     query: Option<i64>,
@@ -122,7 +119,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Some(text) => check_query(text).map(|_| Vec::new())?,
         None => of_split(
             args,
-            queries(std::slice::from_ref(&args.split), &args.filters, &dataset.base)?,
+            queries::load(std::slice::from_ref(&args.split), &args.filters, &dataset.base)?,
         )?,
     };
     let base = dataset::open(&dataset, ctx)?;

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::{
     Context, Exit,
     optimize::report::Report,
-    printer::{Level, Printer, p_value},
+    printer::{Level, Printer},
     report as page,
     unit::Pool,
 };
@@ -34,7 +34,7 @@ use agent_app::{
     },
     routing, synthesize, synthetic,
     systems::SandboxArgs,
-    text::count,
+    text::{count, p_value},
 };
 use agent_dataset::{
     Base, DatasetError, Home, LabelledQuery, ResolvedDataset, Split, is_synthetic, load_split,
