@@ -487,6 +487,10 @@ class App:
             "eval", dataset=dataset, split=_listed(split), system=_listed(system), **request
         )
 
+    def verify(self, bundle: str | os.PathLike[str], **request: Any) -> dict[str, Any]:
+        """Checks that a bundle is whole and does what it says."""
+        return self.call("verify", bundle=os.fspath(bundle), **request)
+
 
 def _listed(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)

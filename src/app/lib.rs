@@ -29,6 +29,7 @@ pub mod systems;
 pub mod test_split;
 pub mod text;
 pub mod vectors;
+pub mod verify;
 
 use std::{
     env,
