@@ -491,6 +491,10 @@ class App:
         """Checks that a bundle is whole and does what it says."""
         return self.call("verify", bundle=os.fspath(bundle), **request)
 
+    def report(self, run: str | os.PathLike[str] | None = None, **request: Any) -> dict[str, Any]:
+        """Says what a run found, or with ``model`` how a model was trained."""
+        return self.call("report", run=None if run is None else os.fspath(run), **request)
+
 
 def _listed(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)

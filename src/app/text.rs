@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use agent_retrieve::eval::Interval;
+
 /// Nodes of an answer at most.
 pub const MAX_K: u64 = 10_000;
 /// Characters of a name in a message, and names in a list, at most.
@@ -32,6 +34,16 @@ pub fn p_value(p: f64) -> String {
     if p < LEAST_P { format!("p < {LEAST_P}") } else { format!("p {p:.4}") }
 }
 
+/// A p-value in a cell of a column that is called `p`.
+pub fn p_cell(p: f64) -> String {
+    p_value(p).trim_start_matches("p ").to_owned()
+}
+
+/// A mean with its interval, both in percent.
+pub fn percent(mean: f64, interval: Interval) -> String {
+    format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
+}
+
 /// Whether a character steers a terminal, ends a line where nobody looks for it, or turns the
 /// direction of text. Those that join or part letters are needed to write, and stay.
 pub fn is_hidden(c: char) -> bool {
@@ -59,5 +71,12 @@ mod tests {
     #[test]
     fn counts_read_well() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn small_p_values_are_not_nothing() {
+        let told = [0.0, 0.000_099, 0.0001, 0.0123, 1.0].map(p_value);
+        assert_eq!(told, ["p < 0.0001", "p < 0.0001", "p 0.0001", "p 0.0123", "p 1.0000"]);
+        assert_eq!([0.0, 0.5].map(p_cell), ["< 0.0001", "0.5000"]);
     }
 }

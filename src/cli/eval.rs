@@ -9,10 +9,7 @@ mod values;
 use std::path::PathBuf;
 
 use self::{files::Files, report::Format};
-pub(super) use self::{
-    files::{tag, write},
-    report::{percent, signed},
-};
+pub(super) use self::{files::tag, report::signed};
 use crate::{Context, Exit};
 use agent_app::{
     Result,

@@ -23,7 +23,7 @@ pub(super) use agent_app::text::plain;
 use agent_app::{
     self as app, Plan, Watch,
     error::{AppError, Result},
-    text::{is_hidden, p_value},
+    text::is_hidden,
 };
 
 /// Progress is redrawn so many times a second at most.
@@ -317,11 +317,6 @@ fn without_brackets(name: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A p-value in a cell of a column that is called `p`.
-pub(super) fn p_cell(p: f64) -> String {
-    p_value(p).trim_start_matches("p ").to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,12 +355,5 @@ mod tests {
             ["film by named person (~directed)", "film by words", "film by words (x)", "(a)"];
         let told = short_labels(&names);
         assert_eq!(told, ["film by named person", "film by words", "film by words (x)", "(a)"]);
-    }
-
-    #[test]
-    fn small_p_values_are_not_nothing() {
-        let told = [0.0, 0.000_099, 0.0001, 0.0123, 1.0].map(p_value);
-        assert_eq!(told, ["p < 0.0001", "p < 0.0001", "p 0.0001", "p 0.0123", "p 1.0000"]);
-        assert_eq!([0.0, 0.5].map(p_cell), ["< 0.0001", "0.5000"]);
     }
 }

@@ -9,7 +9,6 @@ use std::{
 use anyhow::anyhow;
 
 use crate::{Context, eval::Args};
-pub(crate) use agent_app::output::write;
 use agent_app::{
     error::{AppError, Explain, Result},
     eval::{Chosen, Reply, not_of_values},

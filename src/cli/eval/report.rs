@@ -1,10 +1,7 @@
 //! What an evaluation prints: tables for people, Markdown and CSV for documents, JSON for programs.
 //! Must not know how anything was measured.
 
-use crate::{
-    Context,
-    printer::{p_cell, table},
-};
+use crate::{Context, printer::table};
 use agent_app::{
     error::Result,
     eval::{
@@ -13,6 +10,7 @@ use agent_app::{
     },
     measured::Measured,
     synthetic, test_split,
+    text::{p_cell, percent},
 };
 use agent_llm::ledger::Spending;
 use agent_retrieve::eval::{Evaluation, Interval, Metric};
@@ -225,11 +223,6 @@ fn costs(one: &Measured) -> [String; COSTS.len()] {
         format!("{:.2}", one.seconds()),
         usd,
     ]
-}
-
-/// A mean with its interval, both in percent.
-pub(crate) fn percent(mean: f64, interval: Interval) -> String {
-    format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
 }
 
 /// A difference with its interval, both in percentage points.

@@ -3,9 +3,9 @@
 
 use crate::{
     Context,
-    eval::report::{Format, Rows, evaluations, percent, tell_openings},
+    eval::report::{Format, Rows, evaluations, tell_openings},
 };
-use agent_app::{Result, eval::figures::SetFigures, synthetic};
+use agent_app::{Result, eval::figures::SetFigures, synthetic, text::percent};
 use agent_retrieve::eval::{SetEvaluation, sets::SET_METRICS};
 
 /// Stands for numbers of a system that does not say where its answers end.

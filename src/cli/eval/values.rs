@@ -3,11 +3,12 @@
 
 use crate::{
     Context,
-    eval::report::{ALL, Format, Rows, percent, tell_openings},
+    eval::report::{ALL, Format, Rows, tell_openings},
 };
 use agent_app::{
     Result,
     eval::figures::{ValueFigures, ValueSummary},
+    text::percent,
 };
 use agent_retrieve::eval::{ValueEvaluation, values::ValueMean};
 

@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::{
     Context,
-    eval::{percent, print_failed, signed},
-    printer::{p_cell, short_labels, table},
+    eval::{print_failed, signed},
+    printer::{short_labels, table},
 };
 use agent_app::{
     error::{AppError, Result},
     measured::{Benchmark, How, Measured},
     routing, test_split,
-    text::{count, p_value},
+    text::{count, p_cell, p_value, percent},
 };
 use agent_dataset::Base;
 use agent_index::IndexedBase;

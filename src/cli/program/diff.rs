@@ -8,7 +8,6 @@ use similar::TextDiff;
 
 use crate::{
     Context, Exit,
-    eval::percent,
     printer::plain,
     program::{
         hunks::hunks,
@@ -19,7 +18,7 @@ use crate::{
 use agent_app::{
     error::Result,
     systems::SandboxArgs,
-    text::{MAX_SHOWN, p_value},
+    text::{MAX_SHOWN, p_value, percent},
 };
 use agent_dataset::{LabelledQuery, is_synthetic, load_split};
 use agent_infer::ParamValues;
