@@ -475,6 +475,12 @@ class App:
         """Answers a question in a few sentences, each with the nodes that say so."""
         return self.call("answer", dataset=dataset, question=question, **request)
 
+    def compare(
+        self, dataset: str, text: str, system: Sequence[str], **request: Any
+    ) -> dict[str, Any]:
+        """Answers a question with several systems, side by side."""
+        return self.call("compare", dataset=dataset, text=text, system=list(system), **request)
+
     def eval(
         self,
         dataset: str,

@@ -5,6 +5,7 @@ pub mod figures;
 pub mod forecast;
 pub mod queries;
 mod sets;
+pub mod systems;
 mod values;
 
 use std::{
@@ -22,16 +23,17 @@ use self::{
     figures::{About, SetFigures, SystemFigures, ValueFigures},
     forecast::Forecast,
     queries::Filter,
+    systems::{Chosen, Opened, open},
 };
 use crate::{
     App, AppError, Explain, Result,
     bounded::Bounded,
     choice::{choice, efforts},
     dataset::{self, Dataset},
-    llm::{self, LlmArgs},
+    llm::LlmArgs,
     measured::{self, Benchmark, How, Measured},
     operation::Perform,
-    systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system, system_name},
+    systems::{Effort, STAND_IN, SandboxArgs},
     test_split,
 };
 use agent_dataset::{LabelledQuery, Split, is_synthetic};
@@ -41,8 +43,7 @@ use agent_retrieve::{
     Baseline, Retriever,
     eval::{Definitions, Evaluation, Metric, SEED, compare, evaluate_groups, statistics},
 };
-use agent_systems::{self as systems, mfar};
-use agent_tools::Assistant;
+use agent_systems::{answers_with_values, choices, mfar, uses_effort};
 
 /// Most rankings times depth that are kept, 8 bytes each.
 const MAX_KEPT: usize = 1 << 28;
@@ -98,7 +99,7 @@ pub struct Request {
     pub splits: Vec<Split>,
     /// Systems to measure
     #[arg(long = "system", value_name = "SYSTEM", required = true,
-        help = format!("Measure {}; may be repeated", systems::choices()))]
+        help = format!("Measure {}; may be repeated", choices()))]
     #[serde(rename = "system")]
     pub systems: Vec<String>,
     /// Give these fields of mfar systems no weight: names joined by commas, relations or details
@@ -157,16 +158,6 @@ pub struct Request {
     pub llm: LlmArgs,
 }
 
-/// A system with an effort.
-pub struct Chosen {
-    /// What it is called in figures.
-    pub label: String,
-    /// Its name.
-    pub system: String,
-    /// How far it leans on a language model.
-    pub effort: Effort,
-}
-
 impl Request {
     /// The systems in the order of the request, bundles once for each effort.
     ///
@@ -191,7 +182,7 @@ impl Request {
             return Err(AppError::usage(anyhow!("--mask needs an mfar system")));
         }
         for system in &named {
-            let efforts = match systems::uses_effort(system) {
+            let efforts = match uses_effort(system) {
                 true => &self.efforts[..],
                 false => std::slice::from_ref(first),
             };
@@ -208,7 +199,7 @@ impl Request {
 
     /// Whether answers are measured that are no nodes.
     pub fn measures_values(&self) -> bool {
-        let all = || self.systems.iter().all(|name| systems::answers_with_values(name));
+        let all = || self.systems.iter().all(|name| answers_with_values(name));
         self.metrics == Metrics::Value || all()
     }
 
@@ -234,30 +225,6 @@ impl Request {
         How { depth: self.depth.get(), definitions, keep: false }
     }
 
-    /// Opens all systems before one is measured, so that a wrong name costs nothing.
-    fn open(
-        &self,
-        chosen: &[Chosen],
-        base: &Arc<IndexedBase>,
-        queries: Arc<[(i64, String)]>,
-        app: &App,
-    ) -> Result<Opened> {
-        let mut is_asked = false;
-        for one in chosen {
-            is_asked |= !systems::request_bounds(&one.system, one.effort)?.is_empty();
-        }
-        let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
-        let places = self.sandbox.places(app)?;
-        let resources = Resources { queries, ..Resources::new(llm.as_ref(), places, app) };
-        let open = |one: &Chosen| {
-            let name = system_name(&one.system, app)?;
-            let resources = Resources { effort: one.effort, ..resources.clone() };
-            Ok((one.label.clone(), open_system(&name, base, &resources)?))
-        };
-        let systems = chosen.iter().map(open).collect::<Result<Vec<_>>>()?;
-        Ok(Opened { systems, assistant: resources.assistant })
-    }
-
     /// What all figures have in common. Counts an opening of the test split, so that it is called once
     /// nothing but measuring is left to do.
     fn about(&self, dataset: &Dataset, synthetic: bool, app: &App) -> (About, Option<u64>) {
@@ -266,13 +233,6 @@ impl Request {
             test_split::is_among(&self.splits).then(|| test_split::count(&dataset.base, app));
         (About { dataset: dataset_name, split, synthetic }, openings)
     }
-}
-
-/// The systems, and the language model that they may ask.
-struct Opened {
-    /// With what they are called in figures.
-    systems: Vec<(String, Box<dyn Retriever>)>,
-    assistant: Option<Arc<Assistant>>,
 }
 
 /// What was measured.
@@ -339,7 +299,7 @@ impl Perform for Request {
         }
         let base = dataset::open(&dataset, app)?;
         let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-        let opened = self.open(&chosen, &base, asked, app)?;
+        let opened = open(&chosen, (&base, asked), self.sandbox, &self.llm, app)?;
         let by = self.by.as_deref();
         let labels = by.map(|by| queries::labels(by, &queries, &opened.systems)).transpose()?;
         let (about, openings) = self.about(&dataset, is_synthetic(&queries), app);

@@ -10,6 +10,7 @@ pub mod answer;
 pub mod ask;
 pub mod bounded;
 pub mod choice;
+pub mod compare;
 pub mod dataset;
 pub mod error;
 pub mod eval;

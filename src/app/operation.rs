@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Result, answer, ask, eval, query, report, search, verify};
+use crate::{App, AppError, Result, answer, ask, compare, eval, query, report, search, verify};
 
 /// All operations, in the order of their reference.
 pub const OPERATIONS: &[Operation] = &[
@@ -12,6 +12,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<query::Request>(),
     Operation::new::<ask::Request>(),
     Operation::new::<answer::Request>(),
+    Operation::new::<compare::Request>(),
     Operation::new::<eval::Request>(),
     Operation::new::<verify::Request>(),
     Operation::new::<report::Request>(),

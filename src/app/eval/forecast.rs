@@ -4,7 +4,7 @@
 use anyhow::anyhow;
 use serde::Serialize;
 
-use super::Chosen;
+use super::systems::Chosen;
 use crate::{
     App, Explain, Result,
     llm::{self, LlmArgs},

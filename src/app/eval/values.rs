@@ -10,9 +10,10 @@ use anyhow::anyhow;
 use rayon::prelude::*;
 
 use super::{
-    Chosen, Figures, Reply, Request,
+    Figures, Reply, Request,
     figures::{SystemFigures, ValueSummary},
     queries::{in_no_other, joined},
+    systems::{Chosen, open},
 };
 use crate::{
     App, AppError, Explain, Result,
@@ -62,7 +63,7 @@ pub(super) fn measure(
     let queries = queries(request, &dataset.base, app)?;
     let base = dataset::open(dataset, app)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-    let opened = request.open(chosen, &base, asked, app)?;
+    let opened = open(chosen, (&base, asked), request.sandbox, &request.llm, app)?;
     let groups = request.by.as_deref().map(|by| groups(by, &queries)).transpose()?;
     let (about, test_openings) = request.about(dataset, false, app);
     let mut figures = Vec::new();

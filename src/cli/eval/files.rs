@@ -11,7 +11,7 @@ use anyhow::anyhow;
 use crate::{Context, eval::Args};
 use agent_app::{
     error::{AppError, Explain, Result},
-    eval::{Chosen, Reply, not_of_values},
+    eval::{Reply, not_of_values, systems::Chosen},
     measured::Measured,
     output::Output,
 };
