@@ -128,7 +128,7 @@ impl Perform for Request {
         };
         let chosen: Vec<Chosen> = self.systems.iter().map(chosen).collect();
         let queries = [(0, text.to_owned())].into();
-        let opened = open(&chosen, (&base, queries), self.sandbox, &self.llm, app)?;
+        let opened = open(&chosen, &base, queries, self.sandbox, &self.llm, app)?;
         let ask = |(name, system): (String, Box<dyn Retriever>)| {
             let began = Instant::now();
             let answer = system.answer(text, self.k.get(), Detail::default());

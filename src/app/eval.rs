@@ -299,7 +299,7 @@ impl Perform for Request {
         }
         let base = dataset::open(&dataset, app)?;
         let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-        let opened = open(&chosen, (&base, asked), self.sandbox, &self.llm, app)?;
+        let opened = open(&chosen, &base, asked, self.sandbox, &self.llm, app)?;
         let by = self.by.as_deref();
         let labels = by.map(|by| queries::labels(by, &queries, &opened.systems)).transpose()?;
         let (about, openings) = self.about(&dataset, is_synthetic(&queries), app);

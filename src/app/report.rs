@@ -57,7 +57,7 @@ pub struct Reply {
 #[serde(untagged)]
 enum Page {
     Run(Box<RunPage>),
-    Model(ModelPage),
+    Model(Box<ModelPage>),
 }
 
 /// The record of a run's page.
@@ -102,7 +102,7 @@ fn of_model(model: &Path, app: &App) -> Result<Reply> {
     };
     let record = Record::open(&dir)?;
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Reply { dir, page: Page::Model(ModelPage { name, record }) })
+    Ok(Reply { dir, page: Page::Model(Box::new(ModelPage { name, record })) })
 }
 
 fn of_run(request: &Request, run: &Path, app: &App) -> Result<Reply> {

@@ -35,7 +35,8 @@ pub(crate) struct Opened {
 /// That a system cannot be opened, or that one needs a language model and none is configured.
 pub(crate) fn open(
     chosen: &[Chosen],
-    (base, queries): (&Arc<IndexedBase>, Arc<[(i64, String)]>),
+    base: &Arc<IndexedBase>,
+    queries: Arc<[(i64, String)]>,
     sandbox: SandboxArgs,
     llm: &LlmArgs,
     app: &App,

@@ -63,7 +63,7 @@ pub(super) fn measure(
     let queries = queries(request, &dataset.base, app)?;
     let base = dataset::open(dataset, app)?;
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
-    let opened = open(chosen, (&base, asked), request.sandbox, &request.llm, app)?;
+    let opened = open(chosen, &base, asked, request.sandbox, &request.llm, app)?;
     let groups = request.by.as_deref().map(|by| groups(by, &queries)).transpose()?;
     let (about, test_openings) = request.about(dataset, false, app);
     let mut figures = Vec::new();
