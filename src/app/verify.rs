@@ -160,18 +160,18 @@ fn router(bundle: &Bundle) -> Check {
             |weights: &Vec<f32>| weights.len() != n || weights.iter().any(|w| !w.is_finite());
         if let Some((feature, weights)) = router.weights.iter().find(|pair| is_wrong(pair.1)) {
             let n_weights = weights.len();
-            let told =
+            let why =
                 format!("feature {feature:?} has {n_weights} finite weights for {n} categories");
-            return Check::failed("router", told);
+            return Check::failed("router", why);
         }
         if fusion.max_categories == 0 {
             return Check::failed("router", "no category may answer".to_owned());
         }
     }
-    let told = members.iter().map(|Member { categories, router, .. }| {
+    let sizes = members.iter().map(|Member { categories, router, .. }| {
         format!("{} features for {} categories", router.weights.len(), categories.len())
     });
-    Check::ok("router", told.collect::<Vec<_>>().join("; "))
+    Check::ok("router", sizes.collect::<Vec<_>>().join("; "))
 }
 
 /// What can be checked on the dataset only.
@@ -222,10 +222,10 @@ fn digests(dataset: &Dataset, base: &IndexedBase, app: &App) -> std::result::Res
         done += n;
         progress.at("digests", done, total);
     };
-    let said = |error: &dyn std::fmt::Display| error.to_string();
-    kb::verify(base.kb.dir(), &mut more).map_err(|error| said(&error))?;
-    base.verify(&mut more).map_err(|error| said(&error))?;
-    dataset.base.verify_queries(&mut |_| {}).map_err(|error| said(&error))
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    kb::verify(base.kb.dir(), &mut more).map_err(|error| text(&error))?;
+    base.verify(&mut more).map_err(|error| text(&error))?;
+    dataset.base.verify_queries(&mut |_| {}).map_err(|error| text(&error))
 }
 
 /// The dataset to replay on: the given one, or the one the bundle was made for, if installed.

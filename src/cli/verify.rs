@@ -73,10 +73,10 @@ fn print_checks(checks: &[Check], ctx: &Context) -> Result<()> {
     ctx.printer.table(&rows)
 }
 
-fn print_drift(told: &DriftReport, ctx: &Context) -> Result<()> {
+fn print_drift(report: &DriftReport, ctx: &Context) -> Result<()> {
     let percent =
         |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}", 100.0 * s));
-    let verdict = match (told.fits, told.accepted) {
+    let verdict = match (report.fits, report.accepted) {
         (true, true) => "Carried over: the bundle is one of the updated base now",
         (true, false) => "May be carried over (--accept-drift writes that into the bundle)",
         (false, _) => "Optimize again: the bundle does not fit the updated base",
@@ -84,16 +84,16 @@ fn print_drift(told: &DriftReport, ctx: &Context) -> Result<()> {
     let range = |ci: Interval| format!("[{:.1}, {:.1}]", 100.0 * ci.low, 100.0 * ci.high);
     ctx.printer.text(&format!(
         "{verdict}.\nvalidation{} MRR {} {} against {} when it was frozen, n {}; {} {}\n\n",
-        if told.synthetic { " (synthetic questions)" } else { "" },
-        percent(Some(told.mrr)),
-        range(told.ci95),
-        percent(Some(told.stated_mrr)),
-        told.n,
-        told.baseline,
-        percent(Some(told.baseline_mrr)),
+        if report.synthetic { " (synthetic questions)" } else { "" },
+        percent(Some(report.mrr)),
+        range(report.ci95),
+        percent(Some(report.stated_mrr)),
+        report.n,
+        report.baseline,
+        percent(Some(report.baseline_mrr)),
     ))?;
     let mut rows = table(["question type", "n", "frozen", "now", "95 %", ""], &[1, 2, 3]);
-    for of in &told.categories {
+    for of in &report.categories {
         let mark = match (of.lost, of.n) {
             (true, _) => "lost",
             (false, n) if n < FEW => "few",
@@ -109,6 +109,6 @@ fn print_drift(told: &DriftReport, ctx: &Context) -> Result<()> {
         ]);
     }
     ctx.printer.table(&rows)?;
-    let reasons: String = told.reasons.iter().map(|why| format!("why        {why}\n")).collect();
+    let reasons: String = report.reasons.iter().map(|why| format!("why        {why}\n")).collect();
     ctx.printer.text(&reasons)
 }

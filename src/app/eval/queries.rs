@@ -1,7 +1,7 @@
 //! Labelled queries of splits: which are loaded, which are kept, and into which groups they fall.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     str::FromStr,
 };
 
@@ -74,17 +74,11 @@ pub fn check_splits(splits: &[Split], app: &App) -> Result<()> {
 /// # Errors
 /// That a split or a column is not there, that a query is in two splits, or that none is left.
 pub fn load(splits: &[Split], filters: &[Filter], base: &Base) -> Result<Vec<LabelledQuery>> {
-    let mut queries = Vec::new();
-    let mut seen = HashSet::new();
-    for split in splits {
-        let loaded = match split {
-            Split::Test => test_split::load(test_split::Part::Whole, base)?,
-            Split::TestTenth => test_split::load(test_split::Part::Tenth, base)?,
-            other => load_split(base, other)?,
-        };
-        in_no_other(split, loaded.iter().map(|query| query.id), &mut seen)?;
-        queries.extend(loaded);
-    }
+    let load = |split: &Split| match test_split::part(split) {
+        Some(part) => test_split::load(part, base),
+        None => Ok(load_split(base, split)?),
+    };
+    let mut queries = of_splits(splits, load, |query| query.id)?;
     if queries.is_empty() {
         return Err(anyhow!("there are no queries in {}", joined(splits)).into());
     }
@@ -100,21 +94,43 @@ pub fn load(splits: &[Split], filters: &[Filter], base: &Base) -> Result<Vec<Lab
     Ok(queries)
 }
 
-/// Notes the queries of a split, by id.
+/// The queries of all splits, in order of splits and files.
 ///
 /// # Errors
-/// That one of them was seen in another split.
-pub(super) fn in_no_other(
-    split: &Split,
-    ids: impl Iterator<Item = i64> + Clone,
-    seen: &mut HashSet<i64>,
-) -> Result<()> {
-    if let Some(id) = ids.clone().find(|id| seen.contains(id)) {
-        return Err(anyhow!("query {id} of {split} is in another of the splits too"))
-            .hint("evaluate the splits one by one");
+/// That a split is not there, or that a query is in two of them.
+pub(super) fn of_splits<Q>(
+    splits: &[Split],
+    load: impl Fn(&Split) -> Result<Vec<Q>>,
+    id: impl Fn(&Q) -> i64,
+) -> Result<Vec<Q>> {
+    let (mut queries, mut seen) = (Vec::new(), HashSet::new());
+    for split in splits {
+        let loaded = load(split)?;
+        if let Some(id) = loaded.iter().map(&id).find(|id| seen.contains(id)) {
+            return Err(anyhow!("query {id} of {split} is in another of the splits too"))
+                .hint("evaluate the splits one by one");
+        }
+        seen.extend(loaded.iter().map(&id));
+        queries.extend(loaded);
     }
-    seen.extend(ids);
-    Ok(())
+    Ok(queries)
+}
+
+/// Figures of each group of results; `labels[i]` is the group of `results[i]`.
+///
+/// # Errors
+/// Those of `sum_up`.
+pub(super) fn grouped<'a, R, E>(
+    results: &'a [R],
+    labels: &[impl AsRef<str>],
+    sum_up: impl Fn(&[&'a R]) -> Result<E>,
+) -> Result<BTreeMap<String, E>> {
+    let mut by_label: BTreeMap<&str, Vec<&R>> = BTreeMap::new();
+    for (label, result) in labels.iter().zip(results) {
+        by_label.entry(label.as_ref()).or_default().push(result);
+    }
+    let groups = by_label.into_iter();
+    groups.map(|(label, results)| Ok((label.to_owned(), sum_up(&results)?))).collect()
 }
 
 /// The names of splits, joined by commas.

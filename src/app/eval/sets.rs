@@ -1,8 +1,9 @@
 //! How good answers are as sets. Must not know how anything was ranked.
 
-use std::collections::BTreeMap;
-
-use super::figures::{About, SetFigures, SetSummary, SystemFigures};
+use super::{
+    figures::{About, SetFigures, SetSummary, SystemFigures},
+    queries::grouped,
+};
 use crate::{Result, measured::Measured};
 use agent_dataset::LabelledQuery;
 use agent_retrieve::eval::{SEED, SetEvaluation, SetResult};
@@ -22,27 +23,17 @@ pub(super) fn figures(
         let results: Vec<SetResult> = answered
             .map(|(query, (ranking, &end))| SetResult::new(query.id, ranking, end, &query.answers))
             .collect();
-        let evaluation = SetEvaluation::from_results(&results.iter().collect::<Vec<_>>(), SEED)?;
+        let sum_up = |results: &[&SetResult]| Ok(SetEvaluation::from_results(results, SEED)?);
+        let evaluation = sum_up(&results.iter().collect::<Vec<_>>())?;
         let (failed, latency) = (one.evaluation.failed, one.evaluation.latency);
         let summary = SetSummary { failed, evaluation, latency };
         Ok(SystemFigures {
             llm: Some(one.llm.into()),
             invalid: one.invalid(),
             test_openings,
-            groups: labels.map(|labels| grouped(&results, labels)).transpose()?,
+            groups: labels.map(|labels| grouped(&results, labels, sum_up)).transpose()?,
             ..SystemFigures::new(about, &one.system, summary)
         })
     });
     figures.collect()
-}
-
-fn grouped(results: &[SetResult], labels: &[String]) -> Result<BTreeMap<String, SetEvaluation>> {
-    let mut by_label: BTreeMap<&String, Vec<&SetResult>> = BTreeMap::new();
-    for (label, result) in labels.iter().zip(results) {
-        by_label.entry(label).or_default().push(result);
-    }
-    let sum_up = |(label, results): (&String, Vec<&SetResult>)| {
-        Ok((label.clone(), SetEvaluation::from_results(&results, SEED)?))
-    };
-    by_label.into_iter().map(sum_up).collect()
 }

@@ -1,7 +1,6 @@
 //! How good answers are that are no nodes. Must not know how an answer came about.
 
 use std::{
-    collections::{BTreeMap, HashSet},
     sync::atomic::{AtomicU64, Ordering},
     time::Instant,
 };
@@ -12,7 +11,7 @@ use rayon::prelude::*;
 use super::{
     Figures, Reply, Request,
     figures::{SystemFigures, ValueSummary},
-    queries::{in_no_other, joined},
+    queries::{grouped, joined, of_splits},
     systems::{Chosen, open},
 };
 use crate::{
@@ -69,7 +68,7 @@ pub(super) fn measure(
     let mut figures = Vec::new();
     for (name, system) in &opened.systems {
         let answered = answered(name, &**system, &queries, app)?;
-        let all = summary(answered.iter())?;
+        let all = summary(&answered.iter().collect::<Vec<_>>())?;
         let unassisted = answered.iter().filter(|one| one.unassisted).count();
         if unassisted > 0 {
             app.watch.warning(&format!(
@@ -86,7 +85,10 @@ pub(super) fn measure(
             unassisted: Some(unassisted).filter(|&n| n > 0),
             invalid,
             test_openings,
-            groups: groups.as_deref().map(|groups| grouped(&answered, groups)).transpose()?,
+            groups: groups
+                .as_deref()
+                .map(|groups| grouped(&answered, groups, summary))
+                .transpose()?,
             ..SystemFigures::new(&about, name, all)
         });
     }
@@ -103,17 +105,11 @@ pub(super) fn queries(request: &Request, base: &Base, app: &App) -> Result<Vec<V
     if !request.filters.is_empty() {
         return Err(not_of_values());
     }
-    let mut queries: Vec<ValuedQuery> = Vec::new();
-    let mut seen = HashSet::new();
-    for split in &request.splits {
-        let loaded = match split {
-            Split::Test => test_split::load_values(test_split::Part::Whole, base)?,
-            Split::TestTenth => test_split::load_values(test_split::Part::Tenth, base)?,
-            other => load_values(base, other)?,
-        };
-        in_no_other(split, loaded.iter().map(|query| query.id), &mut seen)?;
-        queries.extend(loaded);
-    }
+    let load = |split: &Split| match test_split::part(split) {
+        Some(part) => test_split::load_values(part, base),
+        None => Ok(load_values(base, split)?),
+    };
+    let queries: Vec<ValuedQuery> = of_splits(&request.splits, load, |query| query.id)?;
     if queries.is_empty() {
         let splits = joined(&request.splits);
         return Err(anyhow!("no query of {splits} has an answer_value").into());
@@ -139,17 +135,7 @@ fn groups<'a>(by: &str, queries: &'a [ValuedQuery]) -> Result<Vec<&'a str>> {
     Ok(queries.iter().map(|query| query.metadata.get(by).map_or("", String::as_str)).collect())
 }
 
-fn grouped(answered: &[Answered], groups: &[&str]) -> Result<BTreeMap<String, ValueSummary>> {
-    let mut by_group: BTreeMap<&str, Vec<&Answered>> = BTreeMap::new();
-    for (group, one) in groups.iter().zip(answered) {
-        by_group.entry(group).or_default().push(one);
-    }
-    let sum_up = |(group, own): (&str, Vec<&Answered>)| Ok((group.to_owned(), summary(own)?));
-    by_group.into_iter().map(sum_up).collect()
-}
-
-fn summary<'a>(answered: impl IntoIterator<Item = &'a Answered>) -> Result<ValueSummary> {
-    let answered: Vec<&Answered> = answered.into_iter().collect();
+fn summary(answered: &[&Answered]) -> Result<ValueSummary> {
     let results: Vec<ValueResult> = answered.iter().map(|one| one.result.clone()).collect();
     let times: Vec<f64> = answered.iter().map(|one| one.ms).collect();
     let [p50, p95, p99] = statistics::percentiles(&times, [50.0, 95.0, 99.0])?;

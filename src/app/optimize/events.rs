@@ -32,7 +32,7 @@ pub fn tested(proof: &Proof) -> String {
         }
         (_, None) => ("not proven", String::new()),
     };
-    let mut told = format!(
+    let mut text = format!(
         "{verdict}: all changes together: {points:+.1} on {} of {} validation queries of changed \
          categories, e-value {:.1} of {:.1}, error rate {}{more}",
         proof.n,
@@ -43,7 +43,7 @@ pub fn tested(proof: &Proof) -> String {
     );
     for one in &proof.categories {
         let verdict = if one.proven { "proven" } else { "not proven" };
-        told += &format!(
+        text += &format!(
             "; {verdict} by itself: {}: {:+.1} on {}, evidence {:.1} of {:.1}",
             one.name,
             (1_000.0 * one.difference).round() / 10.0 + 0.0,
@@ -52,5 +52,5 @@ pub fn tested(proof: &Proof) -> String {
             1.0 / one.level
         );
     }
-    told
+    text
 }

@@ -1,4 +1,4 @@
-//! What the page of a run says beside the run itself: the bundle and the baselines on validation
+//! What the page of a run shows beside the run itself: the bundle and the baselines on validation
 //! queries, where answers are lost, and the commands that come to the same. Must not know how the page
 //! looks.
 
@@ -98,7 +98,7 @@ impl Measured {
 pub(super) struct Findings {
     /// Title of the dataset, and version.
     about: String,
-    /// What is said where the questions were made, not labelled; else nothing.
+    /// A sentence where the questions were made, not labelled; else empty.
     synthetic: String,
     /// Values with what they are.
     figures: Vec<(String, String)>,

@@ -126,7 +126,7 @@ pub struct TriedProgram {
     variant: String,
     /// Its category.
     category: String,
-    /// What it says of itself.
+    /// Its description in its header.
     description: String,
     /// Its source; of a module its header.
     source: String,
@@ -238,7 +238,7 @@ fn done(record: &Record) -> u64 {
     numbers.len() as u64
 }
 
-/// Steps of improvement that a run will take: those of the search, and so many of the model for each
+/// Steps of improvement that a run will take: those of the search, and those of the model for each
 /// category.
 fn planned(record: &Record, categories: u64) -> Option<u64> {
     let of_model = record.planned_model_steps.map(|each| each.saturating_mul(categories));

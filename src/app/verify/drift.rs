@@ -176,7 +176,7 @@ fn gone(bundle: &Bundle, base: &IndexedBase) -> BTreeSet<String> {
 }
 
 fn categories(bundle: &Bundle, replayed: &Replay, seed: u64) -> Result<Vec<CategoryDrift>> {
-    let told = bundle.categories.iter().enumerate().map(|(at, category)| {
+    let drifts = bundle.categories.iter().enumerate().map(|(at, category)| {
         let queries = replayed.of_category(at);
         let ranks: Vec<f32> =
             queries.iter().filter_map(|&query| replayed.ranks.get(query)).copied().collect();
@@ -195,7 +195,7 @@ fn categories(bundle: &Bundle, replayed: &Replay, seed: u64) -> Result<Vec<Categ
             lost,
         })
     });
-    told.collect()
+    drifts.collect()
 }
 
 /// Whether a mean of reciprocal ranks is above what some ranks may be the mean of: their bootstrap
@@ -207,29 +207,29 @@ fn is_lost(stated: f64, ranks: &[f32], now: Interval) -> bool {
 }
 
 /// Why the bundle may not be carried over.
-fn reasons(told: &DriftReport, replayed: &Replay) -> Vec<String> {
+fn reasons(report: &DriftReport, replayed: &Replay) -> Vec<String> {
     let mut reasons = Vec::new();
-    if !told.relations_gone.is_empty() {
+    if !report.relations_gone.is_empty() {
         let names: Vec<String> =
-            told.relations_gone.iter().map(|name| plain(name, MAX_SHOWN)).collect();
+            report.relations_gone.iter().map(|name| plain(name, MAX_SHOWN)).collect();
         reasons.push(format!("programs follow relations that are gone: {}", names.join(", ")));
     }
     if let Some((n, first)) = &replayed.failed {
         reasons.push(format!("programs failed {n} times, first: {}", plain(first, 3 * MAX_SHOWN)));
     }
     let percent = |share: f64| format!("{:.1}", 100.0 * share);
-    if is_lost(told.stated_mrr, &replayed.ranks, told.ci95) {
-        let (stated, now) = (percent(told.stated_mrr), percent(told.mrr));
+    if is_lost(report.stated_mrr, &replayed.ranks, report.ci95) {
+        let (stated, now) = (percent(report.stated_mrr), percent(report.mrr));
         reasons.push(format!("validation MRR fell from {stated} to {now}"));
     }
-    for of in told.categories.iter().filter(|of| of.lost) {
+    for of in report.categories.iter().filter(|of| of.lost) {
         let [stated, now] = [of.stated_mrr, of.mrr].map(|mrr| percent(mrr.unwrap_or_default()));
         let name = plain(&of.name, MAX_SHOWN);
         reasons.push(format!("\"{name}\" fell from {stated} to {now} (n {})", of.n));
     }
-    if told.mrr < told.baseline_mrr {
-        let (baseline, mrr) = (percent(told.baseline_mrr), percent(told.mrr));
-        reasons.push(format!("{} is better now: {baseline} against {mrr}", told.baseline));
+    if report.mrr < report.baseline_mrr {
+        let (baseline, mrr) = (percent(report.baseline_mrr), percent(report.mrr));
+        reasons.push(format!("{} is better now: {baseline} against {mrr}", report.baseline));
     }
     reasons
 }
@@ -265,7 +265,7 @@ fn accept(
     bundle.validation.proof = None;
     let bundle = bundle.sealed();
     bundle.write(&bundle_file(&request.bundle, app)?)?;
-    // Its programs are those of before; who wrote them has not changed.
+    // Its programs are those of before, by the same authors.
     if was_trusted {
         app.private.trust().keep(Origin::Bundle(&bundle.digest));
     }

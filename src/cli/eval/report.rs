@@ -148,7 +148,7 @@ fn means(systems: &[Figures], measured: &[Measured]) -> Rows {
     let mut rows: Vec<Vec<String>> = evaluations(systems, |all| all).into_iter().map(row).collect();
     if measured.iter().any(|one| one.used.calls > 0) {
         headings.extend(COSTS);
-        // Rows of groups follow those of all queries; what they cost is not told apart.
+        // Rows of groups follow those of all queries; their costs are not known apart.
         let costs = measured.iter().map(costs).map(Some).chain(std::iter::repeat(None));
         for (row, costs) in rows.iter_mut().zip(costs) {
             row.extend(costs.unwrap_or_default());
