@@ -162,8 +162,12 @@ impl Request {
     /// The systems in the order of the request, bundles once for each effort.
     ///
     /// # Errors
-    /// That a system or an effort is given twice, or that no system can be masked.
+    /// That nothing is to be measured, that a system or an effort is given twice, or that no system can
+    /// be masked.
     pub fn chosen(&self) -> Result<Vec<Chosen>> {
+        if self.splits.is_empty() || self.systems.is_empty() || self.efforts.is_empty() {
+            return Err(AppError::usage(anyhow!("split, system and effort need a value each")));
+        }
         let distinct: HashSet<&String> = self.systems.iter().collect();
         if distinct.len() < self.systems.len() {
             return Err(AppError::usage(anyhow!("a --system is given twice")));

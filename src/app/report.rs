@@ -6,7 +6,7 @@ pub mod recorded;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -47,9 +47,12 @@ pub struct Request {
 }
 
 /// The record of a page.
+#[derive(Serialize)]
 pub struct Reply {
     /// Directory of the run or model.
+    #[serde(skip)]
     pub dir: PathBuf,
+    #[serde(flatten)]
     page: Page,
 }
 
@@ -73,12 +76,6 @@ struct RunPage {
 struct ModelPage {
     name: String,
     record: Record<Value>,
-}
-
-impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
-        self.page.serialize(out)
-    }
 }
 
 impl Perform for Request {

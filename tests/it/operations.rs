@@ -84,6 +84,8 @@ fn operations_are_answered_over_http() {
         let (status, reply) = eval(split, system);
         assert!(status == 400 || status == 422, "{split} {system} {status} {reply}");
     }
+    let nothing = json!({"dataset": "shop", "split": ["val"], "system": []});
+    assert_eq!(served.send("POST", "/v1/operations/eval", &nothing).0, 400);
     let (status, figures) = eval("val", "bm25");
     assert_eq!((status, &figures["systems"][0]["split"]), (200, &json!("val")), "{figures}");
     // A server without a language model asks none, whatever its settings name.
