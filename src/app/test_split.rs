@@ -6,6 +6,9 @@ use agent_dataset::{
     Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
 };
 
+/// What to do instead of looking at the test split over a network.
+pub const REMEDY: &str = "measure with `agent eval --split test`, which counts its openings";
+
 /// How much of the test split is opened; either counts as an opening of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {

@@ -45,7 +45,8 @@ fn rankings_of_systems_are_printed_side_by_side() {
     for system in ["bm25", "dense"] {
         let search = ["search", "tiny", "light kite", "--system", system, "-k", "10", "--json"];
         let at = usize::from(system == "dense");
-        assert_eq!(reply["systems"][at]["hits"], world.run(search).json_lines().into());
+        let hits = serde_json::Value::from(world.run(search).json_lines());
+        assert_eq!(reply["systems"][at]["hits"], hits);
     }
     let shown = world.run(both).done();
     assert!(shown.contains("bm25") && shown.contains("dense"), "{shown}");

@@ -59,8 +59,7 @@ pub fn check_splits(splits: &[Split], app: &App) -> Result<()> {
         return Ok(());
     }
     if test_split::is_among(splits) {
-        return Err(AppError::usage(DatasetError::TestClosed.into()))
-            .hint("measure with `agent eval --split test`, which counts its openings");
+        return Err(AppError::usage(DatasetError::TestClosed.into())).hint(test_split::REMEDY);
     }
     match splits.iter().find(|split| matches!(split, Split::File(_))) {
         Some(file) => Err(AppError::usage(anyhow!("there is no split \"{file}\"")))
