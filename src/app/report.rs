@@ -80,7 +80,7 @@ struct ModelPage {
 
 impl Perform for Request {
     const NAME: &'static str = "report";
-    const SUMMARY: &'static str = "Write what a run found, or how a model was trained";
+    const SUMMARY: &'static str = "Write what a run found";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {
