@@ -144,11 +144,9 @@ impl Request {
     fn check_systems(&self) -> Result<()> {
         let n = self.systems.len();
         if !SYSTEMS.contains(&n) {
-            return Err(AppError::usage(anyhow!("{n} systems cannot be compared"))).hint(format!(
-                "name {} to {} systems",
-                SYSTEMS.start(),
-                SYSTEMS.end()
-            ));
+            let (least, most) = (SYSTEMS.start(), SYSTEMS.end());
+            let error = anyhow!("compare takes {least} to {most} systems, not {n}");
+            return Err(AppError::usage(error)).hint("give --system several times");
         }
         match self.systems.iter().collect::<HashSet<_>>().len() == n {
             true => Ok(()),
