@@ -231,11 +231,14 @@ impl Request {
 
     /// What all figures have in common. Counts an opening of the test split, so that it is called once
     /// nothing but measuring is left to do.
-    fn about(&self, dataset: &Dataset, synthetic: bool, app: &App) -> (About, Option<u64>) {
-        let (dataset_name, split) = (self.dataset.clone(), queries::joined(&self.splits));
-        let openings =
-            test_split::is_among(&self.splits).then(|| test_split::count(&dataset.base, app));
-        (About { dataset: dataset_name, split, synthetic }, openings)
+    fn about(&self, dataset: &Dataset, synthetic: bool, app: &App) -> About {
+        let is_test = test_split::is_among(&self.splits);
+        About {
+            dataset: self.dataset.clone(),
+            split: queries::joined(&self.splits),
+            synthetic,
+            openings: is_test.then(|| test_split::count(&dataset.base, app)),
+        }
     }
 }
 
@@ -306,15 +309,15 @@ impl Perform for Request {
         let opened = open(&chosen, &base, asked, self.sandbox, &self.llm, app)?;
         let by = self.by.as_deref();
         let labels = by.map(|by| queries::labels(by, &queries, &opened.systems)).transpose()?;
-        let (about, openings) = self.about(&dataset, is_synthetic(&queries), app);
+        let about = self.about(&dataset, is_synthetic(&queries), app);
         let how = How { keep: keep_rankings, ..self.how() };
         let stand_in = Baseline::new(base.clone(), STAND_IN);
         let benchmark = Benchmark { queries: &queries, base: &base, stand_in: &stand_in, how };
         let measured = measured(&benchmark, &opened, app)?;
-        let (common, labels) = ((&about, openings), labels.as_deref());
+        let labels = labels.as_deref();
         let figures = match sets {
-            true => Figures::Sets(sets::figures(common, &measured, &queries, labels)?),
-            false => Figures::Ranks(ranked(self, common, &measured, labels)?),
+            true => Figures::Sets(sets::figures(&about, &measured, &queries, labels)?),
+            false => Figures::Ranks(ranked(self, &about, &measured, labels)?),
         };
         measured.iter().for_each(|one| one.warn(app));
         Ok(Reply { base, queries, measured, figures })
@@ -348,7 +351,7 @@ fn measured(benchmark: &Benchmark<'_>, opened: &Opened, app: &App) -> Result<Vec
 /// The figures of ranks: all queries, those with each label, and comparisons.
 fn ranked(
     request: &Request,
-    (about, openings): (&About, Option<u64>),
+    about: &About,
     measured: &[Measured],
     labels: Option<&[String]>,
 ) -> Result<Vec<SystemFigures<Evaluation>>> {
@@ -363,7 +366,6 @@ fn ranked(
             depth: Some(request.depth.get()).filter(|&depth| depth != DEPTH.get()),
             definitions: Some(request.metrics).filter(|&name| name != Metrics::default()),
             invalid: one.invalid(),
-            test_openings: openings,
             groups: labels.map(groups).transpose()?,
             versus: versus.remove(&one.system).unwrap_or_default(),
             ..SystemFigures::new(about, &one.system, evaluation)

@@ -18,6 +18,9 @@ pub struct About {
     /// Whether the questions were made, not labelled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
+    /// How often the test split was opened, of figures on it.
+    #[serde(skip)]
+    pub openings: Option<u64>,
 }
 
 /// Figures of one system: `E` over all queries, `G` over each group.
@@ -78,7 +81,7 @@ impl<E, G> SystemFigures<E, G> {
             depth: None,
             definitions: None,
             invalid: None,
-            test_openings: None,
+            test_openings: about.openings,
             groups: None,
             versus: Vec::new(),
         }

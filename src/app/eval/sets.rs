@@ -13,7 +13,7 @@ use agent_retrieve::eval::{SEED, SetEvaluation, SetResult};
 /// # Errors
 /// That a statistic cannot be computed.
 pub(super) fn figures(
-    (about, test_openings): (&About, Option<u64>),
+    about: &About,
     measured: &[Measured],
     queries: &[LabelledQuery],
     labels: Option<&[String]>,
@@ -30,7 +30,6 @@ pub(super) fn figures(
         Ok(SystemFigures {
             llm: Some(one.llm.into()),
             invalid: one.invalid(),
-            test_openings,
             groups: labels.map(|labels| grouped(&results, labels, sum_up)).transpose()?,
             ..SystemFigures::new(about, &one.system, summary)
         })

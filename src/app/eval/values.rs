@@ -64,7 +64,7 @@ pub(super) fn measure(
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let opened = open(chosen, &base, asked, request.sandbox, &request.llm, app)?;
     let groups = request.by.as_deref().map(|by| groups(by, &queries)).transpose()?;
-    let (about, test_openings) = request.about(dataset, false, app);
+    let about = request.about(dataset, false, app);
     let mut figures = Vec::new();
     for (name, system) in &opened.systems {
         let answered = answered(name, &**system, &queries, app)?;
@@ -84,7 +84,6 @@ pub(super) fn measure(
         figures.push(SystemFigures {
             unassisted: Some(unassisted).filter(|&n| n > 0),
             invalid,
-            test_openings,
             groups: groups
                 .as_deref()
                 .map(|groups| grouped(&answered, groups, summary))

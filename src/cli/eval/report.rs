@@ -97,14 +97,14 @@ pub(super) fn print(
     if format == Format::Csv {
         return means_by_metric(systems).print(format, ctx);
     }
-    let Some(SystemFigures { about, test_openings, .. }) = systems.first() else { return Ok(()) };
+    let Some(SystemFigures { about, .. }) = systems.first() else { return Ok(()) };
     let (dataset, split) = (&about.dataset, &about.split);
     ctx.printer.notice(&format!("{dataset} {split}: means in percent with 95 % intervals"));
     means(systems, measured).print(format, ctx)?;
     if about.synthetic {
         ctx.printer.data(&format!("\n{}\n", synthetic::TOLD))?;
     }
-    tell_openings(*test_openings, format, ctx)?;
+    tell_openings(about.openings, format, ctx)?;
     if systems.iter().all(|one| one.versus.is_empty()) {
         return Ok(());
     }

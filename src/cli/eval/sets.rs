@@ -19,7 +19,7 @@ const BESIDE: [&str; 3] = ["best k", "f1 at best k", "f1 at best end"];
 /// # Errors
 /// That stdout cannot be written to.
 pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Result<()> {
-    let Some(SetFigures { about, test_openings, .. }) = systems.first() else { return Ok(()) };
+    let Some(SetFigures { about, .. }) = systems.first() else { return Ok(()) };
     if format != Format::Csv {
         let (dataset, split) = (&about.dataset, &about.split);
         let what = "means in percent with 95 % intervals";
@@ -29,7 +29,7 @@ pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Re
     if format != Format::Csv && about.synthetic {
         ctx.printer.data(&format!("{}\n", synthetic::TOLD))?;
     }
-    tell_openings(*test_openings, format, ctx)?;
+    tell_openings(about.openings, format, ctx)?;
     for one in systems {
         let of = &one.evaluation.evaluation;
         let (none, n) = (of.without_end, of.n);

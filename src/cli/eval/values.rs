@@ -20,14 +20,14 @@ const NONE: &str = "-";
 /// # Errors
 /// That stdout cannot be written to.
 pub(super) fn print(systems: &[ValueFigures], format: Format, ctx: &Context) -> Result<()> {
-    let Some(ValueFigures { about, test_openings, .. }) = systems.first() else { return Ok(()) };
+    let Some(ValueFigures { about, .. }) = systems.first() else { return Ok(()) };
     if format != Format::Csv {
         let (dataset, split) = (&about.dataset, &about.split);
         let what = "means in percent with 95 % intervals";
         ctx.printer.notice(&format!("{dataset} {split}: answers as values, {what}"));
     }
     rows(systems).print(format, ctx)?;
-    tell_openings(*test_openings, format, ctx)
+    tell_openings(about.openings, format, ctx)
 }
 
 fn rows(systems: &[ValueFigures]) -> Rows {
