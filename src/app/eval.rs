@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::anyhow;
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::values::not_of_values;
@@ -243,18 +243,25 @@ impl Request {
 }
 
 /// What was measured.
+#[derive(Serialize)]
 pub struct Reply {
     /// The base.
+    #[serde(skip)]
     pub base: Arc<IndexedBase>,
     /// The queries whose answers are nodes.
+    #[serde(skip)]
     pub queries: Vec<LabelledQuery>,
     /// What each system did on them, in the order of the figures.
+    #[serde(skip)]
     pub measured: Vec<Measured>,
     /// The figures, a system each.
+    #[serde(rename = "systems")]
     pub figures: Figures,
 }
 
 /// Figures by kind of metrics, in the order of the systems of the request.
+#[derive(Serialize)]
+#[serde(untagged)]
 pub enum Figures {
     /// Of ranks.
     Ranks(Vec<SystemFigures<Evaluation>>),
@@ -271,18 +278,6 @@ impl Reply {
             Figures::Values(systems) => systems.iter().any(|one| one.evaluation.failed > 0),
             _ => self.measured.iter().any(|one| one.evaluation.failed > 0),
         }
-    }
-}
-
-impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
-        let mut reply = out.serialize_struct("Reply", 1)?;
-        match &self.figures {
-            Figures::Ranks(systems) => reply.serialize_field("systems", systems),
-            Figures::Sets(systems) => reply.serialize_field("systems", systems),
-            Figures::Values(systems) => reply.serialize_field("systems", systems),
-        }?;
-        reply.end()
     }
 }
 
