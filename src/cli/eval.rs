@@ -14,7 +14,7 @@ use crate::{Context, Exit};
 use agent_app::{
     Result,
     eval::{Figures, Request},
-    measured::Measured,
+    measured::{Measured, failed},
     operation::Perform as _,
 };
 
@@ -75,5 +75,6 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
 /// Says how many queries each system failed on, where it failed.
 pub(super) fn print_failed(measured: &[Measured], ctx: &Context) {
-    measured.iter().filter_map(Measured::failed).for_each(|failed| ctx.printer.error(&failed));
+    let failed = measured.iter().filter_map(|one| failed(&one.system, &one.evaluation));
+    failed.for_each(|failed| ctx.printer.error(&failed));
 }
