@@ -475,6 +475,36 @@ class App:
         """Answers a question in a few sentences, each with the nodes that say so."""
         return self.call("answer", dataset=dataset, question=question, **request)
 
+    def compare(
+        self, dataset: str, text: str, system: Sequence[str], **request: Any
+    ) -> dict[str, Any]:
+        """Answers a question with several systems, side by side."""
+        return self.call("compare", dataset=dataset, text=text, system=list(system), **request)
+
+    def eval(
+        self,
+        dataset: str,
+        split: str | Sequence[str],
+        system: str | Sequence[str],
+        **request: Any,
+    ) -> dict[str, Any]:
+        """Measures systems on the labelled queries of splits; ``where`` and ``effort`` are lists."""
+        return self.call(
+            "eval", dataset=dataset, split=_listed(split), system=_listed(system), **request
+        )
+
+    def verify(self, bundle: str | os.PathLike[str], **request: Any) -> dict[str, Any]:
+        """Checks that a bundle is whole and does what it says."""
+        return self.call("verify", bundle=os.fspath(bundle), **request)
+
+    def report(self, run: str | os.PathLike[str] | None = None, **request: Any) -> dict[str, Any]:
+        """Says what a run found, or with ``model`` how a model was trained."""
+        return self.call("report", run=None if run is None else os.fspath(run), **request)
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
 
 def _home(home: str | os.PathLike[str] | None) -> Path | None:
     """The home directory that is named, or that of ``AGENT_HOME``; none is that of the platform."""

@@ -131,6 +131,10 @@ def test_an_operation_gives_the_reply_of_the_command_line(world: World) -> None:
     printed = lines(world.run("search", "shop", QUERY, "-k", "3", "--json"))
     assert app.call("search", dataset="shop", text=QUERY, k=3)["hits"] == printed
     assert app.search("shop", QUERY, k=3)["hits"] == printed
+    val = ["--split", "val", "--system", "bm25", "--json"]
+    printed = lines(world.run("eval", "--dataset", "shop", *val))
+    figures = app.eval("shop", "val", "bm25")["systems"]
+    assert [one["metrics"] for one in figures] == [one["metrics"] for one in printed]
     with pytest.raises(ar.AgentError, match="no operation"):
         app.call("serach")
     with pytest.raises(ar.AgentError, match="not in 1..=10000"):

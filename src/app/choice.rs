@@ -4,7 +4,7 @@ use clap::{
     ValueEnum,
     builder::{EnumValueParser, PossibleValue, TypedValueParser},
 };
-use serde::{Deserialize as _, Deserializer, de::Error as _};
+use serde::{Deserialize as _, Deserializer, de::Error};
 
 use agent_systems::bundle::Effort;
 use agent_train::{
@@ -32,8 +32,19 @@ pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
 /// # Errors
 /// That it is another number.
 pub fn effort<'de, D: Deserializer<'de>>(from: D) -> Result<Effort, D::Error> {
-    let number = u8::deserialize(from)?;
-    let unknown = || D::Error::custom(format!("effort {number} is not in 0..=2"));
+    of_number(u8::deserialize(from)?)
+}
+
+/// Efforts as a list of such numbers.
+///
+/// # Errors
+/// That one is another number.
+pub fn efforts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Effort>, D::Error> {
+    Vec::<u8>::deserialize(from)?.into_iter().map(of_number).collect()
+}
+
+fn of_number<E: Error>(number: u8) -> Result<Effort, E> {
+    let unknown = || E::custom(format!("effort {number} is not in 0..=2"));
     Effort::from_number(number).ok_or_else(unknown)
 }
 

@@ -10,15 +10,20 @@ pub mod answer;
 pub mod ask;
 pub mod bounded;
 pub mod choice;
+pub mod compare;
 pub mod dataset;
 pub mod error;
+pub mod eval;
+pub mod explained;
 pub mod llm;
+pub mod measured;
 pub mod named;
 pub mod operation;
 pub mod optimize;
 pub mod output;
 pub mod private;
 pub mod query;
+pub mod report;
 pub mod routing;
 pub mod search;
 pub mod synthesize;
@@ -27,6 +32,7 @@ pub mod systems;
 pub mod test_split;
 pub mod text;
 pub mod vectors;
+pub mod verify;
 
 use std::{
     env,

@@ -20,7 +20,7 @@ use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 /// Names the run that was written to last.
 const LATEST: &str = "latest";
 /// Begins the name of a system that is a bundle.
-const BUNDLE: &str = "bundle:";
+pub(crate) const BUNDLE: &str = "bundle:";
 /// What begins the names of systems that are trained models, and what may stand behind the model.
 const MODELS: [(&str, &str); 4] = [
     ("mfar:", ":mask="),
@@ -65,7 +65,15 @@ pub fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
     }
-    find(given, DATABASE_FILE, home)
+    run_of_home(given, home)
+}
+
+/// The directory of a run, by its name or `latest`.
+///
+/// # Errors
+/// That there is no such run.
+pub fn run_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
+    find(name, DATABASE_FILE, home)
 }
 
 /// The file of a bundle: what is given, if it is a file; otherwise the bundle of the run that
@@ -165,18 +173,24 @@ pub fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
     }
-    let dir = models_dir(home).join(given);
-    let is_name = given.components().count() == 1;
-    if is_name && dir.exists() {
-        return Ok(dir);
-    }
+    model_of_home(given, home)
+}
+
+/// The directory of a model, by its name.
+///
+/// # Errors
+/// That there is no such model.
+pub fn model_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
     let mut names = model_names(home);
+    if names.iter().any(|known| Path::new(known) == name) {
+        return Ok(models_dir(home).join(name));
+    }
     names.truncate(MAX_SHOWN);
     let hint = match names.is_empty() {
         true => "there is no model yet; make one with `agent train`".to_owned(),
         false => format!("models: {}", names.join(", ")),
     };
-    Err(anyhow!("there is no model {:?}", given.display().to_string())).hint(hint)
+    Err(anyhow!("there is no model {:?}", name.display().to_string())).hint(hint)
 }
 
 /// The run of a name; `latest` among those that have the file.

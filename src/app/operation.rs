@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Result, answer, ask, query, search};
+use crate::{App, AppError, Result, answer, ask, compare, eval, query, report, search, verify};
 
 /// All operations, in the order of their reference.
 pub const OPERATIONS: &[Operation] = &[
@@ -12,6 +12,10 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<query::Request>(),
     Operation::new::<ask::Request>(),
     Operation::new::<answer::Request>(),
+    Operation::new::<compare::Request>(),
+    Operation::new::<eval::Request>(),
+    Operation::new::<verify::Request>(),
+    Operation::new::<report::Request>(),
 ];
 
 /// A request that can be carried out.
@@ -107,7 +111,8 @@ mod tests {
             let options = &schema["properties"]["options"]["properties"];
             let llm =
                 if options.is_object() { &options["llm"] } else { &schema["properties"]["llm"] };
-            assert!(llm["properties"]["model"].is_object(), "{schema}");
+            let asks = !["verify", "report"].contains(&operation.name);
+            assert_eq!(llm["properties"]["model"].is_object(), asks, "{schema}");
         }
         let k = &(OPERATIONS[0].schema)()["properties"]["k"];
         assert_eq!((&k["type"], &k["maximum"]), (&"integer".into(), &10_000.into()), "{k}");

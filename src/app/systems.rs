@@ -136,14 +136,18 @@ fn with_opener<T>(
     })?)
 }
 
-/// The name of a system with the file or directory that it stands on; over a network, a system that
-/// needs nothing but the base.
+/// The name of a system with the file or directory that it stands on; over a network, the bundle of an
+/// installed run, or a system that needs nothing but the base.
 ///
 /// # Errors
-/// As [`named::system`]; that the system needs more than the base.
+/// As [`named::system`]; that the system needs more than the base, or that there is no such run.
 pub fn system_name(given: &str, app: &App) -> Result<String> {
     if app.network.is_none() {
         return named::system(given, &app.home);
+    }
+    if let Some(run) = given.strip_prefix(named::BUNDLE) {
+        let file = named::bundle_of_run(Path::new(run), &app.home)?;
+        return Ok(format!("{}{}", named::BUNDLE, file.display()));
     }
     check_served(given)?;
     Ok(given.to_owned())
@@ -191,15 +195,23 @@ pub fn open_runtime(
     with_opener(base, threads, resources, |opener| opener.runtime(origin))
 }
 
+/// The file of a bundle, named as [`named::bundle_file`] says; over a network, of an installed run.
+///
+/// # Errors
+/// As [`named::bundle_file`] and [`named::bundle_of_run`].
+pub fn bundle_file(given: &Path, app: &App) -> Result<PathBuf> {
+    match app.network {
+        None => named::bundle_file(given, &app.home),
+        Some(_) => named::bundle_of_run(given, &app.home),
+    }
+}
+
 /// Reads a bundle, named as [`named::bundle_file`] says, and checks its digest.
 ///
 /// # Errors
 /// That it cannot be read or was changed.
 pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
-    let file = match app.network {
-        None => named::bundle_file(given, &app.home)?,
-        Some(_) => named::bundle_of_run(given, &app.home)?,
-    };
+    let file = bundle_file(given, app)?;
     let bundle = Bundle::read(&file).map_err(SystemError::from)?;
     if named::is_latest(given) {
         let run = file.parent().and_then(Path::file_name).unwrap_or_default().display();

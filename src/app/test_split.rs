@@ -6,6 +6,9 @@ use agent_dataset::{
     Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
 };
 
+/// What to do instead of looking at the test split over a network.
+pub const REMEDY: &str = "measure with `agent eval --split test`, which counts its openings";
+
 /// How much of the test split is opened; either counts as an opening of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -35,9 +38,18 @@ pub fn load_values(part: Part, base: &Base) -> Result<Vec<ValuedQuery>> {
     Ok(load_test_values(base, part == Part::Tenth)?)
 }
 
+/// The part of the test split that a split is, if it is one.
+pub fn part(split: &Split) -> Option<Part> {
+    match split {
+        Split::Test => Some(Part::Whole),
+        Split::TestTenth => Some(Part::Tenth),
+        _ => None,
+    }
+}
+
 /// Whether any of the splits is the test split, or a part of it.
 pub fn is_among(splits: &[Split]) -> bool {
-    splits.iter().any(|split| matches!(split, Split::Test | Split::TestTenth))
+    splits.iter().any(|split| part(split).is_some())
 }
 
 /// Counts an opening of the test split; how often it was opened, this time included. A home directory

@@ -2,7 +2,9 @@
 
 use anyhow::anyhow;
 
-use agent_app::{Explain, Result, answer::Request, named, operation::Perform as _};
+use agent_app::{
+    Explain, Result, answer::Request, eval::forecast::of_one, named, operation::Perform as _,
+};
 use agent_infer::{
     HitRecord,
     rag::{DroppedSentence, Prose},
@@ -40,7 +42,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         check_query(&request.question)?;
         let check = if request.check { "=check" } else { "" };
         let whole = format!("answer{check}:{}", named::system(&request.system, &ctx.home)?);
-        return forecast::print_one(&whole, &request.llm, args.json, ctx);
+        return forecast::print(&of_one(&whole, &request.llm, ctx)?, 1, args.json, ctx);
     }
     let reply = request.perform(ctx)?;
     let prose = &reply.prose;

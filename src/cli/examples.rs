@@ -22,6 +22,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("cache clear", &["agent cache clear --replies"]),
     ("cache show", &["agent cache show --json"]),
     (
+        "compare",
+        &["agent compare shop \"a steel bottle\" --system bm25+names --system bundle:latest"],
+    ),
+    (
         "completions",
         &[
             "agent completions bash > ~/.local/share/bash-completion/completions/agent",

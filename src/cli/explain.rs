@@ -3,37 +3,25 @@
 
 mod report;
 
-pub(super) use self::report::{Group, points};
-
 use std::{
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use anyhow::{Context as _, anyhow};
-use rayon::prelude::*;
 
-use crate::{
-    Context, Exit,
-    eval::{parse_filter, queries},
-    explain::report::Report,
-};
+use crate::{Context, Exit, explain::report::Report};
 use agent_app::{
     dataset,
     error::{AppError, Explain, Result},
+    eval::queries::{self, Filter},
+    explained::explain_all,
     llm::{self, LlmArgs},
     systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
 };
 use agent_dataset::{LabelledQuery, Split, nodes_of_ids};
 use agent_index::IndexedBase;
-use agent_infer::{
-    ParamValues,
-    bundle::Bundle,
-    explain::{ExplainedQuery, Explainer},
-};
+use agent_infer::{ParamValues, bundle::Bundle, explain::Explainer};
 use agent_kb::Kb;
 use agent_retrieve::check_query;
 use agent_sandbox::Origin;
@@ -63,8 +51,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SPLIT", default_value = "val")]
     split: Split,
     /// Keep queries with this value in a further column of their file only; may be repeated
-    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_filter)]
-    filters: Vec<(String, String)>,
+    #[arg(long = "where", value_name = "COLUMN=VALUE")]
+    filters: Vec<Filter>,
     /// Explain one query of the split
     #[arg(long, value_name = "ID", conflicts_with = "answers")]
     query: Option<i64>,
@@ -122,7 +110,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Some(text) => check_query(text).map(|_| Vec::new())?,
         None => of_split(
             args,
-            queries(std::slice::from_ref(&args.split), &args.filters, &dataset.base)?,
+            queries::load(std::slice::from_ref(&args.split), &args.filters, &dataset.base)?,
         )?,
     };
     let base = dataset::open(&dataset, ctx)?;
@@ -199,34 +187,4 @@ fn open(
     bundle.check_base(base)?;
     let runtime = runtime_of(Origin::Bundle(&bundle.digest))?;
     Ok(Explainer::for_bundle(runtime, bundle).context("the bundle cannot be run")?)
-}
-
-/// What became of every query, in their order.
-///
-/// # Errors
-/// That a query cannot be searched, or that it was stopped.
-pub(super) fn explain_all(
-    explainer: &Explainer,
-    queries: &[LabelledQuery],
-    ctx: &Context,
-) -> Result<Vec<ExplainedQuery>> {
-    let progress = ctx.printer.progress();
-    let done = AtomicU64::new(0);
-    let keep_calls = queries.len() == 1;
-    let one = |query: &LabelledQuery| {
-        if ctx.stop.load(Ordering::Relaxed) {
-            return Err(anyhow!("nothing was explained"));
-        }
-        let mut explained = explainer
-            .explain(&query.text, &query.answers)
-            .with_context(|| format!("query {} cannot be answered", query.id))?;
-        if !keep_calls {
-            // Traces hold all that the tools gave.
-            explained.calls = Vec::new();
-        }
-        let n = done.fetch_add(1, Ordering::Relaxed) + 1;
-        progress.at("explaining", n, queries.len() as u64);
-        Ok(explained)
-    };
-    Ok(queries.par_iter().map(one).collect::<anyhow::Result<_>>()?)
 }

@@ -18,6 +18,7 @@
 mod answer;
 mod ask;
 mod cache;
+mod compare;
 mod cut;
 mod data;
 mod doctor;
@@ -170,6 +171,8 @@ enum Command {
     Index(index::Args),
     /// Rank the nodes of a dataset for a text
     Search(search::Args),
+    /// Answer a question with several systems, side by side
+    Compare(compare::Args),
     /// Find, prove and freeze retrieval programs for a dataset
     Optimize(optimize::Args),
     /// Train a retriever on labelled queries
@@ -258,6 +261,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Data(command) => data::run(command, ctx),
         Command::Index(args) => index::run(&args, ctx),
         Command::Search(args) => search::run(&args, ctx),
+        Command::Compare(args) => compare::run(&args, ctx),
         Command::Optimize(args) => optimize::run(&args, ctx),
         Command::Train(command) => train::run(command, ctx),
         Command::Eval(args) => eval::run(&args, ctx),

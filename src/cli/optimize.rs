@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::{
     Context, Exit,
     optimize::report::Report,
-    printer::{Level, Printer, p_value},
+    printer::{Level, Printer},
     report as page,
     unit::Pool,
 };
@@ -28,24 +28,24 @@ use agent_app::{
     error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
     optimize::{
+        events::{first_better, tested},
         pause,
         programs::{PROGRAMS, go_on_with, read_programs},
         timing::Stopwatch,
     },
     routing, synthesize, synthetic,
     systems::SandboxArgs,
-    text::count,
+    text::{count, p_value},
 };
 use agent_dataset::{
     Base, DatasetError, Home, LabelledQuery, ResolvedDataset, Split, is_synthetic, load_split,
     sample::SampleKind,
 };
 use agent_index::IndexedBase;
-use agent_infer::bundle::Proof;
 use agent_kb::Kb;
 use agent_optimize::{
-    self as optimize, ACTOR_ROLE, Ablation, Actors, Estimate, Event, Inputs, Milestone,
-    OptimizeError, Options, Outcome, Scope, Stop,
+    self as optimize, ACTOR_ROLE, Ablation, Actors, Estimate, Event, Inputs, OptimizeError,
+    Options, Outcome, Stop,
     asks::max_runs,
     journal::{DATABASE_FILE, Journal},
     mine::{DEFAULT_HOPS, MAX_HOPS},
@@ -802,24 +802,6 @@ fn watched(
     })
 }
 
-/// When programs were first better than every baseline, in words.
-pub(super) fn first_better(better: &Milestone) -> String {
-    let (what, queries) = match better.scope {
-        Scope::Program => ("first program", " it was tried on"),
-        Scope::Together => ("all programs together", ""),
-    };
-    format!(
-        "{what} better than every baseline after {:.1} s: mrr {:.1} against {:.1} of {}, on {} of \
-         the {} training queries{queries}",
-        better.seconds,
-        100.0 * better.mrr,
-        100.0 * better.baseline_mrr,
-        better.baseline,
-        better.n,
-        better.total
-    )
-}
-
 /// How long the parts of a run took, for the curious.
 fn print_times(timing: &Timing, printer: &Printer) {
     for part in timing.summaries() {
@@ -829,38 +811,4 @@ fn print_times(timing: &Timing, printer: &Printer) {
         };
         printer.detail(&format!("{}: {:.2} s{steps}", part.name, part.seconds));
     }
-}
-
-/// How a sequential test ended, in words.
-pub(super) fn tested(proof: &Proof) -> String {
-    // Rounded first, so that next to nothing is not shown as -0.
-    let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
-    let (verdict, more) = match (proof.proven, proof.needed) {
-        (true, _) => ("proven", String::new()),
-        (_, Some(n)) => {
-            ("not proven", format!("; {n} more queries with such differences would prove it"))
-        }
-        (_, None) => ("not proven", String::new()),
-    };
-    let mut told = format!(
-        "{verdict}: all changes together: {points:+.1} on {} of {} validation queries of changed \
-         categories, e-value {:.1} of {:.1}, error rate {}{more}",
-        proof.n,
-        proof.total,
-        proof.e,
-        1.0 / proof.level,
-        proof.error_rate
-    );
-    for one in &proof.categories {
-        let verdict = if one.proven { "proven" } else { "not proven" };
-        told += &format!(
-            "; {verdict} by itself: {}: {:+.1} on {}, evidence {:.1} of {:.1}",
-            one.name,
-            (1_000.0 * one.difference).round() / 10.0 + 0.0,
-            one.n,
-            one.e,
-            1.0 / one.level
-        );
-    }
-    told
 }

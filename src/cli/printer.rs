@@ -8,10 +8,7 @@
 //! where stdout is a terminal, so that a file gets every byte. JSON keeps its value in any case: on a
 //! terminal such characters are escaped within it.
 
-use std::{
-    fmt::Display,
-    io::{self, IsTerminal, Write},
-};
+use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
 use indicatif::{MultiProgress, ProgressDrawTarget};
@@ -22,9 +19,11 @@ use crate::{
     fit::{GAP, fitted},
     progress::Progress,
 };
+pub(super) use agent_app::text::plain;
 use agent_app::{
     self as app, Plan, Watch,
     error::{AppError, Result},
+    text::is_hidden,
 };
 
 /// Progress is redrawn so many times a second at most.
@@ -34,8 +33,6 @@ const BAR_HZ: u8 = 8;
 const LEAST_WIDTH: u16 = 20;
 /// Longest label of a category, characters.
 const MAX_LABEL: usize = 120;
-/// Values of p below this one are not shown in digits.
-const LEAST_P: f64 = 0.0001;
 
 /// How much is written to stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -253,14 +250,6 @@ pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     table
 }
 
-/// Whether a character steers a terminal, ends a line where nobody looks for it, or turns the
-/// direction of text. Those that join or part letters are needed to write, and stay.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' | '\u{feff}')
-}
-
 /// Text that cannot steer a terminal: hidden characters are spaces; lines and tabs stay.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) && c != '\n' && c != '\t' { ' ' } else { c }).collect()
@@ -277,18 +266,6 @@ fn escaped(json: &str) -> String {
         }
     }
     text
-}
-
-/// Text on one line, of `limit` characters at most, without hidden characters.
-pub(super) fn plain(text: impl Display, limit: usize) -> String {
-    let text = text.to_string();
-    let mut chars = text.chars().map(|c| if is_hidden(c) { ' ' } else { c });
-    let mut shown: String = chars.by_ref().take(limit).collect();
-    if chars.next().is_some() {
-        shown.pop();
-        shown.push('…');
-    }
-    shown
 }
 
 /// A text in lines of at most `width` columns, broken between words: the first line behind `indent`
@@ -340,16 +317,6 @@ fn without_brackets(name: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A p-value as statisticians write it: `p 0.0123`, or below what its digits show, `p < 0.0001`.
-pub(super) fn p_value(p: f64) -> String {
-    if p < LEAST_P { format!("p < {LEAST_P}") } else { format!("p {p:.4}") }
-}
-
-/// The same for the cells of a column that is called `p`.
-pub(super) fn p_cell(p: f64) -> String {
-    p_value(p).trim_start_matches("p ").to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,12 +355,5 @@ mod tests {
             ["film by named person (~directed)", "film by words", "film by words (x)", "(a)"];
         let told = short_labels(&names);
         assert_eq!(told, ["film by named person", "film by words", "film by words (x)", "(a)"]);
-    }
-
-    #[test]
-    fn small_p_values_are_not_nothing() {
-        let told = [0.0, 0.000_099, 0.0001, 0.0123, 1.0].map(p_value);
-        assert_eq!(told, ["p < 0.0001", "p < 0.0001", "p 0.0001", "p 0.0123", "p 1.0000"]);
-        assert_eq!([0.0, 0.5].map(p_cell), ["< 0.0001", "0.5000"]);
     }
 }

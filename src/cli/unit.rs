@@ -19,14 +19,11 @@ use anyhow::{Context as _, anyhow};
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Context, Exit,
-    eval::{self, tag},
-    query::batch::MAX_LINE_BYTES,
-};
+use crate::{Context, Exit, eval::tag, query::batch::MAX_LINE_BYTES};
 use agent_app::{
     dataset::{self, Dataset},
     error::{AppError, Explain, Result},
+    eval::queries,
     named,
     systems::{SandboxArgs, read_bundle},
     test_split,
@@ -267,7 +264,7 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
     };
     let found = dataset::find(args.dataset.as_deref().unwrap_or_default(), ctx)?;
     let (dataset, fingerprint) = named_index(&found, ctx)?;
-    let queries = eval::queries(&args.split, &[], &found.base)?;
+    let queries = queries::load(&args.split, &[], &found.base)?;
     let line = |one: &LabelledQuery| {
         Ok(serde_json::to_string(&Query { id: one.id, query: one.text.clone() })?)
     };

@@ -30,8 +30,9 @@ use crate::{
     queue::Refused,
     reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
     routes::deadline,
-    runs::{RunNow, bad_id, directory, now},
+    runs::{bad_id, directory},
 };
+use agent_app::report::recorded::{RunNow, now};
 use agent_optimize::{
     journal::{self, DATABASE_FILE, Journal},
     record::line::Lines,

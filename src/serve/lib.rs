@@ -51,7 +51,6 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 pub use access::{Hosts, KeyError, Keys, Scope};
 pub use engine::{Find, Helper, Opening, Places, Served};
 pub use explorer::report_page;
-pub use runs::RecordedRun;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{Semaphore, watch},

@@ -22,6 +22,7 @@ use crate::{
     reply::{ApiError, Common, NodeBrief, OfPath, OfWork},
     routes::{deadline, opened},
 };
+use agent_app::test_split;
 use agent_dataset::{DatasetError, LabelledQuery, Split};
 use agent_kb::{Kb, NodeId};
 
@@ -130,8 +131,8 @@ impl From<DatasetError> for ApiError {
         let message = error.to_string();
         match error {
             DatasetError::TestClosed => {
-                let remedy = "measure with `agent eval --split test`, which counts its openings";
-                ApiError::new(StatusCode::FORBIDDEN, "test_closed", message, remedy)
+                let status = StatusCode::FORBIDDEN;
+                ApiError::new(status, "test_closed", message, test_split::REMEDY)
             }
             DatasetError::NoSplit { .. } | DatasetError::UnknownName { .. } => {
                 ApiError::not_found(message, "see GET /v1/splits")

@@ -37,6 +37,23 @@ fn several_systems_are_compared_with_the_first() {
 }
 
 #[test]
+fn rankings_of_systems_are_printed_side_by_side() {
+    let world = World::indexed();
+    let compare = ["compare", "tiny", "light kite", "--system", "bm25"];
+    let both = compare.into_iter().chain(["--system", "dense"]);
+    let reply = world.run(both.clone().chain(["--json"])).json_lines().remove(0);
+    for system in ["bm25", "dense"] {
+        let search = ["search", "tiny", "light kite", "--system", system, "-k", "10", "--json"];
+        let at = usize::from(system == "dense");
+        let hits = serde_json::Value::from(world.run(search).json_lines());
+        assert_eq!(reply["systems"][at]["hits"], hits);
+    }
+    let shown = world.run(both).done();
+    assert!(shown.contains("bm25") && shown.contains("dense"), "{shown}");
+    world.run(compare).fails(2, &["takes 2 to 8 systems, not 1"]);
+}
+
+#[test]
 fn queries_are_filtered_by_their_columns_and_rankings_written() {
     let world = World::indexed();
     let run_file = world.path("out.trec").display().to_string();

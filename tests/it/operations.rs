@@ -75,6 +75,19 @@ fn operations_are_answered_over_http() {
         let (status, reply) = search(wrong.clone());
         assert!(status == 400 || status == 422, "{wrong} {status} {reply}");
     }
+    // The test split stays closed, and files of the server are no splits.
+    let eval = |split: &str, system: &str| {
+        let request = json!({"dataset": "shop", "split": [split], "system": [system]});
+        served.send("POST", "/v1/operations/eval", &request)
+    };
+    for (split, system) in [("test", "bm25"), ("qa.csv", "bm25"), ("val", "bundle:x/bundle.json")] {
+        let (status, reply) = eval(split, system);
+        assert!(status == 400 || status == 422, "{split} {system} {status} {reply}");
+    }
+    let nothing = json!({"dataset": "shop", "split": ["val"], "system": []});
+    assert_eq!(served.send("POST", "/v1/operations/eval", &nothing).0, 400);
+    let (status, figures) = eval("val", "bm25");
+    assert_eq!((status, &figures["systems"][0]["split"]), (200, &json!("val")), "{figures}");
     // A server without a language model asks none, whatever its settings name.
     let asked = json!({"dataset": "shop", "question": "which is of steel?"});
     let (status, reply) = served.send("POST", "/v1/operations/answer", &asked);

@@ -8,9 +8,13 @@ use std::{
 
 use anyhow::anyhow;
 
-use crate::eval::Measured;
-use agent_app::error::{AppError, Explain, Result};
-pub(crate) use agent_app::output::{Output, write};
+use crate::{Context, eval::Args};
+use agent_app::{
+    error::{AppError, Explain, Result},
+    eval::{Reply, not_of_values, systems::Chosen},
+    measured::Measured,
+    output::Output,
+};
 use agent_dataset::LabelledQuery;
 use agent_retrieve::eval::{
     Metric,
@@ -20,11 +24,63 @@ use agent_retrieve::eval::{
 /// Stands for a system's name in the name of a run file.
 const SYSTEM: &str = "{system}";
 
+/// The files of an evaluation, each with its path.
+pub(super) struct Files {
+    runs: Vec<(PathBuf, Output)>,
+    qrels: Option<(PathBuf, Output)>,
+    results: Option<(PathBuf, Output)>,
+}
+
+impl Files {
+    /// Begins them before anything is measured, which one that cannot be written would lose.
+    ///
+    /// # Errors
+    /// That several systems would share a run file, that one cannot be written, or that values are
+    /// measured, which give no files.
+    pub(super) fn begin(args: &Args) -> Result<Files> {
+        let given = [&args.run_file, &args.qrels_file, &args.results_file];
+        if given.iter().any(|file| file.is_some()) && args.request.measures_values() {
+            return Err(not_of_values());
+        }
+        let begin = |path: &PathBuf| Ok((path.clone(), Output::begin(path)?));
+        let runs = match &args.run_file {
+            Some(path) => run_files(path, &args.request.chosen()?)?,
+            None => Vec::new(),
+        };
+        Ok(Files {
+            runs: runs.iter().map(begin).collect::<Result<_>>()?,
+            qrels: args.qrels_file.as_ref().map(begin).transpose()?,
+            results: args.results_file.as_ref().map(begin).transpose()?,
+        })
+    }
+
+    /// Writes them.
+    ///
+    /// # Errors
+    /// That one cannot be written.
+    pub(super) fn finish(self, reply: &Reply, ctx: &Context) -> Result<()> {
+        let (queries, ids) = (&reply.queries, DocIds::of_base(&reply.base.kb));
+        for ((path, file), one) in self.runs.into_iter().zip(&reply.measured) {
+            file.finish(|out| run(out, one, queries, ids))?;
+            ctx.printer.notice(&format!("wrote the rankings to {}", path.display()));
+        }
+        if let Some((path, file)) = self.qrels {
+            file.finish(|out| qrels(out, queries, ids))?;
+            ctx.printer.notice(&format!("wrote the answers to {}", path.display()));
+        }
+        if let Some((path, file)) = self.results {
+            file.finish(|out| results(out, &reply.measured))?;
+            ctx.printer.notice(&format!("wrote the results to {}", path.display()));
+        }
+        Ok(())
+    }
+}
+
 /// The run file of each system.
 ///
 /// # Errors
 /// That several systems would share one file.
-pub(super) fn run_files(path: &Path, systems: &[String]) -> Result<Vec<PathBuf>> {
+fn run_files(path: &Path, systems: &[Chosen]) -> Result<Vec<PathBuf>> {
     let name = path.to_string_lossy();
     if systems.len() > 1 && !name.contains(SYSTEM) {
         let error = anyhow!("a run file holds the rankings of one system");
@@ -32,7 +88,7 @@ pub(super) fn run_files(path: &Path, systems: &[String]) -> Result<Vec<PathBuf>>
             .hint(format!("put {SYSTEM} into its name, as in run-{SYSTEM}.trec"));
     }
     // Names of files hold no separators.
-    let plain = |system: &String| system.replace(['/', '\\', ':', ' '], "_");
+    let plain = |system: &Chosen| system.label.replace(['/', '\\', ':', ' '], "_");
     let files: Vec<PathBuf> = systems
         .iter()
         .map(|system| match path.to_str() {
@@ -57,7 +113,7 @@ pub(crate) fn tag(system: &str) -> String {
 }
 
 /// The rankings of a system in TREC's format.
-pub(super) fn run(
+fn run(
     out: &mut dyn Write,
     measured: &Measured,
     queries: &[LabelledQuery],
@@ -71,11 +127,7 @@ pub(super) fn run(
 }
 
 /// The answers in TREC's qrels format.
-pub(super) fn qrels(
-    out: &mut dyn Write,
-    queries: &[LabelledQuery],
-    ids: DocIds<'_>,
-) -> anyhow::Result<()> {
+fn qrels(out: &mut dyn Write, queries: &[LabelledQuery], ids: DocIds<'_>) -> anyhow::Result<()> {
     for query in queries {
         trec::write_qrels(out, ids, query.id, &query.answers)?;
     }
@@ -84,7 +136,7 @@ pub(super) fn qrels(
 
 /// One line for each system and query, in the order measured: `system`, `query_id`, the failure if
 /// there was one, milliseconds, and all metrics.
-pub(super) fn results(out: &mut dyn Write, measured: &[Measured]) -> anyhow::Result<()> {
+fn results(out: &mut dyn Write, measured: &[Measured]) -> anyhow::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     let names = Metric::ALL.map(Metric::name);
     csv.write_record(["system", "query_id", "failure", "latency_ms"].iter().chain(&names))?;

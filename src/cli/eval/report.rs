@@ -1,21 +1,20 @@
 //! What an evaluation prints: tables for people, Markdown and CSV for documents, JSON for programs.
 //! Must not know how anything was measured.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
-use crate::{
-    Context,
-    eval::{Measured, measures::Measures},
-    printer::{p_cell, table},
+use crate::{Context, printer::table};
+use agent_app::{
+    error::Result,
+    eval::{
+        COMPARED,
+        figures::{SystemFigures, Versus},
+    },
+    measured::Measured,
+    synthetic, test_split,
+    text::{p_cell, percent},
 };
-use agent_app::{error::Result, synthetic, test_split};
 use agent_llm::ledger::Spending;
-use agent_retrieve::eval::{Comparison, Evaluation, Interval, Metric};
+use agent_retrieve::eval::{Evaluation, Interval, Metric};
 
-/// Metrics in tables that are compared; CSV and JSON have all.
-pub(super) const SHOWN: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
 /// The recall of the shortlist: shares of queries with an answer up to there.
 const DEPTHS: [Metric; 3] = [Metric::Hit20, Metric::Hit50, Metric::Hit100];
 /// What the row of all queries is called where there are groups.
@@ -31,97 +30,6 @@ pub(super) enum Format {
     Markdown,
     /// One line for each metric, group and system.
     Csv,
-}
-
-/// Evaluations by group.
-pub(super) type Groups = BTreeMap<String, Evaluation>;
-
-/// A system against another one, in one metric.
-#[derive(Serialize)]
-pub(super) struct Versus<'a> {
-    #[serde(skip)]
-    pub(super) system: &'a str,
-    #[serde(rename = "system")]
-    pub(super) other: &'a str,
-    #[serde(serialize_with = "metric_name")]
-    pub(super) metric: Metric,
-    #[serde(flatten)]
-    pub(super) comparison: Comparison,
-    /// `p`, corrected for all comparisons of this evaluation (Holm 1979).
-    pub(super) p_holm: f64,
-}
-
-fn metric_name<S: serde::Serializer>(
-    metric: &Metric,
-    out: S,
-) -> std::result::Result<S::Ok, S::Error> {
-    out.serialize_str(metric.name())
-}
-
-/// Everything that was measured.
-pub(super) struct Report<'a> {
-    pub(super) dataset: &'a str,
-    pub(super) split: String,
-    /// Whether the questions were made, not labelled.
-    pub(super) synthetic: bool,
-    pub(super) measured: &'a [Measured],
-    /// What was ranked and by which definitions it was measured.
-    pub(super) measures: Measures,
-    /// By system, as `measured`; empty if no groups were asked for.
-    pub(super) groups: Vec<Groups>,
-    pub(super) versus: Vec<Versus<'a>>,
-    /// How often the test split was opened, if these are figures on it.
-    pub(super) openings: Option<u64>,
-}
-
-/// LLM use of a system.
-#[derive(Serialize)]
-pub(super) struct LlmUse {
-    calls: u64,
-    tokens_in: u64,
-    tokens_out: u64,
-    usd: f64,
-}
-
-impl From<Spending> for LlmUse {
-    fn from(spent: Spending) -> Self {
-        let Spending { calls, tokens_in, tokens_out, usd, .. } = spent;
-        Self { calls, tokens_in, tokens_out, usd }
-    }
-}
-
-#[derive(Serialize)]
-struct Printed<'a> {
-    dataset: &'a str,
-    split: &'a str,
-    /// Only if the questions were made, not labelled.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    synthetic: bool,
-    system: &'a str,
-    #[serde(flatten)]
-    evaluation: &'a Evaluation,
-    llm: LlmUse,
-    /// What its replies took, those that had been kept among them; only if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    asked: Option<LlmUse>,
-    /// Queries that a model was to help with and did not; only if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unassisted: Option<usize>,
-    /// What the defaults do not say.
-    #[serde(flatten)]
-    measures: Measures,
-    /// Only if the means say nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    invalid: Option<String>,
-    /// Only of figures on the test split.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    test_openings: Option<u64>,
-    /// Only if groups were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    groups: Option<&'a Groups>,
-    /// Only if there is another system to compare with.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    versus: Vec<&'a Versus<'a>>,
 }
 
 /// Says below figures on the test split how often it was opened; CSV holds figures alone.
@@ -173,140 +81,132 @@ impl Rows {
     }
 }
 
-impl Report<'_> {
-    /// One JSON object per system.
-    pub(super) fn print_json(&self, ctx: &Context) -> Result<()> {
-        for (at, one) in self.measured.iter().enumerate() {
-            ctx.printer.json(&Printed {
-                dataset: self.dataset,
-                split: &self.split,
-                synthetic: self.synthetic,
-                system: &one.system,
-                evaluation: &one.evaluation,
-                llm: one.llm.into(),
-                asked: (one.used.calls > 0).then(|| one.used.into()),
-                unassisted: Some(one.unassisted).filter(|&n| n > 0),
-                measures: self.measures,
-                invalid: one.invalid(),
-                test_openings: self.openings,
-                groups: self.groups.get(at),
-                versus: self.versus.iter().filter(|row| row.system == one.system).collect(),
-            })?;
-        }
-        Ok(())
-    }
+/// Figures of one system on ranks.
+type Figures = SystemFigures<Evaluation>;
 
-    /// Tables; as CSV, the means alone.
-    pub(super) fn print(&self, format: Format, ctx: &Context) -> Result<()> {
-        if format == Format::Csv {
-            return self.means_by_metric().print(format, ctx);
-        }
-        let (dataset, split) = (self.dataset, &self.split);
-        ctx.printer.notice(&format!("{dataset} {split}: means in percent with 95 % intervals"));
-        self.means().print(format, ctx)?;
-        if self.synthetic {
-            ctx.printer.data(&format!("\n{}\n", synthetic::TOLD))?;
-        }
-        tell_openings(self.openings, format, ctx)?;
-        if self.versus.is_empty() {
-            return Ok(());
-        }
-        ctx.printer.notice("paired differences in percentage points, p corrected after Holm");
-        ctx.printer.data("\n")?;
-        self.differences().print(format, ctx)
+/// Prints tables; as CSV, the means alone.
+///
+/// # Errors
+/// That stdout cannot be written to.
+pub(super) fn print(
+    systems: &[Figures],
+    measured: &[Measured],
+    format: Format,
+    ctx: &Context,
+) -> Result<()> {
+    if format == Format::Csv {
+        return means_by_metric(systems).print(format, ctx);
     }
-
-    /// Every evaluation with its group and system, group by group, systems in the order given.
-    fn evaluations(&self) -> impl Iterator<Item = (&str, &str, &Evaluation)> {
-        let all = self.measured.iter().map(|one| (ALL, one.system.as_str(), &one.evaluation));
-        let labels = self.groups.first().into_iter().flat_map(Groups::keys);
-        let groups = labels.flat_map(move |label| {
-            let systems = self.measured.iter().zip(&self.groups);
-            systems.filter_map(move |(one, groups)| {
-                Some((label.as_str(), one.system.as_str(), groups.get(label)?))
-            })
-        });
-        all.chain(groups)
+    let Some(SystemFigures { about, .. }) = systems.first() else { return Ok(()) };
+    let (dataset, split) = (&about.dataset, &about.split);
+    ctx.printer.notice(&format!("{dataset} {split}: means in percent with 95 % intervals"));
+    means(systems, measured).print(format, ctx)?;
+    if about.synthetic {
+        ctx.printer.data(&format!("\n{}\n", synthetic::TOLD))?;
     }
+    tell_openings(about.openings, format, ctx)?;
+    if systems.iter().all(|one| one.versus.is_empty()) {
+        return Ok(());
+    }
+    ctx.printer.notice("paired differences in percentage points, p corrected after Holm");
+    ctx.printer.data("\n")?;
+    differences(systems).print(format, ctx)
+}
 
-    fn means(&self) -> Rows {
-        let row = |(group, system, evaluation): (&str, &str, &Evaluation)| {
-            let mut row = vec![group.to_owned(), system.to_owned()];
-            row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
-            row.extend(
-                SHOWN.map(|metric| {
-                    percent(evaluation.means.get(metric), evaluation.ci95.get(metric))
-                }),
-            );
-            row.extend(DEPTHS.map(|metric| format!("{:.1}", 100.0 * evaluation.means.get(metric))));
-            row.extend(
-                [evaluation.latency.p50, evaluation.latency.p95].map(|ms| format!("{ms:.1}")),
-            );
-            row
+/// Every evaluation with its group and system: all queries, then group by group, systems in their order.
+pub(super) fn evaluations<'a, E, G>(
+    systems: &'a [SystemFigures<E, G>],
+    all: impl Fn(&'a E) -> &'a G,
+) -> Vec<(&'a str, &'a str, &'a G)> {
+    let whole = systems.iter().map(|one| (ALL, one.system.as_str(), all(&one.evaluation)));
+    let labels = systems.first().into_iter().flat_map(|one| one.groups.iter().flatten());
+    let groups = labels.flat_map(|(label, _)| {
+        let of = |one: &'a SystemFigures<E, G>| {
+            Some((label.as_str(), one.system.as_str(), one.groups.as_ref()?.get(label)?))
         };
-        let mut headings = vec!["queries", "system", "n", "failed"];
-        headings.extend(SHOWN.map(Metric::name));
-        headings.extend(DEPTHS.map(Metric::name));
-        headings.extend(["p50 ms", "p95 ms"]);
-        let mut rows: Vec<Vec<String>> = self.evaluations().map(row).collect();
-        if self.measured.iter().any(|one| one.used.calls > 0) {
-            headings.extend(COSTS);
-            // Rows of groups follow those of all queries; what they cost is not told apart.
-            let costs = self.measured.iter().map(costs).map(Some).chain(std::iter::repeat(None));
-            for (row, costs) in rows.iter_mut().zip(costs) {
-                row.extend(costs.unwrap_or_default());
-            }
-        }
-        let mut numbers = 2;
-        if self.groups.is_empty() {
-            headings.remove(0);
-            rows.iter_mut().for_each(|row| drop(row.remove(0)));
-            numbers = 1;
-        }
-        Rows { numbers, headings, rows }
-    }
+        systems.iter().filter_map(of)
+    });
+    whole.chain(groups).collect()
+}
 
-    fn means_by_metric(&self) -> Rows {
-        let synthetic = if self.synthetic { " (synthetic)" } else { "" };
-        let split = format!("{}{synthetic}", self.split);
-        let row = |(group, system, evaluation): (&str, &str, &Evaluation), metric: Metric| {
-            let interval = evaluation.ci95.get(metric);
-            let mut row = [self.dataset, &split, group, system].map(str::to_owned).to_vec();
-            row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
-            row.push(metric.name().to_owned());
-            let mean = evaluation.means.get(metric);
-            row.extend([mean, interval.low, interval.high].map(|number| number.to_string()));
-            row
-        };
-        let rows = self.evaluations().flat_map(|one| Metric::ALL.map(|metric| row(one, metric)));
-        let headings = vec![
-            "dataset",
-            "split",
-            "queries",
-            "system",
-            "n",
-            "failed",
-            "metric",
-            "mean",
-            "ci95_low",
-            "ci95_high",
-        ];
-        Rows { numbers: headings.len(), headings, rows: rows.collect() }
+fn means(systems: &[Figures], measured: &[Measured]) -> Rows {
+    let row = |(group, system, evaluation): (&str, &str, &Evaluation)| {
+        let mut row = vec![group.to_owned(), system.to_owned()];
+        row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
+        row.extend(
+            COMPARED
+                .map(|metric| percent(evaluation.means.get(metric), evaluation.ci95.get(metric))),
+        );
+        row.extend(DEPTHS.map(|metric| format!("{:.1}", 100.0 * evaluation.means.get(metric))));
+        row.extend([evaluation.latency.p50, evaluation.latency.p95].map(|ms| format!("{ms:.1}")));
+        row
+    };
+    let mut headings = vec!["queries", "system", "n", "failed"];
+    headings.extend(COMPARED.map(Metric::name));
+    headings.extend(DEPTHS.map(Metric::name));
+    headings.extend(["p50 ms", "p95 ms"]);
+    let mut rows: Vec<Vec<String>> = evaluations(systems, |all| all).into_iter().map(row).collect();
+    if measured.iter().any(|one| one.used.calls > 0) {
+        headings.extend(COSTS);
+        // Rows of groups follow those of all queries; their costs are not known apart.
+        let costs = measured.iter().map(costs).map(Some).chain(std::iter::repeat(None));
+        for (row, costs) in rows.iter_mut().zip(costs) {
+            row.extend(costs.unwrap_or_default());
+        }
     }
+    let mut numbers = 2;
+    if systems.iter().all(|one| one.groups.is_none()) {
+        headings.remove(0);
+        rows.iter_mut().for_each(|row| drop(row.remove(0)));
+        numbers = 1;
+    }
+    Rows { numbers, headings, rows }
+}
 
-    fn differences(&self) -> Rows {
-        let row = |Versus { system, other, metric, comparison, p_holm }: &Versus<'_>| {
-            let mut row = vec![format!("{system} - {other}"), metric.name().to_owned()];
-            row.push(percent(comparison.difference, comparison.ci95));
-            row.push(p_cell(*p_holm));
-            let counts = [comparison.wins, comparison.losses, comparison.ties];
-            row.extend(counts.map(|count| count.to_string()));
-            row
-        };
-        let headings = vec!["system", "metric", "difference", "p", "better", "worse", "equal"];
-        let rows = self.versus.iter().map(row).collect();
-        Rows { headings, numbers: 2, rows }
-    }
+fn means_by_metric(systems: &[Figures]) -> Rows {
+    let about = systems.first().map(|one| &one.about);
+    let synthetic = if about.is_some_and(|of| of.synthetic) { " (synthetic)" } else { "" };
+    let [dataset, split] = about.map_or(["", ""], |of| [of.dataset.as_str(), of.split.as_str()]);
+    let split = format!("{split}{synthetic}");
+    let row = |(group, system, evaluation): (&str, &str, &Evaluation), metric: Metric| {
+        let interval = evaluation.ci95.get(metric);
+        let mut row = [dataset, &split, group, system].map(str::to_owned).to_vec();
+        row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
+        row.push(metric.name().to_owned());
+        let mean = evaluation.means.get(metric);
+        row.extend([mean, interval.low, interval.high].map(|number| number.to_string()));
+        row
+    };
+    let evaluations = evaluations(systems, |all| all).into_iter();
+    let rows = evaluations.flat_map(|one| Metric::ALL.map(|metric| row(one, metric))).collect();
+    let headings = vec![
+        "dataset",
+        "split",
+        "queries",
+        "system",
+        "n",
+        "failed",
+        "metric",
+        "mean",
+        "ci95_low",
+        "ci95_high",
+    ];
+    Rows { numbers: headings.len(), headings, rows }
+}
+
+fn differences(systems: &[Figures]) -> Rows {
+    let row = |(one, versus): (&Figures, &Versus)| {
+        let Versus { system: other, metric, comparison, p_holm } = versus;
+        let mut row = vec![format!("{} - {other}", one.system), metric.name().to_owned()];
+        row.push(percent(comparison.difference, comparison.ci95));
+        row.push(p_cell(*p_holm));
+        let counts = [comparison.wins, comparison.losses, comparison.ties];
+        row.extend(counts.map(|count| count.to_string()));
+        row
+    };
+    let headings = vec!["system", "metric", "difference", "p", "better", "worse", "equal"];
+    let pairs = systems.iter().flat_map(|one| one.versus.iter().map(move |versus| (one, versus)));
+    Rows { headings, numbers: 2, rows: pairs.map(row).collect() }
 }
 
 /// What a query costs with a language model, on average.
@@ -323,11 +223,6 @@ fn costs(one: &Measured) -> [String; COSTS.len()] {
         format!("{:.2}", one.seconds()),
         usd,
     ]
-}
-
-/// A mean with its interval, both in percent.
-pub(crate) fn percent(mean: f64, interval: Interval) -> String {
-    format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
 }
 
 /// A difference with its interval, both in percentage points.

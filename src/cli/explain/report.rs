@@ -9,10 +9,15 @@ use crate::{
     Context,
     printer::{harmless, plain, table},
 };
-use agent_app::{error::Result, synthetic, text::MAX_SHOWN};
+use agent_app::{
+    error::Result,
+    explained::{Group, points},
+    synthetic,
+    text::MAX_SHOWN,
+};
 use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_index::IndexedBase;
-use agent_infer::explain::{Cause, ExplainedQuery, Explainer, Kind, Loss, causes};
+use agent_infer::explain::{Cause, ExplainedQuery, Explainer, Kind, Loss};
 use agent_optimize::trial::mean;
 
 /// Characters of a call or a reason that are shown.
@@ -67,49 +72,6 @@ struct PrintedCategory<'a> {
     causes: &'a [Cause],
     /// Causes within the program of queries that were not routed.
     within: &'a [Cause],
-}
-
-/// The queries that one category answers.
-pub(crate) struct Group<'a> {
-    pub(crate) name: &'a str,
-    source: &'a str,
-    id: &'a str,
-    n: usize,
-    mrr: f64,
-    pub(crate) causes: Vec<Cause>,
-    within: Vec<Cause>,
-}
-
-impl Group<'_> {
-    /// Categories in their order; those without queries are left out.
-    pub(crate) fn all<'a>(
-        explainer: &'a Explainer,
-        explained: &[ExplainedQuery],
-    ) -> Vec<Group<'a>> {
-        let category_programs = explainer.category_programs().iter().enumerate();
-        let groups = category_programs.map(|(at, category_program)| {
-            let of_it = || explained.iter().filter(|explained| explained.category == at);
-            let ranks: Vec<f32> = of_it().map(|explained| explained.reciprocal_rank).collect();
-            Group {
-                name: &category_program.name,
-                source: category_program.program.source(),
-                id: category_program.program.id(),
-                n: ranks.len(),
-                mrr: mean(&ranks),
-                causes: causes(of_it().filter_map(|explained| explained.loss.as_ref())),
-                within: causes(of_it().filter_map(|explained| explained.within.as_ref())),
-            }
-        });
-        groups.filter(|group| group.n > 0).collect()
-    }
-
-    /// Losses at lines of the program, in words; gains are of `n` queries.
-    pub(crate) fn marks(&self, n: usize) -> impl Iterator<Item = (usize, String)> {
-        self.causes.iter().chain(&self.within).filter_map(move |cause| {
-            let gain = points(cause.gain, n);
-            Some((cause.line?, format!("{} {}, gain {gain}", cause.n, cause.kind.name())))
-        })
-    }
 }
 
 impl Report<'_> {
@@ -271,9 +233,4 @@ impl Report<'_> {
         }
         text
     }
-}
-
-/// A sum of reciprocal ranks in points of the mean over `n` queries.
-pub(crate) fn points(gain: f64, n: usize) -> String {
-    format!("{:.1}", 100.0 * gain / n.max(1) as f64)
 }

@@ -9,13 +9,14 @@ use serde::Serialize;
 
 use crate::{
     Context,
-    eval::{self, Measured, percent, signed},
-    printer::{p_cell, p_value, short_labels, table},
+    eval::{print_failed, signed},
+    printer::{short_labels, table},
 };
 use agent_app::{
     error::{AppError, Result},
+    measured::{Benchmark, How, Measured},
     routing, test_split,
-    text::count,
+    text::{count, p_cell, p_value, percent},
 };
 use agent_dataset::Base;
 use agent_index::IndexedBase;
@@ -27,7 +28,9 @@ use agent_llm::ledger::Spending;
 use agent_optimize::{BUNDLE_FILE, Outcome, Scope, Standing, Verdict, record::timing::Timing};
 use agent_retrieve::{
     Baseline, Retriever, System,
-    eval::{Calibration, Comparison, Evaluation, Interval, Metric, compare, statistics::holm},
+    eval::{
+        Calibration, Comparison, Evaluation, Interval, Metric, SEED, compare, statistics::holm,
+    },
 };
 use agent_sandbox::{SandboxOptions, Workers};
 use agent_tools::Assistant;
@@ -103,16 +106,19 @@ pub(super) fn on_test(
     }
     let openings = test_split::count(base, ctx);
     let stand_in = Baseline::new(indexed.clone(), System::Hybrid);
+    let how = How::default();
+    let benchmark = Benchmark { queries: &queries, base: indexed, stand_in: &stand_in, how };
     let measured = |name: &str, system: &dyn Retriever| {
-        let one = eval::measured(name, system, &stand_in, &queries, indexed, ctx)?;
-        eval::report_failures(std::slice::from_ref(&one), ctx);
+        let one = benchmark.measure(name, system, ctx)?;
+        one.warn(ctx);
+        print_failed(std::slice::from_ref(&one), ctx);
         Ok::<_, AppError>(one)
     };
     let bundle = measured(&frozen.name(), &frozen)?;
     let mut compared = Vec::new();
     for system in System::ALL {
         let baseline = measured(system.name(), &Baseline::new(indexed.clone(), system))?;
-        let versus = compare(&bundle.results, &baseline.results, Metric::Mrr, eval::SEED)?;
+        let versus = compare(&bundle.results, &baseline.results, Metric::Mrr, SEED)?;
         compared.push((baseline, versus));
     }
     let p_values: Vec<f64> = compared.iter().map(|(_, versus)| versus.p).collect();

@@ -5,12 +5,12 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    printer::{p_cell, plain, table},
+    printer::{plain, table},
     program::sources::{Place, Sources, find},
 };
 use agent_app::{
     error::{Explain, Result},
-    text::MAX_SHOWN,
+    text::{MAX_SHOWN, p_cell},
 };
 use agent_optimize::Decision;
 

@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::{Context, eval::SEED};
+use crate::Context;
 use agent_app::{
     dataset,
     error::{Explain, Result},
@@ -29,7 +29,7 @@ use agent_infer::{
 use agent_optimize::trial::{mean, reciprocal_rank};
 use agent_retrieve::{
     Ranking,
-    eval::{Comparison, statistics},
+    eval::{Comparison, SEED, statistics},
 };
 use agent_sandbox::{SandboxOptions, Workers, program::Program};
 use agent_tools::ToolCache;

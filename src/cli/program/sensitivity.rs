@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    eval::percent,
-    printer::{p_cell, plain, table},
+    printer::{plain, table},
     program::{
         measure::{Ground, On, compare, ranks},
         sources::{Place, find},
@@ -16,7 +15,7 @@ use agent_app::{
     error::{Explain, Result},
     synthetic,
     systems::SandboxArgs,
-    text::MAX_SHOWN,
+    text::{MAX_SHOWN, p_cell, percent},
 };
 use agent_infer::ParamValues;
 use agent_optimize::trial::mean;

@@ -4,9 +4,13 @@ use std::path::PathBuf;
 
 use crate::{
     Context, Exit,
-    printer::{p_cell, plain, table},
+    printer::{plain, table},
 };
-use agent_app::{error::Result, named, text::MAX_SHOWN};
+use agent_app::{
+    error::Result,
+    named,
+    text::{MAX_SHOWN, p_cell},
+};
 use agent_optimize::record::{
     Record,
     line::{Line, Lines},

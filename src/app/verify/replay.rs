@@ -15,10 +15,9 @@ use std::{
 use anyhow::anyhow;
 use rayon::prelude::*;
 
-use crate::{Context, verify::Check};
-use agent_app::{
-    error::Result,
-    llm,
+use super::Check;
+use crate::{
+    App, Result, llm,
     systems::{Places, Resources, all_threads, open_runtime},
 };
 use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
@@ -87,7 +86,7 @@ pub(super) fn replay(
     queries: &[LabelledQuery],
     base: &Arc<IndexedBase>,
     resources: &Resources,
-    ctx: &Context,
+    app: &App,
 ) -> Result<Option<Replay>> {
     let origin = Origin::Bundle(&bundle.digest);
     let runtime = open_runtime(base, all_threads(), resources, origin)?;
@@ -95,13 +94,13 @@ pub(super) fn replay(
         bundle.categories.iter().map(|category| runtime.compile(&category.program)).collect();
     let Ok(compiled) = compiled else { return Ok(None) };
     let members = bundle.members();
-    let progress = ctx.printer.progress();
+    let progress = app.watch.progress();
     let done = AtomicU64::new(0);
     let failures = Mutex::new(Failures::default());
     let answered = queries
         .par_iter()
         .map(|query| {
-            if ctx.stop.load(Ordering::Relaxed) {
+            if app.stop.load(Ordering::Relaxed) {
                 return Err(anyhow!("the replay was not finished"));
             }
             let answered = answer((bundle, &members), &runtime, &compiled, query, &failures)?;
@@ -114,11 +113,11 @@ pub(super) fn replay(
     drop(progress);
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failures.late > 0 {
-        ctx.printer.warning("deadlines depend on the machine: verify again when it is idle");
+        app.watch.warning("deadlines depend on the machine: verify again when it is idle");
     }
     let failed = failures.first.map(|first| (failures.n, first));
     if let Some((n, first)) = &failed {
-        ctx.printer.warning(&format!("programs failed {n} times, first: {first}"));
+        app.watch.warning(&format!("programs failed {n} times, first: {first}"));
     }
     Ok(Some(Replay {
         ranks: answered.iter().map(|answered| answered.rank).collect(),
@@ -133,7 +132,7 @@ pub(super) fn check(
     installed: &Base,
     base: &Arc<IndexedBase>,
     places: Places,
-    ctx: &Context,
+    app: &App,
 ) -> Result<Vec<Check>> {
     let queries = load_split(installed, &Split::Val)?;
     if queries.len() != bundle.validation.n {
@@ -141,15 +140,15 @@ pub(super) fn check(
         let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
         return Ok(vec![Check::failed("replay", why)]);
     }
-    let llm = match llm::open_for_programs(bundle, ctx) {
+    let llm = match llm::open_for_programs(bundle, app) {
         Ok(llm) => llm,
         Err(error) => {
             let why = format!("its programs ask a language model: {}", error.message());
             return Ok(vec![Check::skipped("replay", why)]);
         }
     };
-    let resources = Resources::new(llm.as_ref(), places, ctx);
-    let Some(replay) = replay(bundle, &queries, base, &resources, ctx)? else {
+    let resources = Resources::new(llm.as_ref(), places, app);
+    let Some(replay) = replay(bundle, &queries, base, &resources, app)? else {
         let why = "a program does not compile, see above".to_owned();
         return Ok(vec![Check::skipped("replay", why)]);
     };

@@ -6,24 +6,21 @@
 //! lies above the 95 % interval of what is found, of few queries above a bound that holds for any
 //! number: so few queries prove no loss, and say so.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use anyhow::anyhow;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-    verify::{
-        Args,
-        replay::{Replay, replay},
-    },
+use super::{
+    Request,
+    replay::{Replay, replay},
 };
-use agent_app::{
-    dataset,
-    error::{Explain, Result},
-    llm, named,
-    systems::{Resources, read_bundle},
+use crate::{
+    App, Explain, Result,
+    dataset::{self, Dataset},
+    llm,
+    systems::{Resources, bundle_file, read_bundle},
+    text::plain,
 };
 use agent_dataset::{Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
@@ -36,98 +33,134 @@ use agent_tools::mentions::named_relations;
 /// Characters of a category.
 const MAX_SHOWN: usize = 60;
 /// Queries below which a category proves little.
-const FEW: usize = 10;
+pub const FEW: usize = 10;
 
-/// What is printed as JSON.
-#[derive(Serialize)]
-struct Told<'a> {
+/// How a bundle does on the base of now.
+#[derive(Debug, Serialize)]
+pub struct DriftReport {
     /// Whether the bundle may be carried over.
-    fits: bool,
+    pub fits: bool,
     /// Why not, each in a line.
-    reasons: Vec<String>,
-    n: usize,
+    pub reasons: Vec<String>,
+    /// Validation queries.
+    pub n: usize,
     /// Whether the queries were made, not labelled.
-    synthetic: bool,
-    stated_mrr: f64,
-    mrr: f64,
-    ci95: Interval,
+    pub synthetic: bool,
+    /// Mean reciprocal rank that the bundle states.
+    pub stated_mrr: f64,
+    /// That on the base of now.
+    pub mrr: f64,
+    /// Its 95 % interval.
+    pub ci95: Interval,
     /// The best baseline on the base of now.
-    baseline: &'a str,
-    baseline_mrr: f64,
-    categories: Vec<CategoryDrift<'a>>,
+    pub baseline: String,
+    /// Its mean reciprocal rank.
+    pub baseline_mrr: f64,
+    /// By category, in the order of the bundle.
+    pub categories: Vec<CategoryDrift>,
     /// Relations that programs name and the base lacks.
-    relations_gone: &'a BTreeSet<String>,
-    accepted: bool,
+    pub relations_gone: BTreeSet<String>,
+    /// Whether the bundle was written for the base of now.
+    pub accepted: bool,
 }
 
 /// A category then and now.
-#[derive(Serialize)]
-struct CategoryDrift<'a> {
-    name: &'a str,
-    n: usize,
+#[derive(Debug, Serialize)]
+pub struct CategoryDrift {
+    /// Its name.
+    pub name: String,
+    /// Validation queries that are most probably of it.
+    pub n: usize,
     /// None where no query of validation was of it.
-    stated_mrr: Option<f64>,
-    mrr: Option<f64>,
-    ci95: Option<Interval>,
-    lost: bool,
+    pub stated_mrr: Option<f64>,
+    /// None where none is now.
+    pub mrr: Option<f64>,
+    /// The 95 % interval of `mrr`.
+    pub ci95: Option<Interval>,
+    /// Whether it lost.
+    pub lost: bool,
 }
 
-pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let bundle = read_bundle(&args.file, ctx)?;
-    let name = args.dataset.as_deref().unwrap_or(&bundle.dataset.name);
-    let dataset = dataset::find(name, ctx)?;
-    let base = dataset::open(&dataset, ctx)?;
-    let is_same = bundle.check_base(&base).is_ok();
-    if is_same && !args.json {
-        ctx.printer.notice(&format!("\"{name}\" is the base it was made for: nothing drifted"));
-        return Ok(Exit::Done);
+/// A bundle with its base as it is now.
+pub struct Session {
+    bundle: Bundle,
+    dataset: Dataset,
+    base: Arc<IndexedBase>,
+    /// Name of the base.
+    pub name: String,
+    /// Whether it still is the base that the bundle was made for.
+    pub is_same: bool,
+}
+
+impl Session {
+    /// Opens the bundle and its base.
+    ///
+    /// # Errors
+    /// That one of them cannot be opened.
+    pub fn open(request: &Request, app: &App) -> Result<Session> {
+        let bundle = read_bundle(&request.bundle, app)?;
+        let name = request.dataset.as_ref().unwrap_or(&bundle.dataset.name).clone();
+        let dataset = dataset::find(&name, app)?;
+        let base = dataset::open(&dataset, app)?;
+        let is_same = bundle.check_base(&base).is_ok();
+        Ok(Session { bundle, dataset, base, name, is_same })
     }
-    let queries = load_split(&dataset.base, &Split::Val)?;
-    if queries.is_empty() {
-        return Err(anyhow!("\"{name}\" has no validation queries to compare with"))
-            .hint("give the questions with the update, or label some");
+
+    /// Answers the validation queries, and carries the bundle over where that is asked for and it fits.
+    ///
+    /// # Errors
+    /// That there are no validation queries, that a program does not compile, that a language model is
+    /// asked and cannot be, that it was stopped, or that the bundle cannot be written.
+    pub fn measure(self, request: &Request, app: &App) -> Result<DriftReport> {
+        let Session { bundle, dataset, base, name, is_same } = self;
+        let queries = load_split(&dataset.base, &Split::Val)?;
+        if queries.is_empty() {
+            return Err(anyhow!("\"{name}\" has no validation queries to compare with"))
+                .hint("give the questions with the update, or label some");
+        }
+        let llm = llm::open_for_programs(&bundle, app);
+        let llm = llm.hint("its programs ask a language model")?;
+        let resources = Resources::new(llm.as_ref(), request.sandbox.places(app)?, app);
+        let Some(replayed) = replay(&bundle, &queries, &base, &resources, app)? else {
+            return Err(anyhow!("a program of the bundle does not compile")).hint("optimize again");
+        };
+        let mut report = report(&bundle, &base, &replayed, is_synthetic(&queries))?;
+        if request.accept_drift && report.fits && !is_same {
+            accept(request, bundle, &base, &replayed, app)?;
+            report.accepted = true;
+        }
+        Ok(report)
     }
-    let gone = gone(&bundle, &base);
-    let llm = llm::open_for_programs(&bundle, ctx);
-    let llm = llm.hint("its programs ask a language model")?;
-    let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx)?, ctx);
-    let replayed = replay(&bundle, &queries, &base, &resources, ctx)?;
-    let Some(replayed) = replayed else {
-        return Err(anyhow!("a program of the bundle does not compile")).hint("optimize again");
-    };
+}
+
+fn report(
+    bundle: &Bundle,
+    base: &IndexedBase,
+    replayed: &Replay,
+    synthetic: bool,
+) -> Result<DriftReport> {
     let seed = bundle.provenance.seed;
-    let ci95 = interval(&replayed.ranks, seed)?;
-    let categories = categories(&bundle, &replayed, seed)?;
     let all: Vec<usize> = (0..replayed.ranks.len()).collect();
-    let whole = replayed.score(&all, seed)?;
-    let (baseline, baseline_mrr) =
-        whole.as_ref().map_or(("", 0.0), |score| (score.baseline.as_str(), score.baseline_mrr));
-    let mut told = Told {
+    let (baseline, baseline_mrr) = replayed
+        .score(&all, seed)?
+        .map_or((String::new(), 0.0), |score| (score.baseline, score.baseline_mrr));
+    let mut report = DriftReport {
         fits: false,
         reasons: Vec::new(),
         n: replayed.ranks.len(),
-        synthetic: is_synthetic(&queries),
+        synthetic,
         stated_mrr: bundle.validation.mrr,
         mrr: mean(&replayed.ranks),
-        ci95,
+        ci95: interval(&replayed.ranks, seed)?,
         baseline,
         baseline_mrr,
-        categories,
-        relations_gone: &gone,
+        categories: categories(bundle, replayed, seed)?,
+        relations_gone: gone(bundle, base),
         accepted: false,
     };
-    told.reasons = reasons(&told, &replayed);
-    told.fits = told.reasons.is_empty();
-    if args.accept_drift && told.fits && !is_same {
-        accept(args, bundle.clone(), &base, &replayed, ctx)?;
-        told.accepted = true;
-    }
-    if args.json {
-        ctx.printer.json(&told)?;
-    } else {
-        print(&told, ctx)?;
-    }
-    Ok(if told.fits { Exit::Done } else { Exit::Failed })
+    report.reasons = reasons(&report, replayed);
+    report.fits = report.reasons.is_empty();
+    Ok(report)
 }
 
 fn interval(ranks: &[f32], seed: u64) -> Result<Interval> {
@@ -142,12 +175,8 @@ fn gone(bundle: &Bundle, base: &IndexedBase) -> BTreeSet<String> {
     named.filter(|name| base.kb.relation_id(name).is_none()).collect()
 }
 
-fn categories<'a>(
-    bundle: &'a Bundle,
-    replayed: &Replay,
-    seed: u64,
-) -> Result<Vec<CategoryDrift<'a>>> {
-    let told = bundle.categories.iter().enumerate().map(|(at, category)| {
+fn categories(bundle: &Bundle, replayed: &Replay, seed: u64) -> Result<Vec<CategoryDrift>> {
+    let drifts = bundle.categories.iter().enumerate().map(|(at, category)| {
         let queries = replayed.of_category(at);
         let ranks: Vec<f32> =
             queries.iter().filter_map(|&query| replayed.ranks.get(query)).copied().collect();
@@ -158,7 +187,7 @@ fn categories<'a>(
         };
         let lost = stated_mrr.zip(ci95).is_some_and(|(stated, now)| is_lost(stated, &ranks, now));
         Ok(CategoryDrift {
-            name: &category.name,
+            name: category.name.clone(),
             n: ranks.len(),
             stated_mrr,
             mrr: ci95.map(|_| mean(&ranks)),
@@ -166,7 +195,7 @@ fn categories<'a>(
             lost,
         })
     });
-    told.collect()
+    drifts.collect()
 }
 
 /// Whether a mean of reciprocal ranks is above what some ranks may be the mean of: their bootstrap
@@ -178,43 +207,43 @@ fn is_lost(stated: f64, ranks: &[f32], now: Interval) -> bool {
 }
 
 /// Why the bundle may not be carried over.
-fn reasons(told: &Told<'_>, replayed: &Replay) -> Vec<String> {
+fn reasons(report: &DriftReport, replayed: &Replay) -> Vec<String> {
     let mut reasons = Vec::new();
-    if !told.relations_gone.is_empty() {
+    if !report.relations_gone.is_empty() {
         let names: Vec<String> =
-            told.relations_gone.iter().map(|name| plain(name, MAX_SHOWN)).collect();
+            report.relations_gone.iter().map(|name| plain(name, MAX_SHOWN)).collect();
         reasons.push(format!("programs follow relations that are gone: {}", names.join(", ")));
     }
     if let Some((n, first)) = &replayed.failed {
         reasons.push(format!("programs failed {n} times, first: {}", plain(first, 3 * MAX_SHOWN)));
     }
     let percent = |share: f64| format!("{:.1}", 100.0 * share);
-    if is_lost(told.stated_mrr, &replayed.ranks, told.ci95) {
-        let (stated, now) = (percent(told.stated_mrr), percent(told.mrr));
+    if is_lost(report.stated_mrr, &replayed.ranks, report.ci95) {
+        let (stated, now) = (percent(report.stated_mrr), percent(report.mrr));
         reasons.push(format!("validation MRR fell from {stated} to {now}"));
     }
-    for of in told.categories.iter().filter(|of| of.lost) {
+    for of in report.categories.iter().filter(|of| of.lost) {
         let [stated, now] = [of.stated_mrr, of.mrr].map(|mrr| percent(mrr.unwrap_or_default()));
-        let name = plain(of.name, MAX_SHOWN);
+        let name = plain(&of.name, MAX_SHOWN);
         reasons.push(format!("\"{name}\" fell from {stated} to {now} (n {})", of.n));
     }
-    if told.mrr < told.baseline_mrr {
-        let (baseline, mrr) = (percent(told.baseline_mrr), percent(told.mrr));
-        reasons.push(format!("{} is better now: {baseline} against {mrr}", told.baseline));
+    if report.mrr < report.baseline_mrr {
+        let (baseline, mrr) = (percent(report.baseline_mrr), percent(report.mrr));
+        reasons.push(format!("{} is better now: {baseline} against {mrr}", report.baseline));
     }
     reasons
 }
 
 /// Writes the bundle with fingerprints and scores of the base of now.
 fn accept(
-    args: &Args,
+    request: &Request,
     mut bundle: Bundle,
     base: &IndexedBase,
     replayed: &Replay,
-    ctx: &Context,
+    app: &App,
 ) -> Result<()> {
     let seed = bundle.provenance.seed;
-    let was_trusted = ctx.private.trust().place(Origin::Bundle(&bundle.digest)) == Place::Process;
+    let was_trusted = app.private.trust().place(Origin::Bundle(&bundle.digest)) == Place::Process;
     bundle.provenance.drift.push(Drift {
         from: std::mem::replace(&mut bundle.dataset.kb, base.kb.fingerprint().to_owned()),
         to: base.kb.fingerprint().to_owned(),
@@ -235,52 +264,12 @@ fn accept(
     bundle.validation.best_program = None;
     bundle.validation.proof = None;
     let bundle = bundle.sealed();
-    bundle.write(&named::bundle_file(&args.file, &ctx.home)?)?;
-    // Its programs are those of before; who wrote them has not changed.
+    bundle.write(&bundle_file(&request.bundle, app)?)?;
+    // Its programs are those of before, by the same authors.
     if was_trusted {
-        ctx.private.trust().keep(Origin::Bundle(&bundle.digest));
+        app.private.trust().keep(Origin::Bundle(&bundle.digest));
     }
     Ok(())
-}
-
-fn print(told: &Told<'_>, ctx: &Context) -> Result<()> {
-    let percent =
-        |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}", 100.0 * s));
-    let verdict = match (told.fits, told.accepted) {
-        (true, true) => "Carried over: the bundle is one of the updated base now",
-        (true, false) => "May be carried over (--accept-drift writes that into the bundle)",
-        (false, _) => "Optimize again: the bundle does not fit the updated base",
-    };
-    let range = |ci: Interval| format!("[{:.1}, {:.1}]", 100.0 * ci.low, 100.0 * ci.high);
-    ctx.printer.text(&format!(
-        "{verdict}.\nvalidation{} MRR {} {} against {} when it was frozen, n {}; {} {}\n\n",
-        if told.synthetic { " (synthetic questions)" } else { "" },
-        percent(Some(told.mrr)),
-        range(told.ci95),
-        percent(Some(told.stated_mrr)),
-        told.n,
-        told.baseline,
-        percent(Some(told.baseline_mrr)),
-    ))?;
-    let mut rows = table(["question type", "n", "frozen", "now", "95 %", ""], &[1, 2, 3]);
-    for of in &told.categories {
-        let mark = match (of.lost, of.n) {
-            (true, _) => "lost",
-            (false, n) if n < FEW => "few",
-            (false, _) => "",
-        };
-        rows.add_row([
-            plain(of.name, MAX_SHOWN),
-            of.n.to_string(),
-            percent(of.stated_mrr),
-            percent(of.mrr),
-            of.ci95.map_or_else(String::new, range),
-            mark.to_owned(),
-        ]);
-    }
-    ctx.printer.table(&rows)?;
-    let reasons: String = told.reasons.iter().map(|why| format!("why        {why}\n")).collect();
-    ctx.printer.text(&reasons)
 }
 
 #[cfg(test)]

@@ -1,26 +1,29 @@
-//! What the page of a run says beside the run itself: the bundle and the baselines on validation
+//! What the page of a run shows beside the run itself: the bundle and the baselines on validation
 //! queries, where answers are lost, and the commands that come to the same. Must not know how the page
 //! looks.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, anyhow};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Context,
-    eval::{self, Measured as System, SEED, percent},
-    explain::{Group, explain_all, points},
-    optimize::{first_better, tested},
-    printer::p_cell,
-    program::sources::{Sources, variant},
-};
-use agent_app::{
-    Explain, Result,
-    optimize::programs::PROGRAMS,
+    App, Explain, Result,
+    explained::{Group, explain_all, points},
+    measured::{Benchmark, How, Measured as System},
+    optimize::{
+        events::{first_better, tested},
+        programs::PROGRAMS,
+    },
+    report::recorded::name,
     routing, synthetic,
     systems::{Resources, STAND_IN, all_threads, open_bundle, open_runtime},
+    text::{p_cell, percent},
 };
 use agent_dataset::{LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
@@ -29,11 +32,18 @@ use agent_infer::{
     explain::{Cause, ExplainedQuery, Explainer, Kind},
 };
 use agent_optimize::{
-    BUNDLE_FILE, journal::Journal, mine::DEFAULT_HOPS, record::timing::Timing, trial::Trial,
+    BUNDLE_FILE,
+    journal::Journal,
+    mine::DEFAULT_HOPS,
+    record::{
+        programs::{Sources, variant},
+        timing::Timing,
+    },
+    trial::Trial,
 };
 use agent_retrieve::{
     Baseline, System as BaselineSystem,
-    eval::{Calibration, Metric, compare},
+    eval::{Calibration, Metric, SEED, compare},
 };
 use agent_sandbox::Origin;
 
@@ -57,27 +67,28 @@ impl Measured {
         base: &Arc<IndexedBase>,
         queries: Vec<LabelledQuery>,
         resources: &Resources,
-        ctx: &Context,
+        app: &App,
     ) -> Result<Measured> {
         let stand_in = Baseline::new(base.clone(), STAND_IN);
-        let measured = |name: &str, system: &dyn agent_retrieve::Retriever| {
-            eval::measured(name, system, &stand_in, &queries, base, ctx)
-        };
-        let frozen = measured("bundle", &*open_bundle(bundle, base, resources)?.answers)?;
+        let (queries, how) = (queries.as_slice(), How::default());
+        let benchmark = Benchmark { queries, base, stand_in: &stand_in, how };
+        let opened = open_bundle(bundle, base, resources)?;
+        let frozen = benchmark.measure("bundle", &*opened.answers, app)?;
         if let Some(why) = frozen.invalid() {
             return Err(anyhow!("the bundle cannot be measured: {why}"))
                 .hint("write the page again");
         }
         let mut systems = vec![frozen];
         for system in BaselineSystem::ALL {
-            systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
+            let baseline = Baseline::new(base.clone(), system);
+            systems.push(benchmark.measure(system.name(), &baseline, app)?);
         }
         let origin = Origin::Bundle(&bundle.digest);
         let runtime = open_runtime(base, all_threads(), resources, origin)?;
         let explainer =
             Explainer::for_bundle(runtime, bundle).context("the bundle cannot be run")?;
-        let explained = explain_all(&explainer, &queries, ctx)?;
-        let router = routing::calibrated(bundle, base, &queries, trials);
+        let explained = explain_all(&explainer, queries, app)?;
+        let router = routing::calibrated(bundle, base, queries, trials);
         Ok(Measured { systems, explainer, explained, router })
     }
 }
@@ -87,7 +98,7 @@ impl Measured {
 pub(super) struct Findings {
     /// Title of the dataset, and version.
     about: String,
-    /// What is said where the questions were made, not labelled; else nothing.
+    /// A sentence where the questions were made, not labelled; else empty.
     synthetic: String,
     /// Values with what they are.
     figures: Vec<(String, String)>,
@@ -148,20 +159,25 @@ pub(super) fn found(
     journal: &Journal,
     sources: &Sources,
     measured: Option<&Measured>,
-    ctx: &Context,
+    app: &App,
 ) -> Result<Findings> {
     let config = journal.config();
     let bundle = sources.bundle.as_ref();
     // A run that is not finished does not say it; its dataset does while it is there.
-    let made = |name: &str| load_split(&ctx.home.get(name).ok()?, &Split::Val).ok();
+    let made = |name: &str| load_split(&app.home.get(name).ok()?, &Split::Val).ok();
     let is_synthetic = match bundle {
         Some(bundle) => bundle.provenance.synthetic,
         None => sources.dataset.as_deref().and_then(made).is_some_and(|of| is_synthetic(&of)),
     };
+    // Over a network directories of this machine have no names.
+    let (run, file) = match app.network {
+        None => (dir.to_owned(), dir.join(BUNDLE_FILE)),
+        Some(_) => (PathBuf::from(name(dir)), PathBuf::from(name(dir))),
+    };
     let proof = bundle.and_then(|bundle| bundle.validation.proof.as_ref());
     let router = measured.and_then(|measured| measured.router.as_ref());
     let mut found = Findings {
-        about: dir.display().to_string(),
+        about: run.display().to_string(),
         synthetic: if is_synthetic { sentence(synthetic::TOLD) } else { String::new() },
         figures: Vec::new(),
         systems: measured.map(systems).transpose()?.unwrap_or_default(),
@@ -175,7 +191,7 @@ pub(super) fn found(
             .iter()
             .map(|better| sentence(&first_better(better)))
             .collect(),
-        commands: commands(dir, config, bundle.is_some()),
+        commands: commands(&run, bundle.map(|_| file.as_path()), config),
     };
     let Some(bundle) = bundle else { return Ok(found) };
     let about = [&bundle.dataset.title, &found.about].map(String::as_str);
@@ -296,16 +312,15 @@ fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Losses {
 }
 
 /// How to come to the same result, and to ask it.
-fn commands(dir: &Path, config: &Value, is_finished: bool) -> Vec<String> {
+fn commands(run: &Path, bundle: Option<&Path>, config: &Value) -> Vec<String> {
     let dataset = config.get("dataset").and_then(Value::as_str).unwrap_or_default();
-    let (run, begun) = (dir.display(), begun_with(config));
+    let (run, begun) = (run.display(), begun_with(config));
     let mut commands = vec![format!("agent optimize --dataset {dataset} {begun} --run NEW_DIR")];
-    if is_finished {
-        commands.push(format!("agent verify {run}/{BUNDLE_FILE} --dataset {dataset}"));
-        commands.push(format!("agent explain --bundle {run}/{BUNDLE_FILE} --dataset {dataset}"));
-        commands.push(format!(
-            "agent query --bundle {run}/{BUNDLE_FILE} --dataset {dataset} \"...\" --explain"
-        ));
+    if let Some(bundle) = bundle.map(Path::display) {
+        commands.push(format!("agent verify {bundle} --dataset {dataset}"));
+        commands.push(format!("agent explain --bundle {bundle} --dataset {dataset}"));
+        commands
+            .push(format!("agent query --bundle {bundle} --dataset {dataset} \"...\" --explain"));
     } else {
         commands.push(format!("agent optimize --dataset {dataset} --run {run} --resume"));
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use crate::verify::Check;
-use agent_app::{error::Result, systems::Places};
+use super::Check;
+use crate::{Result, systems::Places};
 use agent_infer::bundle::{Bundle, Category};
 use agent_sandbox::{
     ChosenSandbox, CompiledProgram, Failure, FailureKind, Input, Limits, Origin, Sandbox, Workers,

@@ -1,0 +1,156 @@
+//! Answers a question with several systems, side by side. Must not know which of them is right.
+
+use std::{collections::HashSet, sync::Arc, time::Instant};
+
+use anyhow::anyhow;
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::{
+    App, AppError, Explain, Result, Top,
+    bounded::Bounded,
+    choice::{choice, effort},
+    dataset,
+    eval::systems::{Chosen, open},
+    llm::LlmArgs,
+    operation::Perform,
+    systems::{Effort, SandboxArgs},
+    unassisted,
+};
+use agent_index::IndexedBase;
+use agent_infer::{self as infer, HitRecord};
+use agent_retrieve::{Answer, Detail, Retriever, check_query};
+use agent_systems::choices;
+
+/// Systems that are compared, at least and at most.
+const SYSTEMS: std::ops::RangeInclusive<usize> = 2..=8;
+
+/// A question for several systems.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(value_name = "N")]
+    pub dataset: String,
+    /// What to look for
+    #[arg(value_name = "TEXT")]
+    pub text: String,
+    /// Systems that answer, 2 to 8
+    #[arg(long = "system", value_name = "SYSTEM", required = true,
+        help = format!("Ask {}; two to eight times", choices()))]
+    #[serde(rename = "system")]
+    pub systems: Vec<String>,
+    /// Print at most this many nodes of each, 1 to 10000
+    #[arg(short, value_name = "K", default_value_t = TOP)]
+    #[serde(default = "top")]
+    #[schema(inline)]
+    pub k: Top,
+    /// How far bundles lean on a language model
+    #[arg(long, value_name = "EFFORT", value_parser = choice::<Effort>(), default_value = "0")]
+    #[serde(default, deserialize_with = "effort")]
+    #[schema(value_type = u8, minimum = 0, maximum = 2)]
+    pub effort: Effort,
+    /// Where programs run.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub sandbox: SandboxArgs,
+    /// The language model.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub llm: LlmArgs,
+}
+
+/// Nodes of each system where a request does not say.
+const TOP: Top = Bounded::new(10);
+
+fn top() -> Top {
+    TOP
+}
+
+/// The answers, in the order of the systems of the request.
+pub struct Reply {
+    base: Arc<IndexedBase>,
+    answers: Vec<(String, Result<Answer>, f64)>,
+}
+
+/// The answer of one system.
+#[derive(Serialize)]
+pub struct SystemAnswer<'a> {
+    /// The system.
+    pub system: &'a str,
+    /// The nodes, best first; ties by ascending id.
+    pub hits: Vec<HitRecord<'a>>,
+    /// Why there are none, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Milliseconds of the answer.
+    pub ms: f64,
+}
+
+impl Reply {
+    /// The answer of each system.
+    pub fn systems(&self) -> Vec<SystemAnswer<'_>> {
+        let hits = |answer| infer::hits(&self.base.kb, answer);
+        let answers = self.answers.iter().map(|(system, answer, ms)| SystemAnswer {
+            system,
+            hits: answer.as_ref().map(hits).unwrap_or_default(),
+            error: answer.as_ref().err().map(AppError::message),
+            ms: *ms,
+        });
+        answers.collect()
+    }
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Systems<'a> {
+            systems: Vec<SystemAnswer<'a>>,
+        }
+        Systems { systems: self.systems() }.serialize(out)
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "compare";
+    const SUMMARY: &'static str = "Answer a question with several systems, side by side";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        let text = check_query(&self.text)?;
+        self.check_systems()?;
+        let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
+        let chosen = |system: &String| {
+            let (label, system) = (system.clone(), system.clone());
+            Chosen { label, system, effort: self.effort }
+        };
+        let chosen: Vec<Chosen> = self.systems.iter().map(chosen).collect();
+        let queries = [(0, text.to_owned())].into();
+        let opened = open(&chosen, &base, queries, self.sandbox, &self.llm, app)?;
+        let ask = |(name, system): (String, Box<dyn Retriever>)| {
+            let began = Instant::now();
+            let answer = system.answer(text, self.k.get(), Detail::default());
+            let ms = began.elapsed().as_secs_f64() * 1e3;
+            let _ = answer.as_ref().map(|answer| unassisted(answer, app));
+            (name, answer.map_err(AppError::from), ms)
+        };
+        Ok(Reply { base, answers: opened.systems.into_iter().map(ask).collect() })
+    }
+}
+
+impl Request {
+    fn check_systems(&self) -> Result<()> {
+        let n = self.systems.len();
+        if !SYSTEMS.contains(&n) {
+            let (least, most) = (SYSTEMS.start(), SYSTEMS.end());
+            let error = anyhow!("compare takes {least} to {most} systems, not {n}");
+            return Err(AppError::usage(error)).hint("give --system several times");
+        }
+        match self.systems.iter().collect::<HashSet<_>>().len() == n {
+            true => Ok(()),
+            false => Err(AppError::usage(anyhow!("a --system is given twice"))),
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Measures systems on labelled queries, and compares several in pairs.
+//! The test split is opened where it is asked for; its openings are counted and stand beside the figures.
+
+pub mod figures;
+pub mod forecast;
+pub mod queries;
+mod sets;
+pub mod systems;
+mod values;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use anyhow::anyhow;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+pub use self::values::not_of_values;
+use self::{
+    figures::{About, SetFigures, SystemFigures, ValueFigures},
+    forecast::Forecast,
+    queries::Filter,
+    systems::{Chosen, Opened, open},
+};
+use crate::{
+    App, AppError, Explain, Result,
+    bounded::Bounded,
+    choice::{choice, efforts},
+    dataset::{self, Dataset},
+    llm::LlmArgs,
+    measured::{self, Benchmark, How, Measured},
+    operation::Perform,
+    systems::{Effort, STAND_IN, SandboxArgs},
+    test_split,
+};
+use agent_dataset::{LabelledQuery, Split, is_synthetic};
+use agent_index::IndexedBase;
+use agent_llm::ledger::Spending;
+use agent_retrieve::{
+    Baseline, Retriever,
+    eval::{Definitions, Evaluation, Metric, SEED, compare, evaluate_groups, statistics},
+};
+use agent_systems::{answers_with_values, choices, mfar, uses_effort};
+
+/// Most rankings times depth that are kept, 8 bytes each.
+const MAX_KEPT: usize = 1 << 28;
+/// Metrics in which systems are compared.
+pub const COMPARED: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
+
+/// Nodes ranked for a query.
+pub type Depth = Bounded<1, 100_000>;
+/// Nodes ranked where a request does not say.
+pub const DEPTH: Depth = Depth::new(measured::DEPTH as u64);
+
+fn depth() -> Depth {
+    DEPTH
+}
+
+fn no_effort() -> Vec<Effort> {
+    vec![Effort::None]
+}
+
+/// Definitions of what is measured.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Metrics {
+    /// Those of the STaRK benchmark: candidates that are not ranked follow in the order of their
+    /// ids, so that every answer has a rank and adds to mrr and map; answers that are no
+    /// candidates are left out
+    #[default]
+    Stark,
+    /// The usual ones, those of trec_eval and pytrec_eval on the run file: an answer that is not
+    /// ranked is not retrieved and adds nothing, every answer counts among the relevant ones
+    Trec,
+    /// Precision, recall and F1 of the nodes up to where a system says its answers end, and how
+    /// often they are exactly the answers; systems are not compared
+    Set,
+    /// Of queries with an answer_value: how often exactly that is answered, how often a number
+    /// within 5 % of it, and F1 of the rows of tables; systems are not compared
+    Value,
+}
+
+/// An evaluation.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(long, value_name = "N")]
+    pub dataset: String,
+    /// Queries: train, val, test, test-0.1, human or a file like qa.csv; several joined by commas
+    #[arg(long = "split", value_name = "SPLIT", value_delimiter = ',', required = true)]
+    #[serde(rename = "split", deserialize_with = "queries::splits")]
+    #[schema(value_type = Vec<String>)]
+    pub splits: Vec<Split>,
+    /// Systems to measure
+    #[arg(long = "system", value_name = "SYSTEM", required = true,
+        help = format!("Measure {}; may be repeated", choices()))]
+    #[serde(rename = "system")]
+    pub systems: Vec<String>,
+    /// Give these fields of mfar systems no weight: names joined by commas, relations or details
+    #[arg(long, value_name = "FIELDS")]
+    #[serde(default)]
+    pub mask: Option<String>,
+    /// Keep queries with this value in a further column of their file only; may be repeated
+    #[arg(long = "where", value_name = "COLUMN=VALUE")]
+    #[serde(rename = "where", default)]
+    #[schema(value_type = Vec<String>)]
+    pub filters: Vec<Filter>,
+    /// Sum up each value of this column of the queries apart too; `category` means the category that
+    /// the first bundle puts a query in, unless the queries have a column of that name
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(default)]
+    pub by: Option<String>,
+    /// Rank this many nodes per query, 1 to 100000; what an answer beyond them counts, --metrics
+    /// says
+    #[arg(long, value_name = "K", default_value_t = DEPTH)]
+    #[serde(default = "depth")]
+    #[schema(inline)]
+    pub depth: Depth,
+    /// Measure by these definitions
+    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub metrics: Metrics,
+    /// Compare every pair of systems, not only each with the first
+    #[arg(long)]
+    #[serde(default)]
+    pub pairs: bool,
+    /// Keep the rankings for the caller.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub keep_rankings: bool,
+    /// How far bundles, and `ask`, lean on a language model; several joined by commas are compared
+    #[arg(
+        long = "effort",
+        value_name = "EFFORT",
+        value_parser = choice::<Effort>(),
+        value_delimiter = ',',
+        default_value = "0"
+    )]
+    #[serde(rename = "effort", default = "no_effort", deserialize_with = "efforts")]
+    #[schema(value_type = Vec<u8>)]
+    pub efforts: Vec<Effort>,
+    /// Where programs run.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub sandbox: SandboxArgs,
+    /// The language model.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub llm: LlmArgs,
+}
+
+impl Request {
+    /// The systems in the order of the request, bundles once for each effort.
+    ///
+    /// # Errors
+    /// That nothing is to be measured, that a system or an effort is given twice, or that no system can
+    /// be masked.
+    pub fn chosen(&self) -> Result<Vec<Chosen>> {
+        if self.splits.is_empty() || self.systems.is_empty() || self.efforts.is_empty() {
+            return Err(AppError::usage(anyhow!("split, system and effort need a value each")));
+        }
+        let distinct: HashSet<&String> = self.systems.iter().collect();
+        if distinct.len() < self.systems.len() {
+            return Err(AppError::usage(anyhow!("a --system is given twice")));
+        }
+        let (first, more) = self.efforts.split_first().unwrap_or((&Effort::None, &[]));
+        if more.iter().enumerate().any(|(at, one)| one == first || more[..at].contains(one)) {
+            return Err(AppError::usage(anyhow!("an --effort is given twice")));
+        }
+        let mut chosen = Vec::new();
+        let masked = |system: &String| {
+            let masked = self.mask.as_deref().and_then(|mask| mfar::masked(system, mask));
+            masked.unwrap_or_else(|| system.clone())
+        };
+        let named: Vec<String> = self.systems.iter().map(masked).collect();
+        if self.mask.is_some() && named == self.systems {
+            return Err(AppError::usage(anyhow!("--mask needs an mfar system")));
+        }
+        for system in &named {
+            let efforts = match uses_effort(system) {
+                true => &self.efforts[..],
+                false => std::slice::from_ref(first),
+            };
+            for &effort in efforts {
+                let label = match efforts.len() {
+                    1 => system.clone(),
+                    _ => format!("{system} effort {}", effort as u8),
+                };
+                chosen.push(Chosen { label, system: system.clone(), effort });
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Whether answers are measured that are no nodes.
+    pub fn measures_values(&self) -> bool {
+        let all = || self.systems.iter().all(|name| answers_with_values(name));
+        self.metrics == Metrics::Value || all()
+    }
+
+    /// What the systems would ask a language model at most, and the number of queries; nothing is asked.
+    ///
+    /// # Errors
+    /// Those of the request; that no language model is configured.
+    pub fn forecast(&self, app: &App) -> Result<(usize, Vec<Forecast>)> {
+        let (chosen, dataset) = (self.chosen()?, dataset::find(&self.dataset, app)?);
+        let n = match self.measures_values() {
+            true => values::queries(self, &dataset.base, app)?.len(),
+            false => queries::load(&self.splits, &self.filters, &dataset.base)?.len(),
+        };
+        Ok((n, forecast::all(&chosen, n, &self.llm, app)?))
+    }
+
+    /// How queries are measured; rankings are not kept.
+    fn how(&self) -> How {
+        let definitions = match self.metrics {
+            Metrics::Trec => Definitions::Trec,
+            Metrics::Stark | Metrics::Set | Metrics::Value => Definitions::Stark,
+        };
+        How { depth: self.depth.get(), definitions, keep: false }
+    }
+
+    /// What all figures have in common. Counts an opening of the test split, so that it is called once
+    /// nothing but measuring is left to do.
+    fn about(&self, dataset: &Dataset, synthetic: bool, app: &App) -> About {
+        let is_test = test_split::is_among(&self.splits);
+        About {
+            dataset: self.dataset.clone(),
+            split: queries::joined(&self.splits),
+            synthetic,
+            openings: is_test.then(|| test_split::count(&dataset.base, app)),
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Serialize)]
+pub struct Reply {
+    /// The base.
+    #[serde(skip)]
+    pub base: Arc<IndexedBase>,
+    /// The queries whose answers are nodes.
+    #[serde(skip)]
+    pub queries: Vec<LabelledQuery>,
+    /// What each system did on them, in the order of the figures.
+    #[serde(skip)]
+    pub measured: Vec<Measured>,
+    /// The figures, a system each.
+    #[serde(rename = "systems")]
+    pub figures: Figures,
+}
+
+/// Figures by kind of metrics, in the order of the systems of the request.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Figures {
+    /// Of ranks.
+    Ranks(Vec<SystemFigures<Evaluation>>),
+    /// Of sets.
+    Sets(Vec<SetFigures>),
+    /// Of answers that are no nodes.
+    Values(Vec<ValueFigures>),
+}
+
+impl Reply {
+    /// Whether a system failed on a query.
+    pub fn has_failures(&self) -> bool {
+        match &self.figures {
+            Figures::Values(systems) => systems.iter().any(|one| one.evaluation.failed > 0),
+            _ => self.measured.iter().any(|one| one.evaluation.failed > 0),
+        }
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "eval";
+    const SUMMARY: &'static str = "Measure systems on labelled queries";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        let chosen = self.chosen()?;
+        queries::check_splits(&self.splits, app)?;
+        let dataset = dataset::find(&self.dataset, app)?;
+        if self.measures_values() {
+            return values::measure(self, &chosen, &dataset, app);
+        }
+        let queries = queries::load(&self.splits, &self.filters, &dataset.base)?;
+        let sets = self.metrics == Metrics::Set;
+        let keep_rankings = sets || self.keep_rankings;
+        if keep_rankings {
+            check_kept(queries.len(), self.depth.get())?;
+        }
+        let base = dataset::open(&dataset, app)?;
+        let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
+        let opened = open(&chosen, &base, asked, self.sandbox, &self.llm, app)?;
+        let by = self.by.as_deref();
+        let labels = by.map(|by| queries::labels(by, &queries, &opened.systems)).transpose()?;
+        let about = self.about(&dataset, is_synthetic(&queries), app);
+        let how = How { keep: keep_rankings, ..self.how() };
+        let stand_in = Baseline::new(base.clone(), STAND_IN);
+        let benchmark = Benchmark { queries: &queries, base: &base, stand_in: &stand_in, how };
+        let measured = measured(&benchmark, &opened, app)?;
+        let labels = labels.as_deref();
+        let figures = match sets {
+            true => Figures::Sets(sets::figures(&about, &measured, &queries, labels)?),
+            false => Figures::Ranks(ranked(self, &about, &measured, labels)?),
+        };
+        measured.iter().for_each(|one| one.warn(app));
+        Ok(Reply { base, queries, measured, figures })
+    }
+}
+
+/// Refuses to keep more rankings than fit into memory.
+fn check_kept(n: usize, depth: usize) -> Result<()> {
+    match n.saturating_mul(depth) > MAX_KEPT {
+        true => Err(anyhow!("rankings of {n} queries to depth {depth} are too many to be kept"))
+            .hint("lower --depth, or evaluate fewer queries at a time"),
+        false => Ok(()),
+    }
+}
+
+/// Measures every system, with what it spent on language models.
+fn measured(benchmark: &Benchmark<'_>, opened: &Opened, app: &App) -> Result<Vec<Measured>> {
+    let ledger = opened.assistant.as_ref().map(|assistant| assistant.llm().ledger());
+    let spent = || -> (Spending, Spending) {
+        ledger.map(|ledger| (ledger.total(), ledger.total_used())).unwrap_or_default()
+    };
+    let measure = |(name, system): &(String, Box<dyn Retriever>)| {
+        let before = spent();
+        let one = benchmark.measure(name, &**system, app)?;
+        let after = spent();
+        Ok(Measured { llm: after.0.since(before.0), used: after.1.since(before.1), ..one })
+    };
+    opened.systems.iter().map(measure).collect()
+}
+
+/// The figures of ranks: all queries, those with each label, and comparisons.
+fn ranked(
+    request: &Request,
+    about: &About,
+    measured: &[Measured],
+    labels: Option<&[String]>,
+) -> Result<Vec<SystemFigures<Evaluation>>> {
+    let mut versus = comparisons(measured, request.pairs)?;
+    let figures = measured.iter().map(|one| {
+        let evaluation = one.evaluation.clone();
+        let groups = |labels| evaluate_groups(&one.results, labels, SEED);
+        Ok(SystemFigures {
+            llm: Some(one.llm.into()),
+            asked: (one.used.calls > 0).then(|| one.used.into()),
+            unassisted: Some(one.unassisted).filter(|&n| n > 0),
+            depth: Some(request.depth.get()).filter(|&depth| depth != DEPTH.get()),
+            definitions: Some(request.metrics).filter(|&name| name != Metrics::default()),
+            invalid: one.invalid(),
+            groups: labels.map(groups).transpose()?,
+            versus: versus.remove(&one.system).unwrap_or_default(),
+            ..SystemFigures::new(about, &one.system, evaluation)
+        })
+    });
+    figures.collect()
+}
+
+/// By system, how it compares with the first one, or with all before it; those with valid means alone.
+fn comparisons(
+    measured: &[Measured],
+    every_pair: bool,
+) -> Result<BTreeMap<String, Vec<figures::Versus>>> {
+    let measured: Vec<&Measured> = measured.iter().filter(|one| one.outages == 0).collect();
+    let mut compared = Vec::new();
+    for (at, one) in measured.iter().enumerate() {
+        let others = if every_pair { &measured[..at] } else { &measured[..at.min(1)] };
+        for other in others {
+            for metric in COMPARED {
+                let comparison = compare(&one.results, &other.results, metric, SEED)?;
+                compared.push((&one.system, &other.system, metric, comparison));
+            }
+        }
+    }
+    let mut by_system: BTreeMap<String, Vec<figures::Versus>> = BTreeMap::new();
+    if compared.is_empty() {
+        return Ok(by_system);
+    }
+    let p_values: Vec<f64> = compared.iter().map(|one| one.3.p).collect();
+    for ((system, other, metric, comparison), p_holm) in
+        compared.into_iter().zip(statistics::holm(&p_values)?)
+    {
+        let versus = figures::Versus { system: other.clone(), metric, comparison, p_holm };
+        by_system.entry(system.clone()).or_default().push(versus);
+    }
+    Ok(by_system)
+}

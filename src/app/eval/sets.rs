@@ -1,0 +1,38 @@
+//! How good answers are as sets. Must not know how anything was ranked.
+
+use super::{
+    figures::{About, SetFigures, SetSummary, SystemFigures},
+    queries::grouped,
+};
+use crate::{Result, measured::Measured};
+use agent_dataset::LabelledQuery;
+use agent_retrieve::eval::{SEED, SetEvaluation, SetResult};
+
+/// The set metrics of every system, of all queries and of those with each label.
+///
+/// # Errors
+/// That a statistic cannot be computed.
+pub(super) fn figures(
+    about: &About,
+    measured: &[Measured],
+    queries: &[LabelledQuery],
+    labels: Option<&[String]>,
+) -> Result<Vec<SetFigures>> {
+    let figures = measured.iter().map(|one| {
+        let answered = queries.iter().zip(one.rankings.iter().zip(&one.ends));
+        let results: Vec<SetResult> = answered
+            .map(|(query, (ranking, &end))| SetResult::new(query.id, ranking, end, &query.answers))
+            .collect();
+        let sum_up = |results: &[&SetResult]| Ok(SetEvaluation::from_results(results, SEED)?);
+        let evaluation = sum_up(&results.iter().collect::<Vec<_>>())?;
+        let (failed, latency) = (one.evaluation.failed, one.evaluation.latency);
+        let summary = SetSummary { failed, evaluation, latency };
+        Ok(SystemFigures {
+            llm: Some(one.llm.into()),
+            invalid: one.invalid(),
+            groups: labels.map(|labels| grouped(&results, labels, sum_up)).transpose()?,
+            ..SystemFigures::new(about, &one.system, summary)
+        })
+    });
+    figures.collect()
+}

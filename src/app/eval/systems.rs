@@ -1,0 +1,58 @@
+//! Opens several systems, each with an effort, side by side. Must not know what they are asked.
+
+use std::sync::Arc;
+
+use crate::{
+    App, Result,
+    llm::{self, LlmArgs},
+    systems::{Effort, Resources, SandboxArgs, open_system, system_name},
+};
+use agent_index::IndexedBase;
+use agent_retrieve::Retriever;
+use agent_systems::request_bounds;
+use agent_tools::Assistant;
+
+/// A system with an effort.
+pub struct Chosen {
+    /// What it is called in figures.
+    pub label: String,
+    /// Its name.
+    pub system: String,
+    /// How far it leans on a language model.
+    pub effort: Effort,
+}
+
+/// The systems, and the language model that they may ask.
+pub(crate) struct Opened {
+    /// With their labels.
+    pub(crate) systems: Vec<(String, Box<dyn Retriever>)>,
+    pub(crate) assistant: Option<Arc<Assistant>>,
+}
+
+/// Opens all systems on a base before one is asked one of the queries, so that a wrong name costs nothing.
+///
+/// # Errors
+/// That a system cannot be opened, or that one needs a language model and none is configured.
+pub(crate) fn open(
+    chosen: &[Chosen],
+    base: &Arc<IndexedBase>,
+    queries: Arc<[(i64, String)]>,
+    sandbox: SandboxArgs,
+    llm: &LlmArgs,
+    app: &App,
+) -> Result<Opened> {
+    let mut is_asked = false;
+    for one in chosen {
+        is_asked |= !request_bounds(&one.system, one.effort)?.is_empty();
+    }
+    let llm = llm::open_if_configured(llm, is_asked, app)?;
+    let places = sandbox.places(app)?;
+    let resources = Resources { queries, ..Resources::new(llm.as_ref(), places, app) };
+    let open = |one: &Chosen| {
+        let name = system_name(&one.system, app)?;
+        let resources = Resources { effort: one.effort, ..resources.clone() };
+        Ok((one.label.clone(), open_system(&name, base, &resources)?))
+    };
+    let systems = chosen.iter().map(open).collect::<Result<Vec<_>>>()?;
+    Ok(Opened { systems, assistant: resources.assistant })
+}

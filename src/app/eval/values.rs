@@ -1,0 +1,195 @@
+//! How good answers are that are no nodes. Must not know how an answer came about.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
+
+use anyhow::anyhow;
+use rayon::prelude::*;
+
+use super::{
+    Figures, Reply, Request,
+    figures::{SystemFigures, ValueSummary},
+    queries::{grouped, joined, of_splits},
+    systems::{Chosen, open},
+};
+use crate::{
+    App, AppError, Explain, Result,
+    dataset::{self, Dataset},
+    measured::{invalid, invalid_line},
+    synthetic, test_split,
+    text::plain,
+};
+use agent_dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values};
+use agent_retrieve::{
+    AssistFailure, Detail, Retriever,
+    eval::{Latency, SEED, ValueEvaluation, ValueResult, statistics},
+};
+
+/// Nodes that a system may give beside its value.
+const DEPTH: usize = 20;
+/// Failed queries that warnings name, at most.
+const MAX_FAILED: usize = 5;
+/// Queries that are not answered right of which details are reported, at most.
+const MAX_WRONG: usize = 50;
+/// Characters of a value in a detail.
+const MAX_SHOWN: usize = 200;
+
+/// What one query came to.
+struct Answered {
+    result: ValueResult,
+    failure: Option<String>,
+    /// Whether a language model was to help and did not.
+    unassisted: bool,
+    /// Whether a service gave no answer.
+    outage: bool,
+    ms: f64,
+    /// What was given where it is not right.
+    wrong: Option<String>,
+}
+
+/// Measures every system on the queries whose answers are values.
+///
+/// # Errors
+/// That a split or a column is not there, that a system cannot be opened, or that it was stopped.
+pub(super) fn measure(
+    request: &Request,
+    chosen: &[Chosen],
+    dataset: &Dataset,
+    app: &App,
+) -> Result<Reply> {
+    let queries = queries(request, &dataset.base, app)?;
+    let base = dataset::open(dataset, app)?;
+    let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
+    let opened = open(chosen, &base, asked, request.sandbox, &request.llm, app)?;
+    let groups = request.by.as_deref().map(|by| groups(by, &queries)).transpose()?;
+    let about = request.about(dataset, false, app);
+    let mut figures = Vec::new();
+    for (name, system) in &opened.systems {
+        let answered = answered(name, &**system, &queries, app)?;
+        let all = summary(&answered.iter().collect::<Vec<_>>())?;
+        let unassisted = answered.iter().filter(|one| one.unassisted).count();
+        if unassisted > 0 {
+            app.watch.warning(&format!(
+                "{name}: the language model gave no usable reply for {unassisted} of {} queries; they \
+                 are answered without it",
+                all.n
+            ));
+        }
+        let invalid = invalid(answered.iter().filter(|one| one.outage).count(), all.n);
+        if let Some(why) = &invalid {
+            app.watch.warning(&invalid_line(name, why));
+        }
+        figures.push(SystemFigures {
+            unassisted: Some(unassisted).filter(|&n| n > 0),
+            invalid,
+            groups: groups
+                .as_deref()
+                .map(|groups| grouped(&answered, groups, summary))
+                .transpose()?,
+            ..SystemFigures::new(&about, name, all)
+        });
+    }
+    let (queries, measured) = (Vec::new(), Vec::new());
+    Ok(Reply { base, queries, measured, figures: Figures::Values(figures) })
+}
+
+/// The queries of all splits whose answers are values; at least one.
+///
+/// # Errors
+/// That they are filtered, that a split is not there, that a query is in two splits, or that no query has
+/// a value.
+pub(super) fn queries(request: &Request, base: &Base, app: &App) -> Result<Vec<ValuedQuery>> {
+    if !request.filters.is_empty() {
+        return Err(not_of_values());
+    }
+    let load = |split: &Split| match test_split::part(split) {
+        Some(part) => test_split::load_values(part, base),
+        None => Ok(load_values(base, split)?),
+    };
+    let queries: Vec<ValuedQuery> = of_splits(&request.splits, load, |query| query.id)?;
+    if queries.is_empty() {
+        let splits = joined(&request.splits);
+        return Err(anyhow!("no query of {splits} has an answer_value").into());
+    }
+    if queries.iter().any(|query| query.metadata.get("source").is_some_and(|of| of == SYNTHETIC)) {
+        app.watch.notice(synthetic::TOLD);
+    }
+    Ok(queries)
+}
+
+/// That a request has what measuring values does not take.
+pub fn not_of_values() -> AppError {
+    AppError::usage(anyhow!("--metrics value takes no --where and no files to write"))
+}
+
+/// The value of each query in a column.
+fn groups<'a>(by: &str, queries: &'a [ValuedQuery]) -> Result<Vec<&'a str>> {
+    let known = queries.first().map(|query| query.metadata.keys().cloned().collect::<Vec<_>>());
+    if !queries.iter().any(|query| query.metadata.contains_key(by)) {
+        return Err(anyhow!("the queries have no column \"{by}\""))
+            .hint(format!("columns: {}", known.unwrap_or_default().join(", ")));
+    }
+    Ok(queries.iter().map(|query| query.metadata.get(by).map_or("", String::as_str)).collect())
+}
+
+fn summary(answered: &[&Answered]) -> Result<ValueSummary> {
+    let results: Vec<ValueResult> = answered.iter().map(|one| one.result.clone()).collect();
+    let times: Vec<f64> = answered.iter().map(|one| one.ms).collect();
+    let [p50, p95, p99] = statistics::percentiles(&times, [50.0, 95.0, 99.0])?;
+    Ok(ValueSummary {
+        n: results.len(),
+        failed: answered.iter().filter(|one| one.failure.is_some()).count(),
+        evaluation: ValueEvaluation::from_results(&results, SEED)?,
+        latency: Latency { p50, p95, p99 },
+    })
+}
+
+/// What a system answers, in the order of the queries.
+fn answered(
+    name: &str,
+    system: &dyn Retriever,
+    queries: &[ValuedQuery],
+    app: &App,
+) -> Result<Vec<Answered>> {
+    let progress = app.watch.progress();
+    let done = AtomicU64::new(0);
+    let one = |query: &ValuedQuery| {
+        let began = Instant::now();
+        let answer = system.answer(&query.text, DEPTH, Detail::default());
+        let ms = began.elapsed().as_secs_f64() * 1e3;
+        if app.stop.load(Ordering::Relaxed) {
+            return Err(anyhow!("no result was kept"));
+        }
+        progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
+        let missed = answer.as_ref().map_or(None, |answer| answer.unassisted);
+        let outage = match &answer {
+            Ok(_) => missed.is_some_and(AssistFailure::is_transient),
+            Err(error) => error.is_outage(),
+        };
+        let (value, failure) = match answer {
+            Ok(answer) => (Some(answer.value), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let result = ValueResult::new(query.id, value.as_ref(), &query.value);
+        let wrong = (result.score() < 1.0 && failure.is_none()).then(|| {
+            let given = value.as_ref().map(serde_json::to_string);
+            plain(given.and_then(std::result::Result::ok).unwrap_or_default(), MAX_SHOWN)
+        });
+        Ok(Answered { result, failure, unassisted: missed.is_some(), outage, ms, wrong })
+    };
+    let all = queries.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
+    drop(progress);
+    let pairs = || queries.iter().zip(&all);
+    let failed = pairs().filter_map(|(query, one)| Some((query.id, one.failure.as_deref()?)));
+    for (id, why) in failed.take(MAX_FAILED) {
+        app.watch.warning(&format!("{name}: query {id} failed: {why}"));
+    }
+    let wrong = pairs().filter_map(|(query, one)| Some((query, one.wrong.as_ref()?)));
+    for (ValuedQuery { id, text, value, .. }, given) in wrong.take(MAX_WRONG) {
+        let right = plain(serde_json::to_string(value)?, MAX_SHOWN);
+        app.watch.detail(&format!("{name}: query {id} is not right: {text}: {given}, not {right}"));
+    }
+    Ok(all)
+}

@@ -1,0 +1,93 @@
+//! Where answers of labelled queries were lost, by category. Must not know how that is shown.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, anyhow};
+use rayon::prelude::*;
+
+use crate::{App, Result};
+use agent_dataset::LabelledQuery;
+use agent_infer::explain::{Cause, ExplainedQuery, Explainer, causes};
+use agent_optimize::trial::mean;
+
+/// What became of every query, in their order.
+///
+/// # Errors
+/// That a query cannot be searched, or that it was stopped.
+pub fn explain_all(
+    explainer: &Explainer,
+    queries: &[LabelledQuery],
+    app: &App,
+) -> Result<Vec<ExplainedQuery>> {
+    let progress = app.watch.progress();
+    let done = AtomicU64::new(0);
+    let keep_calls = queries.len() == 1;
+    let one = |query: &LabelledQuery| {
+        if app.stop.load(Ordering::Relaxed) {
+            return Err(anyhow!("nothing was explained"));
+        }
+        let mut explained = explainer
+            .explain(&query.text, &query.answers)
+            .with_context(|| format!("query {} cannot be answered", query.id))?;
+        if !keep_calls {
+            // Traces hold all that the tools gave.
+            explained.calls = Vec::new();
+        }
+        let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+        progress.at("explaining", n, queries.len() as u64);
+        Ok(explained)
+    };
+    Ok(queries.par_iter().map(one).collect::<anyhow::Result<_>>()?)
+}
+
+/// The queries that one category answers.
+pub struct Group<'a> {
+    /// The category.
+    pub name: &'a str,
+    /// Source of its program.
+    pub source: &'a str,
+    /// Id of its program.
+    pub id: &'a str,
+    /// Queries.
+    pub n: usize,
+    /// Their mean reciprocal rank.
+    pub mrr: f64,
+    /// Why answers were lost.
+    pub causes: Vec<Cause>,
+    /// The same within the program, of queries that were not routed to it.
+    pub within: Vec<Cause>,
+}
+
+impl Group<'_> {
+    /// Categories in their order; those without queries are left out.
+    pub fn all<'a>(explainer: &'a Explainer, explained: &[ExplainedQuery]) -> Vec<Group<'a>> {
+        let category_programs = explainer.category_programs().iter().enumerate();
+        let groups = category_programs.map(|(at, category_program)| {
+            let of_it = || explained.iter().filter(|explained| explained.category == at);
+            let ranks: Vec<f32> = of_it().map(|explained| explained.reciprocal_rank).collect();
+            Group {
+                name: &category_program.name,
+                source: category_program.program.source(),
+                id: category_program.program.id(),
+                n: ranks.len(),
+                mrr: mean(&ranks),
+                causes: causes(of_it().filter_map(|explained| explained.loss.as_ref())),
+                within: causes(of_it().filter_map(|explained| explained.within.as_ref())),
+            }
+        });
+        groups.filter(|group| group.n > 0).collect()
+    }
+
+    /// Losses at lines of the program, in words; gains are of `n` queries.
+    pub fn marks(&self, n: usize) -> impl Iterator<Item = (usize, String)> {
+        self.causes.iter().chain(&self.within).filter_map(move |cause| {
+            let gain = points(cause.gain, n);
+            Some((cause.line?, format!("{} {}, gain {gain}", cause.n, cause.kind.name())))
+        })
+    }
+}
+
+/// A sum of reciprocal ranks in points of the mean over `n` queries.
+pub fn points(gain: f64, n: usize) -> String {
+    format!("{:.1}", 100.0 * gain / n.max(1) as f64)
+}

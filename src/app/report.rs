@@ -1,0 +1,158 @@
+//! What a run found, or how a model was trained, as the record of a page.
+
+mod found;
+pub mod recorded;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use self::{found::Findings, recorded::RecordedRun};
+use crate::{
+    App, AppError, Result, dataset, llm, named,
+    operation::Perform,
+    routing,
+    systems::{Resources, SandboxArgs},
+};
+use agent_dataset::{DatasetError, Split, load_split};
+use agent_optimize::{journal::Journal, record::programs::Sources, trial::Trial};
+use agent_train::Record;
+
+/// A run or a model to be reported on.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Run: its directory, its name, or latest
+    #[arg(long, value_name = "RUN", required_unless_present = "model")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub run: Option<PathBuf>,
+    /// Trained model, instead of a run: its directory or its name
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["run", "dataset"])]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub model: Option<PathBuf>,
+    /// Dataset whose validation queries are answered [default: the one of the run]
+    #[arg(long, value_name = "N")]
+    #[serde(default)]
+    pub dataset: Option<String>,
+    /// Where programs run.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub sandbox: SandboxArgs,
+}
+
+/// The record of a page.
+#[derive(Serialize)]
+pub struct Reply {
+    /// Directory of the run or model.
+    #[serde(skip)]
+    pub dir: PathBuf,
+    #[serde(flatten)]
+    page: Page,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Page {
+    Run(Box<RunPage>),
+    Model(Box<ModelPage>),
+}
+
+/// The record of a run's page.
+#[derive(Serialize)]
+struct RunPage {
+    #[serde(flatten)]
+    run: RecordedRun,
+    found: Findings,
+}
+
+/// The record of a model's page.
+#[derive(Serialize)]
+struct ModelPage {
+    name: String,
+    record: Record<Value>,
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "report";
+    const SUMMARY: &'static str = "Write what a run found";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        match (&self.model, &self.run) {
+            (Some(model), None) if self.dataset.is_none() => of_model(model, app),
+            (None, Some(run)) => of_run(self, run, app),
+            _ => Err(AppError::usage(anyhow!("name a run with --run, or a model with --model"))),
+        }
+    }
+}
+
+fn of_model(model: &Path, app: &App) -> Result<Reply> {
+    let dir = match app.network {
+        None => named::model_dir(model, &app.home)?,
+        Some(_) => named::model_of_home(model, &app.home)?,
+    };
+    let record = Record::open(&dir)?;
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Reply { dir, page: Page::Model(Box::new(ModelPage { name, record })) })
+}
+
+fn of_run(request: &Request, run: &Path, app: &App) -> Result<Reply> {
+    let dir = match app.network {
+        None => named::run_dir(run, &app.home)?,
+        Some(_) => named::run_of_home(run, &app.home)?,
+    };
+    let journal = Journal::open_read_only(&dir)?;
+    let sources = Sources::from_run(&dir)?;
+    let measured = measure(request, &sources, &routing::trials(&journal)?, app)?;
+    let found = found::found(&dir, &journal, &sources, measured.as_ref(), app)?;
+    let page = RunPage { run: RecordedRun::read(&dir, &sources)?, found };
+    Ok(Reply { dir, page: Page::Run(Box::new(page)) })
+}
+
+/// What the frozen bundle and the baselines do on the validation queries; none, with a notice, of
+/// a run without a bundle, when its dataset is not there, or when its programs ask a language model
+/// and none is configured.
+fn measure(
+    request: &Request,
+    sources: &Sources,
+    trials: &[Trial],
+    app: &App,
+) -> Result<Option<found::Measured>> {
+    let Some(bundle) = &sources.bundle else {
+        app.watch.notice("the run has no bundle yet: the page tells what was done so far");
+        return Ok(None);
+    };
+    let name = request.dataset.as_deref().unwrap_or(&bundle.dataset.name);
+    let found = match (app.home.get(name), &request.dataset) {
+        (Err(DatasetError::UnknownName { .. } | DatasetError::BadName { .. }), None) => {
+            app.watch.warning(&format!(
+                "\"{name}\" is not installed: the page does not tell where answers are lost; name \
+                 the dataset with --dataset N"
+            ));
+            return Ok(None);
+        }
+        _ => dataset::find(name, app)?,
+    };
+    let llm = match llm::open_for_programs(bundle, app) {
+        Ok(llm) => llm,
+        Err(error) => {
+            app.watch.warning(&format!(
+                "the programs of the bundle ask a language model, so the page does not tell where \
+                 answers are lost: {}",
+                error.message()
+            ));
+            return Ok(None);
+        }
+    };
+    let base = dataset::open(&found, app)?;
+    bundle.check_base(&base)?;
+    let queries = load_split(&found.base, &Split::Val)?;
+    let resources = Resources::new(llm.as_ref(), request.sandbox.places(app)?, app);
+    found::Measured::of(bundle, trials, &base, queries, &resources, app).map(Some)
+}

@@ -1,0 +1,50 @@
+//! `agent compare`: prints the rankings of several systems side by side.
+
+use std::iter::once;
+
+use agent_app::{Result, compare::Request, operation::Perform as _, text::MAX_SHOWN};
+use agent_infer::HitRecord;
+
+use crate::{
+    Context, Exit,
+    printer::{plain, table},
+};
+
+/// Answer a question with several systems, side by side
+///
+/// Prints for each rank the id and name of the node that each system puts there. If a system fails, the
+/// others are printed, and the exit status is 1.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    request: Request,
+    /// Print one JSON object: for each system its nodes, or why it failed, and the time it took
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let reply = args.request.perform(ctx)?;
+    let systems = reply.systems();
+    if args.json {
+        ctx.printer.json(&reply)?;
+    } else {
+        let headings = once("rank").chain(systems.iter().map(|one| one.system));
+        let mut rows = table(headings.collect::<Vec<_>>(), &[0]);
+        let longest = systems.iter().map(|one| one.hits.len()).max().unwrap_or(0);
+        let cell = |hit: &HitRecord<'_>| plain(format!("{} {}", hit.key, hit.name), MAX_SHOWN);
+        for at in 0..longest {
+            let cells = systems.iter().map(|one| one.hits.get(at).map_or(String::new(), cell));
+            rows.add_row(once((at + 1).to_string()).chain(cells).collect::<Vec<_>>());
+        }
+        ctx.printer.table(&rows)?;
+    }
+    let mut exit = Exit::Done;
+    for one in &systems {
+        if let Some(error) = &one.error {
+            ctx.printer.error(&format!("{}: {error}", one.system));
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
