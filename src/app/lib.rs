@@ -13,6 +13,7 @@ pub mod choice;
 pub mod dataset;
 pub mod error;
 pub mod llm;
+pub mod measured;
 pub mod named;
 pub mod operation;
 pub mod optimize;
@@ -26,6 +27,7 @@ pub mod synthetic;
 pub mod systems;
 pub mod test_split;
 pub mod text;
+pub mod unit;
 pub mod vectors;
 
 use std::{
@@ -36,6 +38,7 @@ use std::{
 
 use agent_dataset::Home;
 use agent_index::Access;
+use agent_optimize::Event;
 use agent_remote::Account;
 use agent_retrieve::Answer;
 use agent_tools::Assistant;
@@ -64,6 +67,12 @@ pub trait Watch: Send + Sync {
     fn progress(&self) -> Box<dyn Progress + '_> {
         self.progress_of("", &[])
     }
+
+    /// From now on an interrupt loses nothing: `message` says how to go on.
+    fn resumable(&self, _message: &str) {}
+
+    /// An event of an optimization; those that people want to read are notices and progress too.
+    fn optimization(&self, _event: &Event<'_>) {}
 }
 
 /// How far a piece of work is; its stages may run side by side.

@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Result, answer, ask, query, search};
+use crate::{App, AppError, Result, answer, ask, optimize, query, search};
 
 /// All operations, in the order of their reference.
 pub const OPERATIONS: &[Operation] = &[
@@ -12,6 +12,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<query::Request>(),
     Operation::new::<ask::Request>(),
     Operation::new::<answer::Request>(),
+    Operation::new::<optimize::Request>(),
 ];
 
 /// A request that can be carried out.

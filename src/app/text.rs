@@ -4,6 +4,8 @@
 pub const MAX_K: u64 = 10_000;
 /// Characters of a name in a message, and names in a list, at most.
 pub const MAX_SHOWN: usize = 80;
+/// Values of p below this one are not shown in digits.
+const LEAST_P: f64 = 0.0001;
 
 /// A count with a comma between thousands.
 pub fn count(n: u64) -> String {
@@ -21,6 +23,11 @@ pub fn count(n: u64) -> String {
 /// A count with its noun, which takes an s.
 pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// A p-value as statisticians write it: `p 0.0123`, or below what its digits show, `p < 0.0001`.
+pub fn p_value(p: f64) -> String {
+    if p < LEAST_P { format!("p < {LEAST_P}") } else { format!("p {p:.4}") }
 }
 
 #[cfg(test)]

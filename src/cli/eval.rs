@@ -20,7 +20,7 @@ use rayon::prelude::*;
 
 use self::{
     files::Output,
-    measures::{How, Measures},
+    measures::Measures,
     report::{Format, Groups, Report, SHOWN, Versus},
 };
 pub(super) use self::{
@@ -32,25 +32,22 @@ use agent_app::{
     dataset::{self, Dataset},
     error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
+    measured::{Benchmark, How, Measured},
     named,
     systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
     test_split,
 };
 use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
-use agent_llm::ledger::Spending;
 pub(super) use agent_retrieve::eval::SEED;
 use agent_retrieve::{
-    Baseline, Ranking, Retriever,
-    eval::{Evaluation, QueryResult, compare, evaluate_groups, statistics, trec::DocIds},
-    measure::{self, Measure},
+    Baseline, Retriever,
+    eval::{compare, evaluate_groups, statistics, trec::DocIds},
 };
 use agent_systems::{self as systems, bundle, mfar};
 
 /// Most rankings times depth that are kept, for a run file or for sets, 8 bytes each.
 const MAX_KEPT: usize = 1 << 28;
-/// Maximum failed queries listed individually.
-const MAX_TOLD: usize = 5;
 /// The grouping that a bundle knows.
 const CATEGORY: &str = "category";
 
@@ -127,52 +124,6 @@ pub(super) struct Args {
 pub(super) fn parse_filter(text: &str) -> std::result::Result<(String, String), String> {
     let (column, value) = text.split_once('=').ok_or("use COLUMN=VALUE")?;
     Ok((column.to_owned(), value.to_owned()))
-}
-
-/// What one system did.
-pub(super) struct Measured {
-    /// Its name.
-    pub(super) system: String,
-    /// By query.
-    pub(super) results: Vec<QueryResult>,
-    /// By query; empty ones unless they are kept for a run file.
-    rankings: Vec<Ranking>,
-    /// Where each ranking's answers end, as far as the system says so.
-    ends: Vec<Option<usize>>,
-    /// Over all queries.
-    pub(super) evaluation: Evaluation,
-    /// Queries for which a service gave no answer: with any, the means say nothing.
-    outages: usize,
-    /// What it spent on language models.
-    llm: Spending,
-    /// What its replies took, those that had been kept among them.
-    used: Spending,
-    /// Queries that a model was to help with and did not.
-    unassisted: usize,
-}
-
-impl Measured {
-    /// Why the means say nothing, if that is so.
-    pub(super) fn invalid(&self) -> Option<String> {
-        invalid(self.outages, self.evaluation.n)
-    }
-
-    /// Seconds for a query, on average.
-    fn seconds(&self) -> f64 {
-        let ms: f64 = self.results.iter().map(|result| result.latency_ms).sum();
-        ms / 1e3 / self.results.len().max(1) as f64
-    }
-}
-
-/// Why means over `n` queries say nothing, if that is so.
-fn invalid(outages: usize, n: usize) -> Option<String> {
-    (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
-}
-
-/// Says of a system that its means say nothing.
-fn warn_invalid(system: &str, why: &str, ctx: &Context) {
-    let text = format!("{system}: this evaluation is invalid: {why}; evaluate again");
-    ctx.printer.warning(&text);
 }
 
 /// A system with an effort, and what it is called in tables.
@@ -260,12 +211,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let results_file = args.results_file.as_ref().map(begin).transpose()?;
     let openings = openings(args, &dataset.base, ctx);
 
+    let benchmark = Benchmark { queries: &queries, base: &base, stand_in: &stand_in, how };
     let mut measured = Vec::new();
     for (name, system) in &systems {
         let ledger = resources.assistant.as_ref().map(|assistant| assistant.llm().ledger());
         let spent = || ledger.map(|ledger| (ledger.total(), ledger.total_used()));
         let before = spent().unwrap_or_default();
-        let mut one = measured_as(how, name, &**system, &stand_in, &queries, &base, ctx)?;
+        let mut one = benchmark.measure(name, &**system, ctx)?;
         let after = spent().unwrap_or_default();
         (one.llm, one.used) = (after.0.since(before.0), after.1.since(before.1));
         measured.push(one);
@@ -417,56 +369,6 @@ fn joined(splits: &[Split]) -> String {
     splits.iter().map(Split::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Runs a system on all queries, as `agent eval` does unless it is told otherwise.
-pub(super) fn measured(
-    name: &str,
-    system: &dyn Retriever,
-    stand_in: &dyn Retriever,
-    queries: &[LabelledQuery],
-    base: &IndexedBase,
-    ctx: &Context,
-) -> Result<Measured> {
-    measured_as(How::default(), name, system, stand_in, queries, base, ctx)
-}
-
-/// Runs a system on all queries, in parallel; results are in the order of the queries.
-fn measured_as(
-    how: How,
-    name: &str,
-    system: &dyn Retriever,
-    stand_in: &dyn Retriever,
-    queries: &[LabelledQuery],
-    base: &IndexedBase,
-    ctx: &Context,
-) -> Result<Measured> {
-    let progress = ctx.printer.progress();
-    let measure = Measure {
-        queries,
-        base,
-        stand_in,
-        definitions: how.definitions,
-        depth: how.depth,
-        keep_rankings: how.keep,
-        stop: &ctx.stop,
-        progress: &|done| progress.at(name, done, queries.len() as u64),
-    };
-    let measure::Measurements { results, rankings, ends, outages, unassisted } =
-        measure.run(system).map_err(anyhow::Error::from)?;
-    drop(progress);
-    let evaluation = Evaluation::from_results(&results, SEED)?;
-    Ok(Measured {
-        system: name.to_owned(),
-        results,
-        rankings,
-        ends,
-        evaluation,
-        outages,
-        llm: Spending::default(),
-        used: Spending::default(),
-        unassisted,
-    })
-}
-
 /// Compares every system with the first one, or with all before it; those with valid means alone.
 fn comparisons(measured: &[Measured], every_pair: bool) -> Result<Vec<Versus<'_>>> {
     let measured: Vec<&Measured> = measured.iter().filter(|one| one.outages == 0).collect();
@@ -530,36 +432,13 @@ fn no_column<T>(column: &str, queries: &[LabelledQuery]) -> Result<T> {
 }
 
 /// Tells of failed queries; returns whether there are any.
-pub(super) fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
+fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
     let mut any = false;
     for one in measured {
-        let failed = one
-            .results
-            .iter()
-            .filter_map(|result| Some((result.query_id, result.failure.as_ref()?)));
-        for (id, failure) in failed.take(MAX_TOLD) {
-            ctx.printer.warning(&format!("{}: query {id} failed: {failure}", one.system));
-        }
-        if let Some(why) = one.invalid() {
-            warn_invalid(&one.system, &why, ctx);
-        }
-        if one.unassisted > 0 {
-            let (n, of) = (one.unassisted, one.evaluation.n);
-            ctx.printer.warning(&format!(
-                "{}: the language model gave no usable reply for {n} of {of} queries; they are \
-                 answered without it",
-                one.system
-            ));
-        }
-        let n = one.evaluation.failed;
-        if n > 0 {
+        one.warn(ctx);
+        if let Some(failed) = one.failed() {
+            ctx.printer.error(&failed);
             any = true;
-            let of = one.evaluation.n;
-            ctx.printer.error(&format!(
-                "{}: {n} of {of} queries failed and count with the ranking of {}",
-                one.system,
-                STAND_IN.name()
-            ));
         }
     }
     any

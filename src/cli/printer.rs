@@ -11,6 +11,7 @@
 use std::{
     fmt::Display,
     io::{self, IsTerminal, Write},
+    sync::{Mutex, PoisonError},
 };
 
 use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
@@ -25,6 +26,7 @@ use crate::{
 use agent_app::{
     self as app, Plan, Watch,
     error::{AppError, Result},
+    text::p_value,
 };
 
 /// Progress is redrawn so many times a second at most.
@@ -34,8 +36,6 @@ const BAR_HZ: u8 = 8;
 const LEAST_WIDTH: u16 = 20;
 /// Longest label of a category, characters.
 const MAX_LABEL: usize = 120;
-/// Values of p below this one are not shown in digits.
-const LEAST_P: f64 = 0.0001;
 
 /// How much is written to stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +57,8 @@ pub(super) struct Printer {
     bars: MultiProgress,
     /// Columns that tables have; none where nobody says.
     width: Option<u16>,
+    /// How to go on after an interrupt.
+    way_on: Mutex<Option<String>>,
 }
 
 impl Printer {
@@ -70,7 +72,14 @@ impl Printer {
         };
         let bars = MultiProgress::with_draw_target(target);
         let is_watched = io::stdout().is_terminal();
-        Printer { level, color: terminal && !plain, is_watched, bars, width: width() }
+        Printer {
+            level,
+            color: terminal && !plain,
+            is_watched,
+            bars,
+            width: width(),
+            way_on: Mutex::default(),
+        }
     }
 
     /// Writes text that is data and ends it with a line break if it has none: every byte, unless
@@ -203,6 +212,11 @@ impl Printer {
         Progress::new(self, what, plan)
     }
 
+    /// How to go on after an interrupt, if that loses nothing.
+    pub(super) fn way_on(&self) -> Option<String> {
+        self.way_on.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// How much is written to stderr.
     pub(super) fn level(&self) -> Level {
         self.level
@@ -229,6 +243,10 @@ impl Watch for Printer {
 
     fn progress_of(&self, what: &str, plan: Plan) -> Box<dyn app::Progress + '_> {
         Box::new(Printer::progress_of(self, what, plan))
+    }
+
+    fn resumable(&self, message: &str) {
+        *self.way_on.lock().unwrap_or_else(PoisonError::into_inner) = Some(message.to_owned());
     }
 }
 
@@ -340,12 +358,7 @@ fn without_brackets(name: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A p-value as statisticians write it: `p 0.0123`, or below what its digits show, `p < 0.0001`.
-pub(super) fn p_value(p: f64) -> String {
-    if p < LEAST_P { format!("p < {LEAST_P}") } else { format!("p {p:.4}") }
-}
-
-/// The same for the cells of a column that is called `p`.
+/// A p-value in a cell of a column that is called `p`.
 pub(super) fn p_cell(p: f64) -> String {
     p_value(p).trim_start_matches("p ").to_owned()
 }

@@ -8,9 +8,11 @@ use std::{
 
 use anyhow::anyhow;
 
-use crate::eval::Measured;
-use agent_app::error::{AppError, Explain, Result};
 pub(crate) use agent_app::output::{Output, write};
+use agent_app::{
+    error::{AppError, Explain, Result},
+    measured::Measured,
+};
 use agent_dataset::LabelledQuery;
 use agent_retrieve::eval::{
     Metric,

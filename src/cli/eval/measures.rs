@@ -3,10 +3,9 @@
 
 use serde::Serialize;
 
+use agent_app::measured::{DEPTH, How};
 use agent_retrieve::eval::Definitions;
 
-/// Nodes ranked for every query unless told otherwise.
-const DEPTH: u32 = 1_000;
 /// Most nodes ranked for a query.
 const MAX_DEPTH: u32 = 100_000;
 
@@ -62,22 +61,6 @@ impl Measures {
     /// Whether answers that are no nodes are measured.
     pub(super) fn are_values(self) -> bool {
         self.name == Name::Value
-    }
-}
-
-/// What is done with each query.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct How {
-    /// Nodes ranked.
-    pub(super) depth: usize,
-    pub(super) definitions: Definitions,
-    /// Whether rankings are kept.
-    pub(super) keep: bool,
-}
-
-impl Default for How {
-    fn default() -> Self {
-        Self { depth: DEPTH as usize, definitions: Definitions::default(), keep: false }
     }
 }
 

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use crate::{
     Context,
-    eval::{Measured, measures::Measures},
+    eval::measures::Measures,
     printer::{p_cell, table},
 };
-use agent_app::{error::Result, synthetic, test_split};
+use agent_app::{error::Result, measured::Measured, synthetic, test_split};
 use agent_llm::ledger::Spending;
 use agent_retrieve::eval::{Comparison, Evaluation, Interval, Metric};
 

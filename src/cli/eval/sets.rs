@@ -8,11 +8,11 @@ use serde::Serialize;
 use crate::{
     Context,
     eval::{
-        Args, Measured, SEED, joined,
+        Args, SEED, joined,
         report::{ALL, Format, LlmUse, Rows, percent, tell_openings},
     },
 };
-use agent_app::{error::Result, synthetic};
+use agent_app::{error::Result, measured::Measured, synthetic};
 use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_retrieve::eval::{Latency, SetEvaluation, SetResult, sets::SET_METRICS};
 

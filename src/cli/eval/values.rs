@@ -14,14 +14,14 @@ use serde::Serialize;
 use crate::{
     Context, Exit,
     eval::{
-        Args, SEED, in_no_other, invalid, joined, openings,
+        Args, SEED, in_no_other, joined, openings,
         report::{ALL, Format, Rows, percent, tell_openings},
-        warn_invalid,
     },
     printer::plain,
 };
 use agent_app::{
     error::{AppError, Explain, Result},
+    measured::{invalid, invalid_line},
     test_split,
 };
 use agent_dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values};
@@ -148,7 +148,7 @@ pub(super) fn run(
         }
         let invalid = invalid(measured.iter().filter(|one| one.outage).count(), all.n);
         if let Some(why) = &invalid {
-            warn_invalid(name, why, ctx);
+            ctx.printer.warning(&invalid_line(name, why));
         }
         let (dataset, unassisted) = (args.dataset.as_str(), (unassisted > 0).then_some(unassisted));
         let (split, system) = (split.as_str(), *name);

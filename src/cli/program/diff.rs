@@ -9,14 +9,18 @@ use similar::TextDiff;
 use crate::{
     Context, Exit,
     eval::percent,
-    printer::{p_value, plain},
+    printer::plain,
     program::{
         hunks::hunks,
         measure::{Cost, Ground, On, compare, cost, ranks},
         sources::{Entry, Place, Sources, declared, find},
     },
 };
-use agent_app::{error::Result, systems::SandboxArgs, text::MAX_SHOWN};
+use agent_app::{
+    error::Result,
+    systems::SandboxArgs,
+    text::{MAX_SHOWN, p_value},
+};
 use agent_dataset::{LabelledQuery, is_synthetic, load_split};
 use agent_infer::ParamValues;
 use agent_optimize::trial::{Pool, Trial};

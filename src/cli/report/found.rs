@@ -10,15 +10,18 @@ use serde_json::Value;
 
 use crate::{
     Context,
-    eval::{self, Measured as System, SEED, percent},
+    eval::{SEED, percent},
     explain::{Group, explain_all, points},
-    optimize::{first_better, tested},
     printer::p_cell,
     program::sources::{Sources, variant},
 };
 use agent_app::{
     Explain, Result,
-    optimize::programs::PROGRAMS,
+    measured::{Benchmark, How, Measured as System},
+    optimize::{
+        events::{first_better, tested},
+        programs::PROGRAMS,
+    },
     routing, synthetic,
     systems::{Resources, STAND_IN, all_threads, open_bundle, open_runtime},
 };
@@ -60,24 +63,25 @@ impl Measured {
         ctx: &Context,
     ) -> Result<Measured> {
         let stand_in = Baseline::new(base.clone(), STAND_IN);
-        let measured = |name: &str, system: &dyn agent_retrieve::Retriever| {
-            eval::measured(name, system, &stand_in, &queries, base, ctx)
-        };
-        let frozen = measured("bundle", &*open_bundle(bundle, base, resources)?.answers)?;
+        let (queries, how) = (queries.as_slice(), How::default());
+        let benchmark = Benchmark { queries, base, stand_in: &stand_in, how };
+        let opened = open_bundle(bundle, base, resources)?;
+        let frozen = benchmark.measure("bundle", &*opened.answers, ctx)?;
         if let Some(why) = frozen.invalid() {
             return Err(anyhow!("the bundle cannot be measured: {why}"))
                 .hint("write the page again");
         }
         let mut systems = vec![frozen];
         for system in BaselineSystem::ALL {
-            systems.push(measured(system.name(), &Baseline::new(base.clone(), system))?);
+            let baseline = Baseline::new(base.clone(), system);
+            systems.push(benchmark.measure(system.name(), &baseline, ctx)?);
         }
         let origin = Origin::Bundle(&bundle.digest);
         let runtime = open_runtime(base, all_threads(), resources, origin)?;
         let explainer =
             Explainer::for_bundle(runtime, bundle).context("the bundle cannot be run")?;
-        let explained = explain_all(&explainer, &queries, ctx)?;
-        let router = routing::calibrated(bundle, base, &queries, trials);
+        let explained = explain_all(&explainer, queries, ctx)?;
+        let router = routing::calibrated(bundle, base, queries, trials);
         Ok(Measured { systems, explainer, explained, router })
     }
 }

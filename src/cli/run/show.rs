@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::{
     Context, Exit,
-    optimize::first_better,
     printer::{plain, table},
     run::cost::{dollars, role_table},
 };
 use agent_app::{
     error::Result,
     named,
+    optimize::events::first_better,
     text::{MAX_SHOWN, count},
 };
 use agent_optimize::{
