@@ -8,7 +8,7 @@ use std::sync::{
 
 use agent::{
     app::{
-        App, Plan, Progress, Unwatched, Watch,
+        App, Watch,
         optimize::{Reply, Request},
     },
     optimize::Event,
@@ -28,13 +28,6 @@ struct Callback {
 }
 
 impl Watch for Callback {
-    fn notice(&self, _: &str) {}
-    fn warning(&self, _: &str) {}
-    fn detail(&self, _: &str) {}
-    fn progress_of(&self, _: &str, _: Plan) -> Box<dyn Progress + '_> {
-        Box::new(Unwatched)
-    }
-
     fn optimization(&self, event: &Event<'_>) {
         let called = Python::attach(|py| {
             py.check_signals()?;

@@ -136,18 +136,14 @@ impl Measured {
             ));
         }
     }
+}
 
-    /// How many queries failed, in words; none if none did.
-    pub fn failed(&self) -> Option<String> {
-        let (n, of) = (self.evaluation.failed, self.evaluation.n);
-        let name = STAND_IN.name();
-        (n > 0).then(|| {
-            format!(
-                "{}: {n} of {of} queries failed and count with the ranking of {name}",
-                self.system
-            )
-        })
-    }
+/// How many queries a system failed on, in words; none if it failed on none.
+pub fn failed(system: &str, evaluation: &Evaluation) -> Option<String> {
+    let (n, of, name) = (evaluation.failed, evaluation.n, STAND_IN.name());
+    (n > 0).then(|| {
+        format!("{system}: {n} of {of} queries failed and count with the ranking of {name}")
+    })
 }
 
 /// Why means over `n` queries say nothing, if that is so.

@@ -53,7 +53,7 @@ use self::{data::Data, model::Model, run::Run};
 pub use self::{
     plan::Forecast,
     reply::{Ended, Paused, Reply},
-    test::{Compared, OnTest},
+    test::{OnTest, SystemOnTest},
 };
 
 /// Relations of the longest mined metapath.

@@ -32,7 +32,7 @@ use agent_app::{
     dataset::{self, Dataset},
     error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
-    measured::{Benchmark, How, Measured},
+    measured::{Benchmark, How, Measured, failed},
     named,
     systems::{Effort, Resources, STAND_IN, SandboxArgs, open_system},
     test_split,
@@ -436,7 +436,7 @@ fn report_failures(measured: &[Measured], ctx: &Context) -> bool {
     let mut any = false;
     for one in measured {
         one.warn(ctx);
-        if let Some(failed) = one.failed() {
+        if let Some(failed) = failed(&one.system, &one.evaluation) {
             ctx.printer.error(&failed);
             any = true;
         }

@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use crate::{Context, Exit, report as page};
 use agent_app::{
     error::{Explain, Result},
+    measured::failed,
     operation::Perform as _,
     optimize::{Ended, Forecast, Reply, Request},
     text::count,
@@ -43,7 +44,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let reply = args.request.perform(ctx)?;
     if let Reply::Ended(ended) = &reply {
         let systems = ended.test.iter().flat_map(|test| test.systems());
-        systems.filter_map(|one| one.failed()).for_each(|failed| ctx.printer.error(&failed));
+        systems
+            .filter_map(|one| failed(&one.system, &one.evaluation))
+            .for_each(|failed| ctx.printer.error(&failed));
     }
     if args.json {
         ctx.printer.json(&reply)?;

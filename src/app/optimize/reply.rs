@@ -5,16 +5,16 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use serde::{Serialize, Serializer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     Explain, Result,
-    optimize::{Compared, Forecast, OnTest, resume_command},
+    optimize::{Forecast, OnTest, resume_command},
 };
 use agent_infer::bundle::Category;
 use agent_llm::ledger::Spending;
 use agent_optimize::{BUNDLE_FILE, Outcome, Scope, record::timing::Timing};
-use agent_retrieve::eval::{Calibration, Comparison, Evaluation, Interval};
+use agent_retrieve::eval::Calibration;
 
 /// What came of a request.
 #[derive(Serialize)]
@@ -86,7 +86,6 @@ impl Ended {
 impl Serialize for Ended {
     fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
         let bundle = &self.outcome.bundle;
-        let categories = bundle.categories.iter().map(CategoryRecord::new);
         json!({
             "run": self.run,
             "bundle": self.bundle_file(),
@@ -95,9 +94,9 @@ impl Serialize for Ended {
             "synthetic": bundle.provenance.synthetic,
             "baseline_frozen": bundle.provenance.baseline,
             "verdict": self.outcome.verdict,
-            "categories": categories.collect::<Vec<_>>(),
+            "categories": bundle.categories.iter().map(category).collect::<Vec<_>>(),
             "validation": bundle.validation,
-            "test": self.test.as_ref().map(SystemRecord::all),
+            "test": self.test.as_ref().map(OnTest::systems),
             "test_openings": self.test.as_ref().map(|test| test.openings),
             "router": self.router,
             "seconds_to_first_better": self.timing.seconds_to(Scope::Program),
@@ -116,70 +115,17 @@ impl Serialize for Ended {
     }
 }
 
-/// One category.
-#[derive(Serialize)]
-struct CategoryRecord<'a> {
-    name: &'a str,
-    n: usize,
-    baseline: Option<f64>,
-    baseline_name: Option<&'a str>,
-    frozen: Option<f64>,
-    difference: Option<f64>,
-    ci95: Option<Interval>,
-    program: &'a str,
-}
-
-impl<'a> CategoryRecord<'a> {
-    fn new(category: &'a Category) -> CategoryRecord<'a> {
-        let score = category.validation.as_ref();
-        CategoryRecord {
-            name: &category.name,
-            n: score.map_or(0, |score| score.n),
-            baseline: score.map(|score| score.baseline_mrr),
-            baseline_name: score.map(|score| score.baseline.as_str()),
-            frozen: score.map(|score| score.mrr),
-            difference: score.map(|score| score.difference),
-            ci95: score.map(|score| score.ci95),
-            program: category.program.id(),
-        }
-    }
-}
-
-/// One system on the test split.
-#[derive(Serialize)]
-struct SystemRecord<'a> {
-    system: &'a str,
-    #[serde(flatten)]
-    evaluation: &'a Evaluation,
-    /// Of baselines: the bundle less the baseline, in mean reciprocal rank.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bundle_better_by: Option<&'a Comparison>,
-    /// The p of that, corrected for the number of baselines.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    p_holm: Option<f64>,
-    /// Only if the means say nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    invalid: Option<String>,
-}
-
-impl<'a> SystemRecord<'a> {
-    /// Baselines first.
-    fn all(test: &'a OnTest) -> Vec<SystemRecord<'a>> {
-        let baselines =
-            test.baselines.iter().map(|Compared { measured, versus, p }| SystemRecord {
-                system: &measured.system,
-                evaluation: &measured.evaluation,
-                bundle_better_by: Some(versus),
-                p_holm: Some(*p),
-                invalid: None,
-            });
-        let bundle = SystemRecord {
-            system: &test.bundle.system,
-            evaluation: &test.bundle.evaluation,
-            bundle_better_by: None,
-            p_holm: None,
-            invalid: test.bundle.invalid(),
-        };
-        baselines.chain([bundle]).collect()
-    }
+/// One category, with its score on validation queries.
+fn category(category: &Category) -> Value {
+    let score = category.validation.as_ref();
+    json!({
+        "name": category.name,
+        "n": score.map_or(0, |score| score.n),
+        "baseline": score.map(|score| score.baseline_mrr),
+        "baseline_name": score.map(|score| &score.baseline),
+        "frozen": score.map(|score| score.mrr),
+        "difference": score.map(|score| score.difference),
+        "ci95": score.map(|score| score.ci95),
+        "program": category.program.id(),
+    })
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use serde::Serialize;
 
 use crate::{
     App, Result,
@@ -14,35 +15,51 @@ use crate::{
 use agent_infer::{BundleRetriever, Runtime, bundle::Bundle};
 use agent_retrieve::{
     Baseline, Retriever, System,
-    eval::{Comparison, Metric, SEED, compare, statistics::holm},
+    eval::{Comparison, Evaluation, Metric, SEED, compare, statistics::holm},
 };
 use agent_sandbox::Workers;
 
 /// Figures on the test split.
 pub struct OnTest {
-    /// The bundle.
-    pub bundle: Measured,
     /// All baselines.
-    pub baselines: Vec<Compared>,
+    pub baselines: Vec<SystemOnTest>,
+    /// The bundle.
+    pub bundle: SystemOnTest,
     /// How often the split was opened, this time included.
     pub openings: u64,
 }
 
-/// A baseline against the bundle.
-pub struct Compared {
-    /// The baseline.
-    pub measured: Measured,
-    /// The bundle less the baseline, in mean reciprocal rank.
-    pub versus: Comparison,
+/// Figures of one system on the test split.
+#[derive(Serialize)]
+pub struct SystemOnTest {
+    /// Its name.
+    pub system: String,
+    /// Over all queries.
+    #[serde(flatten)]
+    pub evaluation: Evaluation,
+    /// Of baselines: the bundle less the baseline, in mean reciprocal rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle_better_by: Option<Comparison>,
     /// The p of that, corrected for the number of baselines (Holm 1979).
-    pub p: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p_holm: Option<f64>,
+    /// Why the means say nothing, if that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
 }
 
 impl OnTest {
-    /// All systems, in the order in which they were measured.
-    pub fn systems(&self) -> impl Iterator<Item = &Measured> {
-        let baselines = self.baselines.iter().map(|compared| &compared.measured);
-        [&self.bundle].into_iter().chain(baselines)
+    /// All systems, baselines first.
+    pub fn systems(&self) -> Vec<&SystemOnTest> {
+        self.baselines.iter().chain([&self.bundle]).collect()
+    }
+}
+
+impl SystemOnTest {
+    fn new(measured: Measured, bundle_better_by: Option<Comparison>) -> SystemOnTest {
+        let (invalid, p_holm) = (measured.invalid(), None);
+        let Measured { system, evaluation, .. } = measured;
+        SystemOnTest { system, evaluation, bundle_better_by, p_holm, invalid }
     }
 }
 
@@ -77,15 +94,16 @@ pub(super) fn measure(bundle: &Bundle, session: &Session, app: &App) -> Result<O
         Ok(measured)
     };
     let bundle = measured(&frozen.name(), &frozen)?;
-    let mut baselines = Vec::new();
+    let (mut baselines, mut p_values) = (Vec::new(), Vec::new());
     for system in System::ALL {
         let measured = measured(system.name(), &Baseline::new(data.indexed.clone(), system))?;
         let versus = compare(&bundle.results, &measured.results, Metric::Mrr, SEED)?;
-        baselines.push(Compared { p: versus.p, measured, versus });
+        p_values.push(versus.p);
+        baselines.push(SystemOnTest::new(measured, Some(versus)));
     }
-    let p_values: Vec<f64> = baselines.iter().map(|compared| compared.p).collect();
-    for (compared, p) in baselines.iter_mut().zip(holm(&p_values)?) {
-        compared.p = p;
+    for (baseline, p) in baselines.iter_mut().zip(holm(&p_values)?) {
+        baseline.p_holm = Some(p);
     }
-    Ok(Some(OnTest { bundle, baselines, openings }))
+    let bundle = SystemOnTest::new(bundle, None);
+    Ok(Some(OnTest { baselines, bundle, openings }))
 }

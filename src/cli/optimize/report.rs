@@ -9,8 +9,7 @@ use crate::{
 };
 use agent_app::{
     error::Result,
-    measured::Measured,
-    optimize::{Compared, Ended, OnTest},
+    optimize::{Ended, OnTest, SystemOnTest},
     routing, test_split,
     text::{count, p_value},
 };
@@ -146,16 +145,16 @@ fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> Strin
 /// What the bundle gains on the test split over the best baseline, in the words of [`verdict`]; the first
 /// of several that are equal. None where its figures say nothing.
 fn gain_on(test: &OnTest) -> Option<String> {
-    if test.bundle.invalid().is_some() {
+    let OnTest { baselines, bundle, .. } = test;
+    if bundle.invalid.is_some() {
         return None;
     }
-    let mrr = |one: &Compared| one.measured.evaluation.means.get(Metric::Mrr);
-    let best = test
-        .baselines
-        .iter()
-        .reduce(|best, next| if mrr(next) > mrr(best) { next } else { best })?;
-    let (versus, n) = (&best.versus, test.bundle.evaluation.n);
-    Some(gain("test: ", versus.difference, versus.ci95, ("over", &best.measured.system), n))
+    let mrr = |one: &SystemOnTest| one.evaluation.means.get(Metric::Mrr);
+    let best =
+        baselines.iter().reduce(|best, next| if mrr(next) > mrr(best) { next } else { best })?;
+    let versus = best.bundle_better_by.as_ref()?;
+    let (against, n) = (("over", best.system.as_str()), bundle.evaluation.n);
+    Some(gain("test: ", versus.difference, versus.ci95, against, n))
 }
 
 /// `test: +18.4 MRR over bm25+names [13.4, 23.6], n 150`.
@@ -216,20 +215,18 @@ fn print_categories(bundle: &Bundle, ctx: &Context) -> Result<()> {
 fn print_test(test: &OnTest, bundle: &Bundle, ctx: &Context) -> Result<()> {
     let headings = ["system", "n", "hit@1", "recall@20", "mrr", "bundle better by (mrr)", "p"];
     let mut rows = table(headings, &[1, 2, 3, 4, 5, 6]);
-    let row = |one: &Measured| {
+    for one in test.systems() {
         let evaluation = &one.evaluation;
         let mut row = vec![one.system.clone(), evaluation.n.to_string()];
         for metric in [Metric::Hit1, Metric::Recall20, Metric::Mrr] {
             row.push(percent(evaluation.means.get(metric), evaluation.ci95.get(metric)));
         }
-        row
-    };
-    for Compared { measured, versus, p } in &test.baselines {
-        let mut row = row(measured);
-        row.extend([signed(versus.difference, versus.ci95), p_cell(*p)]);
+        if let Some(versus) = &one.bundle_better_by {
+            let p = one.p_holm.map_or(String::new(), p_cell);
+            row.extend([signed(versus.difference, versus.ci95), p]);
+        }
         rows.add_row(row);
     }
-    rows.add_row(row(&test.bundle));
     ctx.printer.data("\n")?;
     let questions = synthetic(&bundle.provenance, " (synthetic questions)");
     ctx.printer.notice(&format!(
