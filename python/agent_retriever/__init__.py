@@ -418,21 +418,27 @@ class Base:
         run: str | os.PathLike[str] | None = None,
         resume: bool = False,
         progress: Callable[[dict[str, Any]], object] | None = None,
+        **request: Any,
     ) -> dict[str, Any]:
         """Optimizes programs on the train and val queries, and freezes the best as a bundle.
 
         Without a ``seed`` or ``steps`` a new run has seed 1 and 24 steps, and one that goes on those
-        that it was begun with.
+        that it was begun with. ``request`` has the other options of ``agent optimize``. A new run asks
+        a language model only if ``actor`` names ``"llm"``.
         ``progress`` is called with an object for each event, its ``kind`` first. Ctrl-C, or what
         ``progress`` raises, ends the run; everything done so far is kept, and ``resume`` goes on with
         the ``run`` that is named.
-        Gives the directory of the ``run``, the ``bundle``'s file and ``digest``, and the ``verdict``
-        against the best baseline. The same seed gives the same bundle as ``agent optimize``.
+        Gives the object of ``agent optimize --json``, such as the directory of the ``run``, the
+        ``bundle``'s file and the ``verdict`` against the best baseline, and the bundle's ``digest``.
+        The same seed gives the same bundle as ``agent optimize``. The test split is opened only with
+        ``test``.
         """
-        n = threads if threads is not None else os.cpu_count() or 1
-        place = None if run is None else Path(run)
-        _, told = _native.optimize(self._native, seed, steps, n, place, resume, progress)
-        outcome: dict[str, Any] = json.loads(told)
+        if not resume:
+            request.setdefault("actor", ["search"])
+        place = None if run is None else os.fspath(run)
+        named = {"seed": seed, "steps": steps, "threads": threads, "run": place, "resume": resume}
+        whole = json.dumps({"dataset": self.name, **named, **request}, default=os.fspath)
+        outcome: dict[str, Any] = json.loads(_native.optimize(self._native, whole, progress))
         return outcome
 
     def __repr__(self) -> str:
@@ -454,7 +460,9 @@ class App:
 
         :raises AgentError: an unknown operation, a wrong request, or what the operation reports.
         """
-        reply: dict[str, Any] = json.loads(self._native.call(name, json.dumps(request)))
+        reply: dict[str, Any] = json.loads(
+            self._native.call(name, json.dumps(request, default=os.fspath))
+        )
         return reply
 
     def search(self, dataset: str, text: str, **request: Any) -> dict[str, Any]:
@@ -474,6 +482,10 @@ class App:
     def answer(self, dataset: str, question: str, **request: Any) -> dict[str, Any]:
         """Answers a question in a few sentences, each with the nodes that say so."""
         return self.call("answer", dataset=dataset, question=question, **request)
+
+    def optimize(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Finds, proves and freezes retrieval programs for a dataset."""
+        return self.call("optimize", dataset=dataset, **request)
 
     def compare(
         self, dataset: str, text: str, system: Sequence[str], **request: Any

@@ -12,7 +12,7 @@ use std::{
 };
 
 use agent::{
-    app::{self, AppError, Unwatched, operation::Operation},
+    app::{self, Unwatched, operation::Operation},
     dataset::Home,
 };
 use pyo3::prelude::*;
@@ -26,12 +26,6 @@ const SIGNAL_PAUSE: Duration = Duration::from_millis(20);
 #[pyclass(frozen)]
 pub(crate) struct App {
     app: app::App,
-}
-
-/// Errors keep their message and all hints, the most specific first.
-fn failure(error: &AppError) -> Failure {
-    let hints = error.hints();
-    Failure::Told(error.message(), (!hints.is_empty()).then(|| hints.join("\n")))
 }
 
 #[pymethods]
@@ -82,7 +76,7 @@ impl App {
                 (_, Some(error)) => Err(Failure::Python(error)),
                 (Err(panic), None) => std::panic::resume_unwind(panic),
                 (Ok(None), None) => Err(Failure::Fault("the operation gave no reply".to_owned())),
-                (Ok(Some(reply)), None) => reply.map_err(|error| failure(&error)),
+                (Ok(Some(reply)), None) => Ok(reply?),
             }
         })
     }

@@ -1,7 +1,7 @@
 //! An opened base: its nodes, its labelled queries, and the systems that answer over it.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
@@ -251,17 +251,4 @@ impl Base {
             Ok(serde_json::to_string(&record)?)
         })
     }
-}
-
-/// Where runs of the loop are kept in a home.
-pub(crate) fn new_run_dir(home: &Home, name: &str) -> Result<PathBuf, Failure> {
-    const MAX_RUNS: usize = 9_999;
-    let runs: &Path = &home.path().join("runs");
-    let numbered = |n: usize| runs.join(format!("{name}-{n:04}"));
-    (1..=MAX_RUNS).map(numbered).find(|dir| !dir.exists()).ok_or_else(|| {
-        Failure::hinted(
-            format!("{} holds {MAX_RUNS} runs of \"{name}\"", runs.display()),
-            "remove some, or name another directory with run=DIR",
-        )
-    })
 }

@@ -1,11 +1,8 @@
 //! What goes wrong, as exceptions of Python; and computing without the interpreter.
 
-use std::{
-    error::Error,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use agent::{dataset::DatasetError, systems::SystemError};
+use agent::app::AppError;
 use pyo3::{create_exception, exceptions::PyException, prelude::*};
 
 create_exception!(
@@ -23,7 +20,7 @@ create_exception!(
 
 /// An error on its way to Python.
 pub(crate) enum Failure {
-    /// One of the library: message and hint.
+    /// One of the library: its message, and all hints, the most specific first.
     Told(String, Option<String>),
     /// A fault of the library.
     Fault(String),
@@ -38,31 +35,12 @@ impl Failure {
     }
 }
 
-impl<E: Error + 'static> From<E> for Failure {
+impl<E: Into<AppError>> From<E> for Failure {
     fn from(error: E) -> Self {
-        let known: &(dyn Error + 'static) = &error;
-        let hint = known.downcast_ref::<SystemError>().and_then(SystemError::hint);
-        let hint = hint.or_else(|| match known.downcast_ref::<DatasetError>()? {
-            DatasetError::UnknownName { nearest: Some(nearest), .. } => {
-                Some(format!("did you mean \"{nearest}\"?"))
-            }
-            _ => None,
-        });
-        Self::Told(chain(known).join(": "), hint)
+        let error: AppError = error.into();
+        let hints = error.hints();
+        Self::Told(error.message(), (!hints.is_empty()).then(|| hints.join("\n")))
     }
-}
-
-/// The error and its causes, outermost first, without those that an outer message tells already.
-fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
-    let (mut lines, mut next) = (Vec::<String>::new(), Some(error));
-    while let Some(error) = next {
-        let text = error.to_string();
-        if !lines.last().is_some_and(|last| last.contains(&text)) {
-            lines.push(text);
-        }
-        next = error.source();
-    }
-    lines
 }
 
 /// Computes without the interpreter; what panics is an exception.

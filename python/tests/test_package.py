@@ -198,7 +198,7 @@ def test_errors_have_the_message_of_the_command_line(world: World, base: ar.Base
 
     with pytest.raises(ar.AgentError) as raised:
         ar.open("shpo", home=world.home)
-    assert '"shpo"' in said(raised) and raised.value.hint == 'did you mean "shop"?'
+    assert '"shpo"' in said(raised) and 'did you mean "shop"?' in (raised.value.hint or "")
     with pytest.raises(ar.AgentError) as raised:
         base.system("bm52")
     assert said(raised) in world.fails("search", "shop", "x", "--system", "bm52")

@@ -31,6 +31,7 @@ pub mod synthetic;
 pub mod systems;
 pub mod test_split;
 pub mod text;
+pub mod unit;
 pub mod vectors;
 pub mod verify;
 
@@ -42,6 +43,7 @@ use std::{
 
 use agent_dataset::Home;
 use agent_index::Access;
+use agent_optimize::Event;
 use agent_remote::Account;
 use agent_retrieve::Answer;
 use agent_tools::Assistant;
@@ -55,21 +57,33 @@ pub const OPENAI_URL: &str = "https://api.openai.com/v1";
 /// The stages of a piece of work in their order, each with its approximate share of the time.
 pub type Plan = &'static [(&'static str, f64)];
 
-/// Hears what an operation reports while it works. Messages are single lines.
+/// Hears what an operation reports while it works. Messages are single lines; those for which there is no
+/// method go unheard.
 pub trait Watch: Send + Sync {
     /// Something worth knowing.
-    fn notice(&self, message: &str);
+    fn notice(&self, _message: &str) {}
+
     /// Something that may be wrong.
-    fn warning(&self, message: &str);
+    fn warning(&self, _message: &str) {}
+
     /// Something for those who look closely.
-    fn detail(&self, message: &str);
+    fn detail(&self, _message: &str) {}
+
     /// Begins a piece of work called `what`, which may be empty; dropping the result ends it.
-    fn progress_of(&self, what: &str, plan: Plan) -> Box<dyn Progress + '_>;
+    fn progress_of(&self, _what: &str, _plan: Plan) -> Box<dyn Progress + '_> {
+        Box::new(Unwatched)
+    }
 
     /// Begins a piece of work without a name, whose stages are not known beforehand.
     fn progress(&self) -> Box<dyn Progress + '_> {
         self.progress_of("", &[])
     }
+
+    /// From now on an interrupt loses nothing: `message` says how to go on.
+    fn resumable(&self, _message: &str) {}
+
+    /// An event of an optimization; those that people want to read are notices and progress too.
+    fn optimization(&self, _event: &Event<'_>) {}
 }
 
 /// How far a piece of work is; its stages may run side by side.
@@ -81,14 +95,7 @@ pub trait Progress: Sync {
 /// Hears nothing.
 pub struct Unwatched;
 
-impl Watch for Unwatched {
-    fn notice(&self, _: &str) {}
-    fn warning(&self, _: &str) {}
-    fn detail(&self, _: &str) {}
-    fn progress_of(&self, _: &str, _: Plan) -> Box<dyn Progress + '_> {
-        Box::new(Unwatched)
-    }
-}
+impl Watch for Unwatched {}
 
 impl Progress for Unwatched {
     fn at(&self, _: &str, _: u64, _: u64) {}

@@ -4,7 +4,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Result, answer, ask, compare, eval, query, report, search, verify};
+use crate::{
+    App, AppError, Result, answer, ask, compare, eval, optimize, query, report, search, verify,
+};
 
 /// All operations, in the order of their reference.
 pub const OPERATIONS: &[Operation] = &[
@@ -16,6 +18,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<eval::Request>(),
     Operation::new::<verify::Request>(),
     Operation::new::<report::Request>(),
+    Operation::new::<optimize::Request>(),
 ];
 
 /// A request that can be carried out.

@@ -1,7 +1,333 @@
-//! What a run of the optimizer keeps and reads beside its journal: the user's programs, why it waits,
-//! and the times of its parts.
+//! Finds, proves and freezes retrieval programs for a dataset. A request passes through these files in
+//! this order:
+//!
+//! | file | step |
+//! | --- | --- |
+//! | `programs` | read and check the user's programs |
+//! | `plan` | of a dry run: what a run would do, and the end |
+//! | `model` | check the language model |
+//! | `data` | open the base, its index, training and validation queries |
+//! | `run` | open the run's directory, journal and options |
+//! | `events` | run the loop and report its events; `timing` takes the times of its parts |
+//! | `pause` | where the model's service does not answer: note why the run waits, and the end |
+//! | `test` | measure the frozen bundle on the test split |
+//! | `reply` | all of it, as `agent optimize --json` prints it |
 
+mod data;
 pub mod events;
-pub mod pause;
+mod model;
+mod pause;
+mod plan;
 pub mod programs;
-pub mod timing;
+mod reply;
+mod run;
+mod test;
+mod timing;
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
+
+use anyhow::anyhow;
+use clap::ValueEnum;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::{
+    App, AppError, Explain, Result,
+    bounded::Bounded,
+    llm::{self, LlmArgs},
+    operation::Perform,
+    routing,
+    systems::SandboxArgs,
+    unit::pool::Pool,
+};
+use agent_dataset::Base;
+use agent_index::IndexedBase;
+use agent_optimize::{Ablation, ablation, mine::MAX_HOPS};
+
+use self::{data::Data, model::Model, run::Run};
+pub use self::{
+    plan::Forecast,
+    reply::{Ended, Paused, Reply},
+    test::{OnTest, SystemOnTest},
+};
+
+/// Relations of the longest mined metapath.
+pub type Hops = Bounded<2, { MAX_HOPS as u64 }>;
+
+/// What a run learns from, and how.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset, directory in neutral format, or built-in sample (amazon, mag, prime)
+    #[arg(long, value_name = "N")]
+    pub dataset: String,
+    /// Who proposes programs [default: `search,llm` where a language model is configured, else
+    /// `search`]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ACTORS")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub actor: Vec<Actor>,
+    /// Let no program call functions that ask a model, so that answering with the bundle never does
+    #[arg(long)]
+    #[serde(default)]
+    pub no_llm_tools: bool,
+    /// Let them, which is so without this as well
+    #[arg(long, conflicts_with = "no_llm_tools")]
+    #[serde(default)]
+    pub llm_tools: bool,
+    /// Tell models of the AvaTaR functions too, which take one node or lists of nodes; programs may
+    /// always call them
+    #[arg(long)]
+    #[serde(default)]
+    pub avatar_tools: bool,
+    /// Steps of improvement by the model in every category [default: 3, or --steps if that is less]
+    #[arg(long, value_name = "K")]
+    pub llm_steps: Option<usize>,
+    /// The language model.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub llm: LlmArgs,
+    /// Try this program of yours (.rhai or .wasm) beside those that are found; may be repeated, at
+    /// most 32 times
+    #[arg(long, value_name = "FILE")]
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub program: Vec<PathBuf>,
+    /// Leave out a part, to measure what it is worth; may be repeated
+    #[arg(long, value_enum, value_name = "PART")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub without: Vec<Part>,
+    /// Seed of every random choice [default: 1]
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Steps of improvement by the search actor after the categories are found [default: 24]
+    #[arg(long, value_name = "K")]
+    pub steps: Option<usize>,
+    /// Mine metapaths of at most this many relations from what a query names to its answers
+    /// [default: 2]
+    #[arg(long, value_name = "H")]
+    #[schema(value_type = Option<u64>, minimum = 2, maximum = 3)]
+    pub hops: Option<Hops>,
+    /// Begin no further step after this many minutes; the best so far is frozen
+    #[arg(long, value_name = "M")]
+    pub budget_minutes: Option<f64>,
+    /// Keep the run in this directory [default: a new one in the home directory]
+    #[arg(long, value_name = "DIR")]
+    #[schema(value_type = Option<String>)]
+    pub run: Option<PathBuf>,
+    /// Continue the run in --run, or the latest one of the dataset
+    #[arg(long)]
+    #[serde(default)]
+    pub resume: bool,
+    /// Measure the frozen bundle and all baselines on the test split too, which counts as an opening
+    /// of it; built-in samples always do
+    #[arg(long)]
+    #[serde(default)]
+    pub test: bool,
+    /// For a dataset without labelled questions: make 500 first, as `agent data synthesize` does
+    #[arg(long)]
+    #[serde(default)]
+    pub synthesize: bool,
+    /// Say what would be done and what it would cost, and do nothing
+    #[arg(long)]
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Run programs on this many threads [default: all cores]; the result does not depend on it
+    #[arg(long, value_name = "N")]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    pub threads: Option<NonZeroUsize>,
+    /// Let other processes run programs too: those of `agent unit work DIR`; the result does not
+    /// depend on them
+    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    #[schema(value_type = Option<String>)]
+    pub pool: Option<PathBuf>,
+    /// Where programs run.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub sandbox: SandboxArgs,
+}
+
+/// Who proposes programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Actor {
+    /// Mines, mutates and tunes; needs no language model
+    Search,
+    /// Asks a language model
+    Llm,
+}
+
+/// A part that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Metapaths from training answers; only search by words is left
+    Mining,
+    /// Other values of parameters than the declared ones
+    Tuning,
+    /// What misses a metapath; only nodes that all metapaths reach are ranked
+    Relaxation,
+    /// What a query says; all go where most are answered best
+    Router,
+    /// Kept answers of tool calls; changes the time alone
+    Cache,
+    /// Changes of programs after the categories are found
+    Mutation,
+}
+
+impl From<Part> for Ablation {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Mining => Self::Mining,
+            Part::Tuning => Self::Tuning,
+            Part::Relaxation => Self::Relaxation,
+            Part::Router => Self::Router,
+            Part::Cache => Self::Cache,
+            Part::Mutation => Self::Mutation,
+        }
+    }
+}
+
+/// A run with everything that it needs.
+struct Session {
+    data: Data,
+    run: Run,
+    /// The language model, if one takes part.
+    model: Option<Model>,
+    /// Other processes that run programs.
+    pool: Option<Pool>,
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "optimize";
+    const SUMMARY: &'static str = "Find, prove and freeze retrieval programs for a dataset";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        self.perform_with(|| Data::open(self, app), app)
+    }
+}
+
+impl Request {
+    /// Carries it out on a base that is open already, whatever dataset is named. The test split is opened
+    /// only if the request says so.
+    ///
+    /// # Errors
+    /// As [`Perform::perform`].
+    pub fn perform_on(&self, base: &Base, indexed: &Arc<IndexedBase>, app: &App) -> Result<Reply> {
+        self.perform_with(|| Data::new(base.clone(), indexed.clone(), self.test), app)
+    }
+
+    fn perform_with(&self, open: impl FnOnce() -> Result<Data>, app: &App) -> Result<Reply> {
+        self.check(app)?;
+        let programs = programs::read_programs(&self.program, self.sandbox, self.dry_run, app)?;
+        if self.dry_run {
+            return Ok(Reply::Planned(plan::forecast(self, app)?));
+        }
+        // A model that cannot be asked must not cost an import, an index or a run.
+        let start = model::check(self, app)?;
+        let data = open()?;
+        let of_pool = |dir: &PathBuf| Pool::open(dir, (&data.base.name, &data.indexed), app);
+        let pool = self.pool.as_ref().map(of_pool).transpose()?;
+        let run = Run::open(self, &start, &data.base, &programs, app)?;
+        let model = model::open(self, &run, app)?;
+        run.announce(&data, model.as_ref(), app);
+        data.warn(app);
+        let kept = run.kept();
+        app.watch.resumable(&kept);
+        match self.freeze(Session { data, run, model, pool }, app) {
+            Err(_) if app.stop.load(Ordering::Relaxed) => Err(anyhow!(kept).into()),
+            done => done,
+        }
+    }
+
+    /// Runs the loop, which freezes a bundle, and measures that.
+    fn freeze(&self, mut session: Session, app: &App) -> Result<Reply> {
+        let began = Instant::now();
+        let (outcome, timing) = events::learn(&mut session, app);
+        let Session { data, run, model, .. } = &session;
+        let finish = || model.as_ref().map_or(Ok(()), |model| model.opened.finish(app));
+        let outcome = match outcome {
+            Err(error) if error.is_outage() => {
+                finish()?;
+                return Ok(Reply::Paused(pause::note(run, &error)?));
+            }
+            outcome => outcome?,
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        events::report_cache(&outcome, app);
+        let trials = routing::trials(&run.journal)?;
+        let router = routing::calibrated(&outcome.bundle, &data.indexed, &data.validation, &trials);
+        run.keep_trust(&outcome.bundle, app);
+        let test = test::measure(&outcome.bundle, &session, app);
+        finish()?;
+        let test = test?;
+        if self.test && test.is_none() {
+            let why = "has no test questions that nodes answer, so --test measures nothing";
+            app.watch.notice(&format!("\"{}\" {why}", data.base.name));
+        }
+        let spent = model.as_ref().map(Model::spent).unwrap_or_default();
+        let (dataset, dir) = (self.dataset.clone(), run.dir.clone());
+        Ok(Reply::Ended(Box::new(Ended {
+            dataset,
+            run: dir,
+            outcome,
+            test,
+            seconds,
+            timing,
+            router,
+            spent,
+        })))
+    }
+
+    /// Refuses options that contradict one another, and over a network those that name files.
+    fn check(&self, app: &App) -> Result<()> {
+        if app.network.is_some() {
+            if self.run.is_some() || self.pool.is_some() || !self.program.is_empty() {
+                let why = "a request over a network names no run, program or pool";
+                return Err(AppError::usage(anyhow!(why)))
+                    .hint("leave them out; the run is kept in the home directory of the server");
+            }
+            llm::open_if_configured(&self.llm, false, app)?;
+        }
+        if self.budget_minutes.is_some_and(|minutes| !(minutes > 0.0 && minutes < 1e6)) {
+            return Err(AppError::usage(anyhow!("--budget-minutes must be above 0")));
+        }
+        if self.llm_tools && self.no_llm_tools {
+            return Err(AppError::usage(anyhow!("--llm-tools contradicts --no-llm-tools")));
+        }
+        let searches = self.actor.is_empty() || self.actor.contains(&Actor::Search);
+        let asks = self.actor.is_empty() || self.actor.contains(&Actor::Llm) || self.resume;
+        if let Some(why) = ablation::conflict(&self.ablations(), searches) {
+            return Err(AppError::usage(anyhow!("{why}")));
+        }
+        if !asks && (self.llm_tools || self.avatar_tools || self.llm_steps.is_some()) {
+            return Err(AppError::usage(anyhow!(
+                "--llm-steps, --llm-tools and --avatar-tools are for the llm actor; add it with \
+                 --actor search,llm"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The parts that are left out, ascending, each once.
+    fn ablations(&self) -> Vec<Ablation> {
+        let mut parts: Vec<Ablation> = self.without.iter().map(|&part| part.into()).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+}
+
+/// The command that continues a run.
+fn resume_command(dataset: &str, dir: &Path) -> String {
+    format!("continue with `agent optimize --dataset {dataset} --run {} --resume`", dir.display())
+}

@@ -228,8 +228,6 @@ enum Command {
 struct Context {
     app: App,
     printer: Arc<Printer>,
-    /// What is said where the command is ended before it could say it.
-    farewell: Farewell,
     /// Whether the command ends by itself once the stop flag is set, in its own time.
     ends_itself: Arc<AtomicBool>,
 }
@@ -239,20 +237,6 @@ impl Deref for Context {
 
     fn deref(&self) -> &App {
         &self.app
-    }
-}
-
-/// What a command would say if it were interrupted now.
-#[derive(Clone, Default)]
-struct Farewell(Arc<Mutex<Option<String>>>);
-
-impl Farewell {
-    fn set(&self, text: &str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
-    }
-
-    fn get(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -339,13 +323,12 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
-    let (stop, farewell) = (Arc::new(AtomicBool::new(false)), Farewell::default());
-    let ends_itself = Arc::new(AtomicBool::new(false));
-    let started = start_threads(&stop, printer, &farewell, &ends_itself);
+    let (stop, ends_itself) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let started = start_threads(&stop, printer, &ends_itself);
     let outcome = started.and_then(|()| home(cli.global.home)).and_then(|home| {
         let (config, stop) = (cli.global.config, stop.clone());
         let app = App { config, stop, ..App::new(home, printer.clone()) };
-        dispatch(cli.command, &Context { app, printer: printer.clone(), farewell, ends_itself })
+        dispatch(cli.command, &Context { app, printer: printer.clone(), ends_itself })
     });
     match outcome {
         Ok(Exit::Failed) if stop.load(Ordering::Relaxed) => Exit::Interrupted,
@@ -377,10 +360,9 @@ fn home(given: Option<PathBuf>) -> Result<Home> {
 fn start_threads(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
-    farewell: &Farewell,
     ends_itself: &Arc<AtomicBool>,
 ) -> Result<()> {
-    watch_signals(stop, printer, farewell, ends_itself).hint(MORE_THREADS)?;
+    watch_signals(stop, printer, ends_itself).hint(MORE_THREADS)?;
     let variables = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
     let number = |name: &str| variable(name)?.parse::<usize>().ok().filter(|&n| n > 0);
     let asked = variables.iter().find_map(|name| number(name));
@@ -397,11 +379,9 @@ fn start_threads(
 fn watch_signals(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
-    farewell: &Farewell,
     ends_itself: &Arc<AtomicBool>,
 ) -> Result<()> {
-    let (stop, printer, farewell) = (stop.clone(), printer.clone(), farewell.clone());
-    let ends_itself = ends_itself.clone();
+    let (stop, printer, ends_itself) = (stop.clone(), printer.clone(), ends_itself.clone());
     ctrlc::set_handler(move || {
         if stop.swap(true, Ordering::Relaxed) {
             std::process::exit(Exit::Interrupted as i32);
@@ -409,10 +389,10 @@ fn watch_signals(
         if ends_itself.load(Ordering::Relaxed) {
             return printer.notice("finishing what is under way; again to end at once");
         }
-        let (told, farewell) = (printer.clone(), farewell.clone());
+        let last = printer.clone();
         let end = move || {
             thread::sleep(TIME_TO_END);
-            end_interrupted(told, &farewell);
+            end_interrupted(last);
         };
         if thread::Builder::new().name("end".to_owned()).spawn(end).is_err() {
             std::process::exit(Exit::Interrupted as i32);
@@ -424,8 +404,8 @@ fn watch_signals(
 }
 
 /// Ends the process, whatever its threads do, and says so if stderr can be written to.
-fn end_interrupted(printer: Arc<Printer>, farewell: &Farewell) -> ! {
-    let text = farewell.get().unwrap_or_else(|| "it was ended while it worked".to_owned());
+fn end_interrupted(printer: Arc<Printer>) -> ! {
+    let text = printer.way_on().unwrap_or_else(|| "it was ended while it worked".to_owned());
     let (told, telling) = mpsc::sync_channel(1);
     let tell = move || {
         printer.error(&format!("interrupted: {text}"));

@@ -8,7 +8,10 @@
 //! where stdout is a terminal, so that a file gets every byte. JSON keeps its value in any case: on a
 //! terminal such characters are escaped within it.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{Mutex, PoisonError},
+};
 
 use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
 use indicatif::{MultiProgress, ProgressDrawTarget};
@@ -54,6 +57,8 @@ pub(super) struct Printer {
     bars: MultiProgress,
     /// Columns that tables have; none where nobody says.
     width: Option<u16>,
+    /// How to go on after an interrupt.
+    way_on: Mutex<Option<String>>,
 }
 
 impl Printer {
@@ -67,7 +72,14 @@ impl Printer {
         };
         let bars = MultiProgress::with_draw_target(target);
         let is_watched = io::stdout().is_terminal();
-        Printer { level, color: terminal && !plain, is_watched, bars, width: width() }
+        Printer {
+            level,
+            color: terminal && !plain,
+            is_watched,
+            bars,
+            width: width(),
+            way_on: Mutex::default(),
+        }
     }
 
     /// Writes text that is data and ends it with a line break if it has none: every byte, unless
@@ -200,6 +212,11 @@ impl Printer {
         Progress::new(self, what, plan)
     }
 
+    /// How to go on after an interrupt, if that loses nothing.
+    pub(super) fn way_on(&self) -> Option<String> {
+        self.way_on.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// How much is written to stderr.
     pub(super) fn level(&self) -> Level {
         self.level
@@ -226,6 +243,10 @@ impl Watch for Printer {
 
     fn progress_of(&self, what: &str, plan: Plan) -> Box<dyn app::Progress + '_> {
         Box::new(Printer::progress_of(self, what, plan))
+    }
+
+    fn resumable(&self, message: &str) {
+        *self.way_on.lock().unwrap_or_else(PoisonError::into_inner) = Some(message.to_owned());
     }
 }
 

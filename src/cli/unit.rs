@@ -5,10 +5,9 @@
 //! run again, and nothing is scored for it.
 
 mod embed;
-mod evaluate;
-mod pool;
 mod words;
 mod work;
+mod worker;
 
 use std::{
     ops::Range,
@@ -28,19 +27,19 @@ use agent_app::{
     systems::{SandboxArgs, read_bundle},
     test_split,
     text::{MAX_K, count},
+    unit::{Kind, Task},
 };
 use agent_dataset::{Base, LabelledQuery, Split};
 use agent_ground::{
     files,
     units::{MAX_UNITS, Units, UnitsError},
 };
-use agent_index::{EmbedderChoice, VectorsSpec};
-use agent_infer::{ParamValues, bundle::Bundle};
+use agent_index::EmbedderChoice;
+use agent_infer::bundle::Bundle;
 use agent_kb::{Kb, NodeId};
 use agent_systems::{self as systems, Need};
 
-pub(super) use self::pool::Pool;
-use self::pool::WorkArgs;
+use self::worker::WorkArgs;
 
 /// Longest file of questions, bytes.
 const MAX_INPUT_BYTES: u64 = 1 << 30;
@@ -155,33 +154,6 @@ pub(super) struct CollectArgs {
     out: Option<PathBuf>,
 }
 
-/// What is done to each item.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Task {
-    /// The name of the base.
-    dataset: String,
-    /// Fingerprint of what is read of it, its index or to embed its nodes: equal ones give equal
-    /// results.
-    fingerprint: String,
-    #[serde(flatten)]
-    kind: Kind,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum Kind {
-    /// Lines are answered with the bundle of the plan.
-    Answer { k: usize },
-    /// Queries are ranked by a system; its name ends with a colon if its file is that of the plan.
-    Rank { system: String, tag: String, depth: usize },
-    /// Nodes of a range are embedded.
-    Embed { vectors: VectorsSpec },
-    /// The words of a range of nodes are read, for words of this version.
-    Words { format: u32 },
-    /// The program of the plan is run on queries.
-    Evaluate { params: ParamValues },
-}
-
 /// A labelled query without its answers, which no unit needs to know.
 #[derive(Serialize, Deserialize)]
 struct Query {
@@ -194,7 +166,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Plan(args) => plan(&args, ctx),
         Command::Run(args) => work::run(&args, ctx),
         Command::Collect(args) => collect(&args, ctx),
-        Command::Work(args) => pool::work(&args, ctx),
+        Command::Work(args) => worker::work(&args, ctx),
     }
 }
 

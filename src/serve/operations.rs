@@ -13,7 +13,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use agent_app::{
-    AppError, Plan, Progress, Unwatched, Watch,
+    AppError, Watch,
     operation::{OPERATIONS, Operation},
 };
 
@@ -40,10 +40,6 @@ impl Watch for Log {
 
     fn detail(&self, message: &str) {
         tracing::debug!("{message}");
-    }
-
-    fn progress_of(&self, _: &str, _: Plan) -> Box<dyn Progress + '_> {
-        Box::new(Unwatched)
     }
 }
 

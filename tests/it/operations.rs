@@ -97,6 +97,35 @@ fn operations_are_answered_over_http() {
 }
 
 #[test]
+fn a_server_optimizes_an_installed_base_and_writes_where_it_chooses() {
+    let world = World::indexed();
+    let served = Served::start(&world, ["--base", "tiny"]);
+    let optimize = |request: Value| served.send("POST", "/v1/operations/optimize", &request);
+    let here = world.path("elsewhere").display().to_string();
+    for wrong in [
+        json!({"dataset": "tiny", "run": here}),
+        json!({"dataset": "tiny", "pool": here}),
+        json!({"dataset": "tiny", "program": [here]}),
+        json!({"dataset": "tiny", "hops": 9}),
+        json!({"dataset": "tiny", "actor": ["nobody"]}),
+        json!({"dataset": "tiny", "llm": {"model": "m"}}),
+    ] {
+        let (status, reply) = optimize(wrong.clone());
+        assert_eq!(status, 400, "{wrong} {reply}");
+    }
+    // A server without a language model asks none.
+    let (status, reply) = optimize(json!({"dataset": "tiny", "actor": ["llm"]}));
+    assert!(status == 422 && reply.to_string().contains("no language model"), "{reply}");
+    let (status, plan) = optimize(json!({"dataset": "tiny", "dry_run": true}));
+    assert_eq!((status, &plan["n_train"], &plan["llm"]["calls"]), (200, &json!(1), &json!([0, 0])));
+    assert!(!world.path("home/runs").exists(), "a refused request began a run");
+    let (status, ended) = optimize(json!({"dataset": "tiny", "steps": 1, "without": ["cache"]}));
+    assert_eq!((status, &ended["stopped"]), (200, &json!("done")), "{ended}");
+    let bundle = world.path("home/runs/tiny-0001/bundle.json").display().to_string();
+    assert_eq!(ended["bundle"], bundle, "{ended}");
+}
+
+#[test]
 fn operations_are_methods_of_the_python_package() {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/agent_retriever/__init__.py");
     let module = fs::read_to_string(module).unwrap();

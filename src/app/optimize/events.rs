@@ -1,7 +1,100 @@
-//! What a run reports, in words. Must not know how it is shown.
+//! Runs the loop, reports its events, and takes the times of its parts. Must not know how programs are
+//! found.
 
+use crate::{
+    App, Plan,
+    optimize::{Session, timing::Stopwatch},
+    text::p_value,
+    unit::pool::Pool,
+};
 use agent_infer::bundle::Proof;
-use agent_optimize::{Milestone, Scope};
+use agent_optimize::{
+    self as optimize, Event, Inputs, Milestone, OptimizeError, Outcome, Scope,
+    record::timing::Timing, trial::Evaluators,
+};
+
+/// The parts of a run in their order, with about what share of its time each takes; those that a run
+/// does not have count as done once a later one begins.
+const STAGES: Plan = &[
+    ("asking the model", 0.5),
+    ("reading queries", 2.0),
+    ("mining metapaths", 8.0),
+    ("trying plans", 30.0),
+    ("building categories", 4.0),
+    ("trying your programs", 4.0),
+    ("finding categories", 1.0),
+    ("writing programs", 2.0),
+    ("training the router", 2.0),
+    ("improving programs", 25.0),
+    ("tuning parameters", 15.0),
+    ("testing on validation", 3.0),
+    ("measuring and freezing", 8.0),
+];
+
+/// Runs the loop of a session, which freezes a bundle.
+pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, OptimizeError>, Timing) {
+    let Session { data, run, model, pool } = session;
+    let mut stopwatch = Stopwatch::start(&run.dir);
+    let progress = app.watch.progress_of(&format!("optimizing {}", run.options.dataset), STAGES);
+    let mut watch = |event: Event<'_>| {
+        app.watch.optimization(&event);
+        if let Event::Progress { phase, done, total } = event {
+            stopwatch.at(phase, done);
+            progress.at(phase, done as u64, total as u64);
+        } else if let Some(notice) = notice(event, &mut stopwatch) {
+            app.watch.notice(&notice);
+        }
+    };
+    let outcome = optimize::run(Inputs {
+        base: data.indexed.clone(),
+        assistant: model.as_ref().map(|model| model.assistant().clone()),
+        train: data.train.clone(),
+        validation: data.validation.clone(),
+        options: &run.options,
+        dir: &run.dir,
+        journal: &mut run.journal,
+        threads: run.threads,
+        evaluators: pool.as_ref().map(|pool| pool as &dyn Evaluators),
+        watch: &mut watch,
+        stop: &app.stop,
+    });
+    drop(progress);
+    // Another run may use the pool from now on.
+    pool.take().iter().for_each(Pool::tell);
+    let timing = stopwatch.stop();
+    report_times(&timing, app);
+    (outcome, timing)
+}
+
+/// An event in words.
+fn notice(event: Event<'_>, stopwatch: &mut Stopwatch) -> Option<String> {
+    Some(match event {
+        Event::Progress { .. } => return None,
+        Event::Category { name, n, mrr, bound } => {
+            let could = bound.map_or(String::new(), |bound| {
+                let (recall, mrr) = (100.0 * bound.recall, 100.0 * bound.mrr);
+                format!(
+                    "; metapaths alone reach {recall:.0} % of the answers, mrr {mrr:.1} at most"
+                )
+            });
+            let mrr = 100.0 * mrr;
+            format!("category: {name}: {n} training queries, mrr {mrr:.1}{could}")
+        }
+        Event::Message(message) => message,
+        Event::Tested { name, change, difference, p, accepted } => {
+            let verdict = if accepted { "kept" } else { "not kept" };
+            let (points, p) = (points(difference), p_value(p));
+            format!("{verdict}: {change} in {name}: {points:+.1} on training, {p}")
+        }
+        Event::Milestone(better) => first_better(&stopwatch.better(better)?),
+        Event::SequentialTest(proof) => tested(proof),
+    })
+}
+
+/// A difference in percent. It is rounded first, so that next to nothing is not shown as -0.
+fn points(difference: f64) -> f64 {
+    (1_000.0 * difference).round() / 10.0 + 0.0
+}
 
 /// When programs were first better than every baseline, in words.
 pub fn first_better(better: &Milestone) -> String {
@@ -23,8 +116,6 @@ pub fn first_better(better: &Milestone) -> String {
 
 /// How a sequential test ended, in words.
 pub fn tested(proof: &Proof) -> String {
-    // Rounded first, so that next to nothing is not shown as -0.
-    let points = (1_000.0 * proof.difference).round() / 10.0 + 0.0;
     let (verdict, more) = match (proof.proven, proof.needed) {
         (true, _) => ("proven", String::new()),
         (_, Some(n)) => {
@@ -32,9 +123,10 @@ pub fn tested(proof: &Proof) -> String {
         }
         (_, None) => ("not proven", String::new()),
     };
-    let mut text = format!(
-        "{verdict}: all changes together: {points:+.1} on {} of {} validation queries of changed \
+    let mut words = format!(
+        "{verdict}: all changes together: {:+.1} on {} of {} validation queries of changed \
          categories, e-value {:.1} of {:.1}, error rate {}{more}",
+        points(proof.difference),
         proof.n,
         proof.total,
         proof.e,
@@ -43,14 +135,33 @@ pub fn tested(proof: &Proof) -> String {
     );
     for one in &proof.categories {
         let verdict = if one.proven { "proven" } else { "not proven" };
-        text += &format!(
+        words += &format!(
             "; {verdict} by itself: {}: {:+.1} on {}, evidence {:.1} of {:.1}",
             one.name,
-            (1_000.0 * one.difference).round() / 10.0 + 0.0,
+            points(one.difference),
             one.n,
             one.e,
             1.0 / one.level
         );
     }
-    text
+    words
+}
+
+/// How long the parts of a run took.
+fn report_times(timing: &Timing, app: &App) {
+    for part in timing.summaries() {
+        let steps = match part.steps {
+            0 | 1 => String::new(),
+            n => format!(", {n} steps, median {:.3} s, longest {:.3} s", part.median, part.longest),
+        };
+        app.watch.detail(&format!("{}: {:.2} s{steps}", part.name, part.seconds));
+    }
+}
+
+/// How many tool calls the cache answered.
+pub(super) fn report_cache(outcome: &Outcome, app: &App) {
+    let (hits, misses) = outcome.cache;
+    app.watch.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));
+    let (hits, misses) = outcome.tuning_cache;
+    app.watch.detail(&format!("while parameters were tuned: {hits} of {}", hits + misses));
 }

@@ -3,20 +3,28 @@
 
 use std::{fs, path::Path};
 
-use crate::{error::Result, output::write};
-use agent_optimize::record::pause::{PAUSE_FILE, Pause};
+use crate::{
+    error::Result,
+    optimize::{Paused, run::Run},
+    output::write,
+};
+use agent_optimize::{
+    OptimizeError,
+    record::pause::{PAUSE_FILE, Pause},
+};
 
-/// Notes that the run in a directory is paused.
+/// Notes that a run is paused, as its service gives no answer.
 ///
 /// # Errors
 /// That the file cannot be written.
-pub fn note(dir: &Path, why: &str) -> Result<()> {
-    let pause = Pause { why: why.to_owned() };
-    write(&dir.join(PAUSE_FILE), |file| Ok(serde_json::to_writer(file, &pause)?))
+pub(super) fn note(run: &Run, outage: &OptimizeError) -> Result<Paused> {
+    let pause = Pause { why: outage.to_string() };
+    write(&run.dir.join(PAUSE_FILE), |file| Ok(serde_json::to_writer(file, &pause)?))?;
+    Ok(Paused { dataset: run.dataset.clone(), run: run.dir.clone(), why: pause.why })
 }
 
 /// Notes that somebody goes on with the run in a directory.
-pub fn lift(dir: &Path) {
+pub(super) fn lift(dir: &Path) {
     // A file that cannot be removed is in a directory that cannot be written, as the run finds out.
     let _ = fs::remove_file(dir.join(PAUSE_FILE));
 }

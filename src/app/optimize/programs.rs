@@ -28,7 +28,11 @@ pub const PROGRAMS: &str = "programs";
 ///
 /// # Errors
 /// That they are others, that they are not kept, and those of the journal.
-pub fn go_on_with(programs: &[UserProgram], dir: &Path, journal: &mut Journal) -> Result<()> {
+pub(super) fn go_on_with(
+    programs: &[UserProgram],
+    dir: &Path,
+    journal: &mut Journal,
+) -> Result<()> {
     let begun = journal.config().get(PROGRAMS).and_then(serde_json::Value::as_str);
     let same = |programs: &[UserProgram]| begun == Some(user::digest(programs).as_str());
     let other = || OptimizeError::OtherRun(dir.display().to_string(), user::OTHER_PROGRAMS.into());
@@ -51,7 +55,7 @@ pub fn go_on_with(programs: &[UserProgram], dir: &Path, journal: &mut Journal) -
 ///
 /// # Errors
 /// That there are too many, that one cannot be read, or why it cannot be run.
-pub fn read_programs(
+pub(super) fn read_programs(
     files: &[PathBuf],
     sandbox: SandboxArgs,
     is_dry_run: bool,

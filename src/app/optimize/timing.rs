@@ -17,7 +17,7 @@ use agent_optimize::{
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
 /// Takes the times of a run while it goes on.
-pub struct Stopwatch {
+pub(super) struct Stopwatch {
     dir: PathBuf,
     earlier: Timing,
     now: Timing,
@@ -30,7 +30,7 @@ pub struct Stopwatch {
 
 impl Stopwatch {
     /// Begins to take the times of the run in a directory.
-    pub fn start(dir: &Path) -> Stopwatch {
+    pub(super) fn start(dir: &Path) -> Stopwatch {
         Stopwatch {
             dir: dir.to_owned(),
             earlier: Timing::read(dir),
@@ -42,7 +42,7 @@ impl Stopwatch {
     }
 
     /// A step of a part goes on.
-    pub fn at(&mut self, phase: &'static str, step: usize) {
+    pub(super) fn at(&mut self, phase: &'static str, step: usize) {
         if self.present.is_none_or(|(name, at, _)| (name, at) != (phase, step)) {
             self.close();
             self.present = Some((phase, step, Instant::now()));
@@ -55,7 +55,7 @@ impl Stopwatch {
 
     /// Programs were better than every baseline. Gives the moment as counted over all processes,
     /// if no earlier one is known.
-    pub fn better(&mut self, better: &Milestone) -> Option<Milestone> {
+    pub(super) fn better(&mut self, better: &Milestone) -> Option<Milestone> {
         if self.earlier.seconds_to(better.scope).is_some() {
             return None;
         }
@@ -66,7 +66,7 @@ impl Stopwatch {
     }
 
     /// The times of all processes, kept.
-    pub fn stop(mut self) -> Timing {
+    pub(super) fn stop(mut self) -> Timing {
         self.close();
         self.keep();
         self.earlier.and(&self.now)

@@ -13,11 +13,12 @@ use anyhow::{Context as _, anyhow};
 use crate::{
     Context, Exit,
     index::{Wanted, costs, with_embedded},
-    unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
+    unit::{PlanArgs, nodes_of, plan_nodes, planned, to_be_run},
 };
 use agent_app::{
     error::{AppError, Explain, Result},
     text::count,
+    unit::{Kind, Task},
 };
 use agent_embed::{EmbedError, Embedder};
 use agent_ground::units::Units;

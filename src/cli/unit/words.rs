@@ -8,11 +8,12 @@ use anyhow::anyhow;
 use crate::{
     Context, Exit,
     index::{Wanted, with_words},
-    unit::{Kind, PlanArgs, Task, nodes_of, plan_nodes, planned, to_be_run},
+    unit::{PlanArgs, nodes_of, plan_nodes, planned, to_be_run},
 };
 use agent_app::{
     error::{Explain, Result},
     text::count,
+    unit::{Kind, Task},
 };
 use agent_dataset::Base;
 use agent_ground::units::Units;

@@ -8,10 +8,7 @@ use rayon::prelude::*;
 use crate::{
     Context, Exit,
     query::batch::{self, Session},
-    unit::{
-        BUNDLE, Kind, Query, RunArgs, Task, carried, embed::Embedding, evaluate::Evaluation,
-        task_of, words,
-    },
+    unit::{BUNDLE, Query, RunArgs, carried, embed::Embedding, task_of, words},
 };
 use agent_app::{
     dataset,
@@ -20,6 +17,7 @@ use agent_app::{
     systems::{
         Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime, open_system,
     },
+    unit::{Kind, Task, evaluate::Evaluation},
 };
 use agent_ground::units::Units;
 use agent_index::IndexedBase;
@@ -129,7 +127,9 @@ impl<'a> Bench<'a> {
                 let ids = DocIds::of_base(&base.kb);
                 each(units, unit, ctx, &|_, item| rank(&**system, stand_in, ids, tag, *depth, item))
             }
-            Opened::Evaluate(evaluation) => each(units, unit, ctx, &|_, item| evaluation.run(item)),
+            Opened::Evaluate(evaluation) => each(units, unit, ctx, &|_, item| {
+                Ok(Done { bytes: evaluation.run(item)?, failure: None })
+            }),
         }
     }
 

@@ -25,14 +25,10 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{
-    Context, Exit,
-    printer::Printer,
-    unit::{Kind, Task, evaluate::decoded, work::Bench},
-};
-use agent_app::{
+    App, Watch,
     error::{Explain, Result},
-    systems::SandboxArgs,
     text::{count, counted},
+    unit::{Kind, Task, evaluate::decoded},
 };
 use agent_ground::{
     files,
@@ -59,62 +55,20 @@ const UNIT_QUERIES: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a run looks for results.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often an idle worker looks for work, at first and at last.
-const LOOK_FOR_WORK: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(200)];
-
-/// Run what `agent optimize --pool DIR` tries, until it is interrupted or there is nothing to do
-///
-/// As many of these as there are machines, or more; they may come and go at any time.
-#[derive(Debug, clap::Args)]
-pub(crate) struct WorkArgs {
-    /// Directory of the pool, on a file system with locks that all machines share
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
-    /// End after so many seconds without work
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
-    idle: u64,
-    #[command(flatten)]
-    sandbox: SandboxArgs,
-}
 
 /// A unit of a job that nobody else works on.
-struct Taken {
-    job: PathBuf,
-    units: Units,
-    unit: u64,
+pub struct Taken {
+    /// The directory of the job.
+    pub job: PathBuf,
+    /// The job.
+    pub units: Units,
+    /// The number of the unit.
+    pub unit: u64,
     _claim: Claim,
 }
 
-pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
-    let _alive = registered(&args.dir)?;
-    let dir = args.dir.display();
-    ctx.printer.notice(&format!("working for {dir}; Ctrl-C ends it"));
-    let mut bench = Bench::new(args.sandbox, ctx);
-    let (mut n, mut idle, mut wait) = (0, Instant::now(), LOOK_FOR_WORK[0]);
-    while !ctx.stop.load(Ordering::Relaxed) {
-        match next(&args.dir.join(JOBS)) {
-            Some(taken) => {
-                match bench.run(&taken.units, taken.unit) {
-                    Ok(_) => n += 1,
-                    // The run went on without it.
-                    Err(_) if !taken.job.exists() => {}
-                    Err(error) => return Err(error),
-                }
-                (idle, wait) = (Instant::now(), LOOK_FOR_WORK[0]);
-            }
-            None if idle.elapsed().as_secs() >= args.idle => break,
-            None => {
-                thread::sleep(wait);
-                wait = (wait * 2).min(LOOK_FOR_WORK[1]);
-            }
-        }
-    }
-    ctx.printer.notice(&format!("ran {} of {dir}", counted(n, "unit")));
-    Ok(Exit::Done)
-}
-
 /// A file that is locked for as long as this process lives, and removed at its end.
-struct Registered {
+pub struct Registered {
     path: PathBuf,
     _file: File,
 }
@@ -126,7 +80,11 @@ impl Drop for Registered {
     }
 }
 
-fn registered(dir: &Path) -> Result<Registered> {
+/// Registers this process as a worker of a pool.
+///
+/// # Errors
+/// That the pool cannot be written.
+pub fn registered(dir: &Path) -> Result<Registered> {
     let workers = dir.join(WORKERS);
     let register = || -> io::Result<Registered> {
         fs::create_dir_all(&workers)?;
@@ -140,9 +98,9 @@ fn registered(dir: &Path) -> Result<Registered> {
     Ok(register().with_context(|| format!("cannot work in {}", workers.display()))?)
 }
 
-/// The first unit that has no result and that nobody works on.
-fn next(jobs: &Path) -> Option<Taken> {
-    let jobs = fs::read_dir(jobs).into_iter().flatten().flatten();
+/// The first unit of a pool that has no result and that nobody works on.
+pub fn next(dir: &Path) -> Option<Taken> {
+    let jobs = fs::read_dir(dir.join(JOBS)).into_iter().flatten().flatten();
     let mut jobs: Vec<PathBuf> = jobs
         .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
         .map(|entry| entry.path())
@@ -164,12 +122,12 @@ fn next(jobs: &Path) -> Option<Taken> {
 }
 
 /// The pool of a run.
-pub(crate) struct Pool {
+pub struct Pool {
     dir: PathBuf,
     /// The base on which programs run, and the fingerprint of its index.
     dataset: String,
     fingerprint: String,
-    printer: Arc<Printer>,
+    watch: Arc<dyn Watch>,
     stop: Arc<AtomicBool>,
     jobs: AtomicU64,
     /// Workers that were told of last; none if nobody was told.
@@ -185,11 +143,7 @@ impl Pool {
     ///
     /// # Errors
     /// That it cannot be used, or that another run uses it.
-    pub(crate) fn open(
-        dir: &Path,
-        (dataset, base): (&str, &IndexedBase),
-        ctx: &Context,
-    ) -> Result<Self> {
+    pub fn open(dir: &Path, (dataset, base): (&str, &IndexedBase), app: &App) -> Result<Self> {
         let shown = dir.display();
         let jobs = dir.join(JOBS);
         let open = || {
@@ -210,8 +164,8 @@ impl Pool {
             dir: dir.to_owned(),
             dataset: dataset.to_owned(),
             fingerprint: base.fingerprint().to_owned(),
-            printer: ctx.printer.clone(),
-            stop: ctx.stop.clone(),
+            watch: app.watch.clone(),
+            stop: app.stop.clone(),
             jobs: AtomicU64::new(0),
             workers: Mutex::default(),
             theirs: AtomicUsize::new(0),
@@ -221,10 +175,10 @@ impl Pool {
     }
 
     /// Reports how many rankings came from other processes.
-    pub(crate) fn tell(&self) {
+    pub fn tell(&self) {
         let [theirs, all] = [&self.theirs, &self.all].map(|n| n.load(Ordering::Relaxed) as u64);
         let (theirs, all, dir) = (count(theirs), count(all), self.dir.display());
-        self.printer.notice(&format!("{theirs} of {all} rankings came from workers of {dir}"));
+        self.watch.notice(&format!("{theirs} of {all} rankings came from workers of {dir}"));
     }
 
     /// The workers that live; says so when their number changes.
@@ -239,7 +193,7 @@ impl Pool {
         let mut told = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         if told.replace(n) != Some(n) {
             let dir = self.dir.display();
-            self.printer.notice(&match n {
+            self.watch.notice(&match n {
                 0 => format!(
                     "no worker lives in {dir}, so that all is done here; `agent unit work {dir}` \
                      makes one"
@@ -353,7 +307,7 @@ impl Evaluators for Pool {
             }
             Err(error) => {
                 let told = format!("cannot use the pool: {}", error.message());
-                self.printer.warning(&told);
+                self.watch.warning(&told);
                 alone()
             }
         }

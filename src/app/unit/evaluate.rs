@@ -6,8 +6,7 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 
-use crate::unit::work::Done;
-use agent_app::error::Result;
+use crate::error::Result;
 use agent_infer::{ParamValues, Runtime};
 use agent_retrieve::Ranking;
 use agent_sandbox::{CompiledProgram, program::Program};
@@ -18,7 +17,7 @@ const NONE: u32 = u32::MAX;
 const WORD: usize = 4;
 
 /// A program that is compiled, with its parameters.
-pub(super) struct Evaluation {
+pub struct Evaluation {
     runtime: Arc<Runtime>,
     /// None where it could not be compiled in time, which then costs no worker.
     compiled: Option<CompiledProgram>,
@@ -27,19 +26,25 @@ pub(super) struct Evaluation {
 
 impl Evaluation {
     /// Compiles the program of a file.
-    pub(super) fn open(runtime: Arc<Runtime>, file: &Path, params: &ParamValues) -> Result<Self> {
+    ///
+    /// # Errors
+    /// That the file cannot be read.
+    pub fn open(runtime: Arc<Runtime>, file: &Path, params: &ParamValues) -> Result<Self> {
         let source =
             std::fs::read_to_string(file).context("cannot read the program of the plan")?;
         let compiled = runtime.compile(&Program::new(&source)).ok();
         Ok(Self { runtime, compiled, params: params.clone() })
     }
 
-    /// What the program ranks for a query.
-    pub(super) fn run(&self, item: &str) -> Result<Done> {
+    /// The result of an item: what the program ranks for its query.
+    ///
+    /// # Errors
+    /// That the item is not a query.
+    pub fn run(&self, item: &str) -> Result<Vec<u8>> {
         let query: String = serde_json::from_str(item).context("a query of the plan")?;
         let run = |compiled| self.runtime.run(compiled, &self.params, &query, None).ok()?.ok();
         let ranking = self.compiled.as_ref().and_then(run).map(|outcome| outcome.ranking);
-        Ok(Done { bytes: encoded(ranking.as_ref()), failure: None })
+        Ok(encoded(ranking.as_ref()))
     }
 }
 

@@ -1,0 +1,97 @@
+//! What a run learns from: a base with its index, its training and validation queries. A dataset
+//! without questions gets some if that is wanted; labels of the user's own stay.
+
+use std::{collections::HashSet, sync::Arc};
+
+use anyhow::anyhow;
+
+use crate::{App, Explain, Result, dataset, optimize::Request, synthesize, synthetic};
+use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
+use agent_index::IndexedBase;
+use agent_optimize::check_queries;
+
+/// Labelled questions of a split below which hardly anything can be learnt or told from chance.
+const FEW_QUERIES: usize = 30;
+
+/// A base, and the queries that are learnt from.
+pub(super) struct Data {
+    pub(super) base: Base,
+    pub(super) indexed: Arc<IndexedBase>,
+    pub(super) train: Vec<LabelledQuery>,
+    pub(super) validation: Vec<LabelledQuery>,
+    /// Whether the bundle is measured on the test split.
+    pub(super) is_tested: bool,
+}
+
+impl Data {
+    /// The base that a request names; it is imported, labelled and indexed where that is missing.
+    pub(super) fn open(request: &Request, app: &App) -> Result<Data> {
+        let mut dataset = dataset::find(&request.dataset, app)?;
+        let has_questions = dataset.base.record.n_queries > 0;
+        if !has_questions && request.synthesize {
+            let indexed = dataset::open(&dataset, app)?;
+            dataset.base = synthesize::for_base(&dataset.base, &indexed, app)?;
+        } else if !has_questions {
+            return no_questions(&dataset.base.name);
+        } else if request.synthesize {
+            let name = &dataset.base.name;
+            app.watch.notice(&format!("\"{name}\" has questions already, which are used"));
+        }
+        // Queries that are missing must not cost an index.
+        let (train, validation) = queries(&dataset.base)?;
+        let indexed = dataset::open(&dataset, app)?;
+        let is_tested = request.test || dataset.is_sample();
+        Ok(Data { base: dataset.base, indexed, train, validation, is_tested })
+    }
+
+    /// A base that is open.
+    pub(super) fn new(base: Base, indexed: Arc<IndexedBase>, is_tested: bool) -> Result<Data> {
+        let (train, validation) = queries(&base)?;
+        Ok(Data { base, indexed, train, validation, is_tested })
+    }
+
+    /// Says of questions whether they were generated, and warns where they are few or shared by both
+    /// splits.
+    pub(super) fn warn(&self, app: &App) {
+        let (n_train, n_validation) = (self.train.len(), self.validation.len());
+        if is_synthetic(&self.train) || is_synthetic(&self.validation) {
+            app.watch.notice(synthetic::TOLD);
+        }
+        if n_train.min(n_validation) < FEW_QUERIES {
+            app.watch.warning(&format!(
+                "{n_train} training and {n_validation} validation questions are few: programs may \
+                 fit these alone, and little can be proven; label at least {FEW_QUERIES} of each"
+            ));
+        }
+        let learnt: HashSet<&str> = self.train.iter().map(|query| query.text.trim()).collect();
+        let is_shared = |query: &&LabelledQuery| learnt.contains(query.text.trim());
+        let n = self.validation.iter().filter(is_shared).count();
+        if let Some(first) = self.validation.iter().find(is_shared) {
+            app.watch.warning(&format!(
+                "{n} of {n_validation} validation questions are training questions too, word for \
+                 word, such as question {}: what is learnt from them is proven on them; leave them \
+                 out of one split",
+                first.id
+            ));
+        }
+    }
+}
+
+/// The training and validation queries of a base, at least one of each.
+///
+/// # Errors
+/// That there are none.
+pub(super) fn queries(base: &Base) -> Result<(Vec<LabelledQuery>, Vec<LabelledQuery>)> {
+    let train = load_split(base, &Split::Train)?;
+    let validation = load_split(base, &Split::Val)?;
+    check_queries(&train, &validation)?;
+    Ok((train, validation))
+}
+
+/// A dataset has no questions to learn from.
+pub(super) fn no_questions<T>(name: &str) -> Result<T> {
+    Err(anyhow!("\"{name}\" has no labelled questions")).hint(format!(
+        "make some with `agent data synthesize {name}`, or at once with --synthesize; or label your \
+         own in qa.csv and split/ and import it again"
+    ))
+}

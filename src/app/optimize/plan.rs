@@ -1,0 +1,95 @@
+//! A dry run: what a run would do and cost. It leaves nothing in the home directory: a dataset that is
+//! not installed is read into one that vanishes. Must not know how a run learns.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::{
+    App, Result, Unwatched, dataset,
+    optimize::{
+        Request,
+        data::{no_questions, queries},
+        model::{Described, Start, new_actors, unasked},
+        run::{STEPS, config, options},
+    },
+    synthesize,
+};
+use agent_dataset::{DatasetError, Home, ResolvedDataset, sample::SampleKind};
+use agent_kb::Kb;
+use agent_optimize::{Estimate, estimate};
+use agent_sandbox::SandboxOptions;
+
+/// What a run would do.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Forecast {
+    /// It would make questions first, which asks no model, and then learn from them.
+    Questions {
+        /// The dataset, as the request names it.
+        dataset: String,
+        /// Number of questions.
+        synthetic_questions: usize,
+    },
+    /// It would learn from the questions that are there.
+    Run {
+        /// The dataset, as the request names it.
+        dataset: String,
+        /// Number of training queries.
+        n_train: usize,
+        /// Number of validation queries.
+        n_validation: usize,
+        /// Steps of the search actor.
+        steps: usize,
+        /// Cost of the language model; nothing where none takes part.
+        llm: Estimate,
+    },
+}
+
+/// What a request would do.
+///
+/// # Errors
+/// That it could not begin.
+pub(super) fn forecast(request: &Request, app: &App) -> Result<Forecast> {
+    let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let elsewhere = App {
+        stop: app.stop.clone(),
+        ..App::new(Home::new(temporary.path()), Arc::new(Unwatched))
+    };
+    let app_of_base = if is_installed(&request.dataset, app) { app } else { &elsewhere };
+    let base = dataset::find(&request.dataset, app_of_base)?.base;
+    let dataset = request.dataset.clone();
+    if base.record.n_queries == 0 {
+        return match request.synthesize {
+            true => Ok(Forecast::Questions { dataset, synthetic_questions: synthesize::QUERIES }),
+            false => no_questions(&base.name),
+        };
+    }
+    let (train, validation) = queries(&base)?;
+    let actors = new_actors(request, app)?;
+    let llm = match actors.llm {
+        true => {
+            let model = Some(Described::default());
+            let config = config(request, &Start { actors, model }, &base.name, &[]);
+            let (programs, sandbox) = (Vec::new(), SandboxOptions::default());
+            let options = options(request, &base.name, &config, programs, sandbox);
+            let assistant = unasked(request, app)?;
+            estimate(&Kb::open(&base.kb_dir())?, &assistant, &train, &validation, &options)
+        }
+        false => Estimate::nothing(),
+    };
+    let (n_train, n_validation) = (train.len(), validation.len());
+    let steps = request.steps.unwrap_or(STEPS);
+    Ok(Forecast::Run { dataset, n_train, n_validation, steps, llm })
+}
+
+/// Whether looking for a dataset imports and generates nothing.
+fn is_installed(dataset: &str, app: &App) -> bool {
+    app.network.is_some()
+        || match app.home.resolve(dataset) {
+            Ok(ResolvedDataset::NewDirectory { .. }) => false,
+            Err(DatasetError::UnknownName { .. }) => SampleKind::from_name(dataset).is_none(),
+            _ => true,
+        }
+}

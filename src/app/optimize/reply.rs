@@ -1,0 +1,131 @@
+//! What an optimization gives: as JSON, what `agent optimize --json` prints. Must not know how it came
+//! about.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::{
+    Explain, Result,
+    optimize::{Forecast, OnTest, resume_command},
+};
+use agent_infer::bundle::Category;
+use agent_llm::ledger::Spending;
+use agent_optimize::{BUNDLE_FILE, Outcome, Scope, record::timing::Timing};
+use agent_retrieve::eval::Calibration;
+
+/// What came of a request.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Reply {
+    /// Of a dry run: what would be done.
+    Planned(Forecast),
+    /// The run waits for the service of its model; nothing is frozen.
+    Paused(Paused),
+    /// The run has frozen a bundle.
+    Ended(Box<Ended>),
+}
+
+/// A run that waits for the service of its model.
+pub struct Paused {
+    /// The dataset, as the request names it.
+    pub dataset: String,
+    /// The directory of the run.
+    pub run: PathBuf,
+    /// Why it waits.
+    pub why: String,
+}
+
+impl Paused {
+    /// The same as an error, for those who wanted a bundle.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn fail<T>(&self) -> Result<T> {
+        let why = &self.why;
+        Err(anyhow!("paused: {why}; nothing is frozen, and everything done so far is kept"))
+            .hint(resume_command(&self.dataset, &self.run))
+    }
+}
+
+impl Serialize for Paused {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        json!({ "run": self.run, "stopped": "paused", "why": self.why }).serialize(out)
+    }
+}
+
+/// A run that has frozen a bundle.
+pub struct Ended {
+    /// The dataset, as the request names it.
+    pub dataset: String,
+    /// The directory of the run.
+    pub run: PathBuf,
+    /// The bundle, and why the run ended.
+    pub outcome: Outcome,
+    /// Figures on the test split, if it was opened.
+    pub test: Option<OnTest>,
+    /// Wall time of the loop in this process.
+    pub seconds: f64,
+    /// Times of the parts, over all processes.
+    pub timing: Timing,
+    /// How well the router knows which program answers best.
+    pub router: Option<Calibration>,
+    /// Spending on language models.
+    pub spent: Spending,
+}
+
+impl Ended {
+    /// The file of the bundle.
+    pub fn bundle_file(&self) -> PathBuf {
+        self.run.join(BUNDLE_FILE)
+    }
+}
+
+impl Serialize for Ended {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        let bundle = &self.outcome.bundle;
+        json!({
+            "run": self.run,
+            "bundle": self.bundle_file(),
+            "seed": bundle.provenance.seed,
+            "steps": bundle.provenance.steps,
+            "synthetic": bundle.provenance.synthetic,
+            "baseline_frozen": bundle.provenance.baseline,
+            "verdict": self.outcome.verdict,
+            "categories": bundle.categories.iter().map(category).collect::<Vec<_>>(),
+            "validation": bundle.validation,
+            "test": self.test.as_ref().map(OnTest::systems),
+            "test_openings": self.test.as_ref().map(|test| test.openings),
+            "router": self.router,
+            "seconds_to_first_better": self.timing.seconds_to(Scope::Program),
+            "first_better": self.timing.first_better,
+            "phases": self.timing.summaries(),
+            "cost": {
+                "calls": self.spent.calls,
+                "tokens_in": self.spent.tokens_in,
+                "tokens_out": self.spent.tokens_out,
+                "usd": self.spent.usd,
+                "seconds": self.seconds,
+            },
+            "stopped": self.outcome.stopped.name(),
+        })
+        .serialize(out)
+    }
+}
+
+/// One category, with its score on validation queries.
+fn category(category: &Category) -> Value {
+    let score = category.validation.as_ref();
+    json!({
+        "name": category.name,
+        "n": score.map_or(0, |score| score.n),
+        "baseline": score.map(|score| score.baseline_mrr),
+        "baseline_name": score.map(|score| &score.baseline),
+        "frozen": score.map(|score| score.mrr),
+        "difference": score.map(|score| score.difference),
+        "ci95": score.map(|score| score.ci95),
+        "program": category.program.id(),
+    })
+}

@@ -1,0 +1,246 @@
+//! The directory of a run with its journal: begins a run or goes on with one, with options as the
+//! request gives them, or as the run was begun with.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow};
+use serde_json::{Value, json};
+
+use crate::{
+    App, Explain, Result,
+    named::runs_dir,
+    optimize::{
+        Request,
+        data::Data,
+        model::{self, Described, Model, Start},
+        pause,
+        programs::{PROGRAMS, go_on_with},
+        resume_command,
+    },
+    systems::all_threads,
+};
+use agent_dataset::Base;
+use agent_infer::bundle::Bundle;
+use agent_optimize::{
+    Actors, Options,
+    asks::max_runs,
+    journal::{DATABASE_FILE, Journal},
+    mine::DEFAULT_HOPS,
+    user::{self, UserProgram},
+};
+use agent_sandbox::{Origin, Place, SandboxOptions};
+
+/// Seed when none is given.
+const SEED: u64 = 1;
+/// Steps of the search actor when none are given.
+pub(super) const STEPS: usize = 24;
+/// Steps of the model in every category when none are given, unless those of the search actor are
+/// fewer.
+const LLM_STEPS: usize = 3;
+/// Default run directories of one dataset.
+const MAX_RUNS: usize = 9_999;
+/// The actors of runs that name none.
+const SEARCH_ONLY: Actors = Actors { search: true, llm: false };
+
+/// A run that can begin or go on.
+pub(super) struct Run {
+    pub(super) dir: PathBuf,
+    pub(super) journal: Journal,
+    pub(super) options: Options,
+    /// Programs that run in parallel.
+    pub(super) threads: usize,
+    /// The dataset as the request names it.
+    pub(super) dataset: String,
+}
+
+impl Run {
+    /// Begins the run of a request in a new directory, or goes on with the one that it names.
+    ///
+    /// # Errors
+    /// That there is none, or one where a new one was to be; that it was begun with other programs.
+    pub(super) fn open(
+        request: &Request,
+        start: &Start,
+        base: &Base,
+        programs: &[UserProgram],
+        app: &App,
+    ) -> Result<Run> {
+        let dir = directory(request, &base.name, app)?;
+        let journal = match request.resume {
+            true => resumed(&dir, programs)?,
+            false => begun(&dir, &config(request, start, &base.name, programs), programs)?,
+        };
+        let alone = forget_unless_alone(start.actors, &dir, &journal, app)?;
+        if alone && !request.resume {
+            app.private.trust().keep(Origin::Run(&dir.join(DATABASE_FILE)));
+        }
+        let sandbox = request.sandbox.places(app)?.of(Origin::Run(&dir.join(DATABASE_FILE)));
+        let programs = user::load(&journal)?;
+        let options = options(request, &base.name, journal.config(), programs, sandbox);
+        let threads = request.threads.map_or_else(all_threads, Into::into);
+        Ok(Run { dir, journal, options, threads, dataset: request.dataset.clone() })
+    }
+
+    /// Says what begins.
+    pub(super) fn announce(&self, data: &Data, model: Option<&Model>, app: &App) {
+        let (options, n_validation) = (&self.options, data.validation.len());
+        let name = model.map_or("", Model::name);
+        let mut actors = match options.actors {
+            Actors { llm: false, .. } => "the search actor (no language model)".to_owned(),
+            Actors { search: false, .. } => format!("the llm actor (model {name})"),
+            _ => format!("the search actor and the llm actor (model {name})"),
+        };
+        match options.programs.len() {
+            0 => {}
+            n => actors += &format!(" and {n} of your programs"),
+        }
+        if options.llm_tools {
+            actors += &format!(
+                ", whose programs may ask it too in {} runs at most (--no-llm-tools lets none)",
+                max_runs(n_validation)
+            );
+        }
+        app.watch.notice(&format!(
+            "optimizing \"{}\" with {actors}, seed {}: {} training and {n_validation} validation \
+             queries; the run is kept in {}",
+            data.base.name,
+            options.seed,
+            data.train.len(),
+            self.dir.display()
+        ));
+    }
+
+    /// What is said of a run that is interrupted: that nothing is lost, and how to go on.
+    pub(super) fn kept(&self) -> String {
+        let command = resume_command(&self.dataset, &self.dir);
+        format!("everything done so far is kept; {command}")
+    }
+
+    /// Notes that a bundle was made here, if all programs of the run were.
+    pub(super) fn keep_trust(&self, bundle: &Bundle, app: &App) {
+        let trust = app.private.trust();
+        if trust.place(Origin::Run(&self.dir.join(DATABASE_FILE))) == Place::Process {
+            trust.keep(Origin::Bundle(&bundle.digest));
+        }
+    }
+}
+
+/// The directory that a request names, or else the latest one of the base, or a new one.
+fn directory(request: &Request, base: &str, app: &App) -> Result<PathBuf> {
+    if let Some(dir) = &request.run {
+        return Ok(dir.clone());
+    }
+    let runs = runs_dir(&app.home);
+    let mut numbered = (1..=MAX_RUNS).map(|n| runs.join(format!("{base}-{n:04}")));
+    if request.resume {
+        return numbered
+            .rfind(|dir| dir.exists())
+            .ok_or_else(|| anyhow!("there is no run of \"{base}\" to resume"))
+            .hint("name it with --run DIR, or leave out --resume");
+    }
+    numbered
+        .find(|dir| !dir.exists())
+        .ok_or_else(|| anyhow!("{} holds {MAX_RUNS} runs of \"{base}\"", runs.display()))
+        .hint("remove some, or name another directory with --run DIR")
+}
+
+fn resumed(dir: &Path, programs: &[UserProgram]) -> Result<Journal> {
+    let mut journal = Journal::resume(dir)?;
+    pause::lift(dir);
+    go_on_with(programs, dir, &mut journal)?;
+    Ok(journal)
+}
+
+fn begun(dir: &Path, config: &Value, programs: &[UserProgram]) -> Result<Journal> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let mut journal = Journal::create(dir, config)?;
+    if !programs.is_empty() {
+        user::store(&mut journal, programs)?;
+    }
+    Ok(journal)
+}
+
+/// What the journal of a new run says of its options.
+pub(super) fn config(
+    request: &Request,
+    start: &Start,
+    base: &str,
+    programs: &[UserProgram],
+) -> Value {
+    let steps = request.steps.unwrap_or(STEPS);
+    let mut config = json!({
+        "dataset": base,
+        "seed": request.seed.unwrap_or(SEED),
+        "steps": steps,
+        "hops": request.hops.map_or(DEFAULT_HOPS, |hops| hops.get()),
+        "without": request.ablations(),
+    });
+    if let Some(Described { name, prices }) = &start.model {
+        config["actor"] = start.actors.names().into();
+        config["llm_tools"] = (!request.no_llm_tools).into();
+        config["llm_steps"] = request.llm_steps.unwrap_or(LLM_STEPS.min(steps)).into();
+        config["avatar_tools"] = request.avatar_tools.into();
+        config["model"] = name.as_deref().into();
+        config["prices"] = json!(prices);
+    }
+    if !programs.is_empty() {
+        config[PROGRAMS] = user::digest(programs).into();
+    }
+    config
+}
+
+/// Options as given, or as the configuration of the run has them.
+pub(super) fn options(
+    request: &Request,
+    base: &str,
+    config: &Value,
+    programs: Vec<UserProgram>,
+    sandbox: SandboxOptions,
+) -> Options {
+    let number = |key: &str| config.get(key).and_then(Value::as_u64);
+    let size = |key: &str| number(key).and_then(|n| usize::try_from(n).ok());
+    let is_set = |key: &str| config.get(key).and_then(Value::as_bool) == Some(true);
+    let steps = request.steps.or(size("steps")).unwrap_or(STEPS);
+    let actors = model::named_actors(request)
+        .or_else(|| Actors::named(config.get("actor")?.as_str()?))
+        .unwrap_or(SEARCH_ONLY);
+    let llm_steps = request.llm_steps.or(size("llm_steps"));
+    let hops = request.hops.map(|hops| hops.get()).or(size("hops"));
+    let without = match request.without.is_empty() {
+        false => request.ablations(),
+        true => {
+            let parts = config.get("without").cloned();
+            parts.and_then(|parts| serde_json::from_value(parts).ok()).unwrap_or_default()
+        }
+    };
+    Options {
+        dataset: base.to_owned(),
+        seed: request.seed.or(number("seed")).unwrap_or(SEED),
+        steps,
+        llm_steps: llm_steps.unwrap_or_else(|| LLM_STEPS.min(steps)),
+        hops: hops.unwrap_or(DEFAULT_HOPS),
+        actors,
+        llm_tools: actors.llm && !request.no_llm_tools && is_set("llm_tools"),
+        avatar_tools: request.avatar_tools || is_set("avatar_tools"),
+        programs,
+        sandbox,
+        without,
+        budget: request.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
+    }
+}
+
+/// Whether the search actor alone writes programs in a run; once somebody else does, it is forgotten
+/// that the run was begun here.
+fn forget_unless_alone(new: Actors, dir: &Path, journal: &Journal, app: &App) -> Result<bool> {
+    let begun = journal.config().get("actor").and_then(Value::as_str);
+    let asks = new.llm || begun.and_then(Actors::named).is_some_and(|actors| actors.llm);
+    let alone = !asks && user::load(journal)?.is_empty();
+    if !alone {
+        app.private.trust().forget(Origin::Run(&dir.join(DATABASE_FILE)));
+    }
+    Ok(alone)
+}

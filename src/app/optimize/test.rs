@@ -1,0 +1,109 @@
+//! Measures a frozen bundle and all baselines on the test split. Must not know how programs were found.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::{
+    App, Result,
+    measured::{Benchmark, How, Measured},
+    optimize::Session,
+    systems::STAND_IN,
+    test_split,
+};
+use agent_infer::{BundleRetriever, Runtime, bundle::Bundle};
+use agent_retrieve::{
+    Baseline, Retriever, System,
+    eval::{Comparison, Evaluation, Metric, SEED, compare, statistics::holm},
+};
+use agent_sandbox::Workers;
+
+/// Figures on the test split.
+pub struct OnTest {
+    /// All baselines.
+    pub baselines: Vec<SystemOnTest>,
+    /// The bundle.
+    pub bundle: SystemOnTest,
+    /// How often the split was opened, this time included.
+    pub openings: u64,
+}
+
+/// Figures of one system on the test split.
+#[derive(Serialize)]
+pub struct SystemOnTest {
+    /// Its name.
+    pub system: String,
+    /// Over all queries.
+    #[serde(flatten)]
+    pub evaluation: Evaluation,
+    /// Of baselines: the bundle less the baseline, in mean reciprocal rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle_better_by: Option<Comparison>,
+    /// The p of that, corrected for the number of baselines (Holm 1979).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p_holm: Option<f64>,
+    /// Why the means say nothing, if that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
+}
+
+impl OnTest {
+    /// All systems, baselines first.
+    pub fn systems(&self) -> Vec<&SystemOnTest> {
+        self.baselines.iter().chain([&self.bundle]).collect()
+    }
+}
+
+impl SystemOnTest {
+    fn new(measured: Measured, bundle_better_by: Option<Comparison>) -> SystemOnTest {
+        let (invalid, p_holm) = (measured.invalid(), None);
+        let Measured { system, evaluation, .. } = measured;
+        SystemOnTest { system, evaluation, bundle_better_by, p_holm, invalid }
+    }
+}
+
+/// Measures the bundle of a session, whose programs may ask the language model, and all baselines, and
+/// warns of queries that failed; nothing where the test split is to stay closed, or has no query that
+/// nodes answer.
+///
+/// # Errors
+/// That the split is damaged, or that it was stopped.
+pub(super) fn measure(bundle: &Bundle, session: &Session, app: &App) -> Result<Option<OnTest>> {
+    let Session { data, run, model, .. } = session;
+    if !data.is_tested || data.base.record.splits.get("test").is_none_or(|&n| n == 0) {
+        return Ok(None);
+    }
+    let workers = Arc::new(Workers::new(run.threads).context("cannot start worker threads")?);
+    let assistant = model.as_ref().map(|model| model.assistant().clone());
+    let runtime = Runtime::in_sandbox(data.indexed.clone(), workers, None, &run.options.sandbox)
+        .with_assistant(assistant.filter(|_| bundle.asks()))
+        .stoppable(app.stop.clone());
+    let frozen = BundleRetriever::new(Arc::new(runtime), bundle)?;
+    let queries = test_split::load(test_split::Part::Whole, &data.base)?;
+    if queries.is_empty() {
+        return Ok(None);
+    }
+    let openings = test_split::count(&data.base, app);
+    let stand_in = Baseline::new(data.indexed.clone(), STAND_IN);
+    let (base, how) = (&*data.indexed, How::default());
+    let benchmark = Benchmark { queries: &queries, base, stand_in: &stand_in, how };
+    let measured = |name: &str, system: &dyn Retriever| -> Result<Measured> {
+        let measured = benchmark.measure(name, system, app)?;
+        measured.warn(app);
+        Ok(measured)
+    };
+    let bundle = measured(&frozen.name(), &frozen)?;
+    let (mut baselines, mut p_values) = (Vec::new(), Vec::new());
+    for system in System::ALL {
+        let measured = measured(system.name(), &Baseline::new(data.indexed.clone(), system))?;
+        let versus = compare(&bundle.results, &measured.results, Metric::Mrr, SEED)?;
+        p_values.push(versus.p);
+        baselines.push(SystemOnTest::new(measured, Some(versus)));
+    }
+    for (baseline, p) in baselines.iter_mut().zip(holm(&p_values)?) {
+        baseline.p_holm = Some(p);
+    }
+    let bundle = SystemOnTest::new(bundle, None);
+    Ok(Some(OnTest { baselines, bundle, openings }))
+}
