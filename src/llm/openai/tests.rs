@@ -1,4 +1,4 @@
-//! What is sent, and what becomes of every reply that a server may give.
+//! Requests as sent, and the handling of every kind of reply.
 
 use std::{
     collections::BTreeMap,
@@ -52,7 +52,7 @@ fn request() -> Request {
     }
 }
 
-/// A whole reply with this choice.
+/// A complete reply with this choice.
 fn choice(choice: &Value) -> String {
     json!({
         "id": "x", "object": "chat.completion", "choices": [choice],
@@ -65,7 +65,7 @@ fn said(text: &str) -> String {
     choice(&json!({"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}))
 }
 
-/// What a server that always says this makes of a request, and how often it was asked.
+/// The result for a server that always replies with `body`, and the number of requests.
 fn asked(body: &str) -> (Result<Reply, LlmError>, usize) {
     let bytes = reply(200, body);
     let server = Scripted::answering(move |_| Some(bytes.clone()));
@@ -73,7 +73,7 @@ fn asked(body: &str) -> (Result<Reply, LlmError>, usize) {
     (got, server.requests().len())
 }
 
-/// What is sent for a request.
+/// The body of a request as sent.
 fn sent(form: Form, request: &Request) -> Value {
     let server = Scripted::answering(|_| Some(reply(200, &said("2"))));
     assert_eq!(open(server.url(), form).ask(request).unwrap().text, "2");
@@ -391,7 +391,7 @@ fn l8_a_fault_on_many_requests_at_a_time_changes_no_reply() {
     assert!(faulty.requests().len() <= 64 + 8, "{}", faulty.requests().len());
 }
 
-/// What is read of these bytes.
+/// Parses these bytes.
 fn read(bytes: &[u8]) -> Result<Reply, UnusableReply> {
     reply::read(bytes, &request(), str::to_owned)
 }
@@ -435,7 +435,7 @@ fn a_request_that_is_too_long_is_not_sent() {
     assert!(server.requests().is_empty());
 }
 
-/// Keeps the names and values of all spans and events as text.
+/// Records the names and values of all spans and events as text.
 struct Spans(Arc<Mutex<String>>);
 
 struct Fields<'a>(&'a mut String);

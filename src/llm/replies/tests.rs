@@ -1,4 +1,4 @@
-//! What is taken out of replies, and what is refused.
+//! Programs and JSON extracted from replies, and refused replies.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -219,7 +219,7 @@ fn several_requests_keep_their_order_and_count_what_they_took() {
     assert_eq!(total.tokens_in, 500);
 }
 
-/// Text that looks like replies.
+/// Text that resembles replies.
 fn reply_like() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("```".to_owned()),
