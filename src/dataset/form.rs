@@ -7,7 +7,7 @@ use crate::{
     tables::{MAPPING_FILE, holds_data},
 };
 
-/// Files of a directory that are inspected.
+/// Maximum number of files of a directory that are inspected.
 const MAX_FILES: usize = 10_000;
 const PACKED: [&str; 3] = ["", ".gz", ".zst"];
 
