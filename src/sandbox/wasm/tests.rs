@@ -1,4 +1,4 @@
-//! Modules written as text against the host: what they may do, and how each way to end is told.
+//! Modules written as text against the host: their permissions, and the failure of each way to end.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -83,7 +83,7 @@ fn run_text(text: &str, limits: &Limits) -> Result<Outcome, Failure> {
     run_bytes(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}\n{text}")), limits)
 }
 
-/// A module with all of the host's functions, and these parts.
+/// A module with all of the host's functions and these parts.
 fn with(parts: &str) -> String {
     format!(
         r#"(module
@@ -110,7 +110,7 @@ fn with(parts: &str) -> String {
     )
 }
 
-/// A module whose `retrieve` does this.
+/// A module whose `retrieve` has this body.
 fn body(text: &str) -> String {
     with(&format!(r#"(func (export "retrieve") (param $n i32) {text})"#))
 }
