@@ -25,7 +25,7 @@ use agent_retrieve::{
 };
 use agent_tools::{Assistant, AssistantError, schema_text};
 
-/// Writes texts that queries are expanded by.
+/// The role that writes texts for query expansion.
 pub const EXPAND_ROLE: RoleSpec = RoleSpec {
     name: "expand",
     summary: "writes texts that queries are expanded by",

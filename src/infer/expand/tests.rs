@@ -1,5 +1,5 @@
-//! Tests of expansion with a scripted model, of neighbourhoods against brute force, and of a base whose
-//! answers only the graph reveals.
+//! Expansion with a scripted model, neighbourhoods against brute force, and a base whose answers
+//! only the graph reveals.
 
 use std::{collections::BTreeSet, io::Write, sync::Arc};
 

@@ -2,8 +2,8 @@
 //! ranking.
 //!
 //! A trace has values, not variables. An operand comes from the latest earlier call with the same
-//! value (a shared pointer), or else an equal value, or else the same set of nodes. Values that the
-//! program computed itself have no origin; every earlier call may have led to them.
+//! value (a shared pointer), otherwise an equal value, otherwise the same set of nodes. Values that
+//! the program computed itself have no origin; every earlier call may have contributed to them.
 
 use std::sync::Arc;
 
