@@ -28,8 +28,8 @@ impl Scorers {
     /// Opens the fields of a base.
     ///
     /// # Errors
-    /// [`IndexError::MissingPart`] unless they were indexed; other [`IndexError`] if a file is
-    /// damaged.
+    /// [`IndexError::MissingPart`] if the fields were not indexed; other [`IndexError`] if a file
+    /// is damaged.
     pub fn open(base: Arc<IndexedBase>, variant: Variant) -> Result<Self, IndexError> {
         let fields = FieldIndex::open(&base.part(Part::Fields)?)?;
         Ok(Self { base, fields, variant })
@@ -86,7 +86,7 @@ impl Scorers {
         }
     }
 
-    /// Candidate types as searches take them: empty means all types.
+    /// Candidate types in the form of searches: empty for all types.
     fn types(&self) -> &[TypeId] {
         let types = self.base.kb.candidate_types();
         if types.len() == self.base.kb.types().len() { &[] } else { types }
@@ -98,7 +98,7 @@ impl Scorers {
     }
 }
 
-/// Scorers without weight; the others keep theirs.
+/// Scorers without weight; the remaining ones keep theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask(Vec<bool>);
 
