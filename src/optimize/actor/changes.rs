@@ -4,7 +4,7 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::actor::execution_trace::cut;
 
-/// Maximum lines, and characters of each.
+/// Maximum number of lines, and maximum length of each, characters.
 const LINES: usize = 14;
 const LINE_CHARS: usize = 100;
 
