@@ -120,7 +120,7 @@ impl<'a> AnswerIds<'a> {
             }
         }
         if answers.is_empty() {
-            let message = "none of the answers is in the base any more";
+            let message = "none of the answers is still in the base";
             let hint = "label the question again";
             return Err(Fault::new(ProblemKind::UnknownAnswer, message, hint));
         }

@@ -243,7 +243,7 @@ impl VectorCache {
             Ok(Some(problem)) => self.problem = Some(problem),
             Err(error) => {
                 let path = store.path.display();
-                self.problem = Some(format!("embeddings are not kept any more in {path}: {error}"));
+                self.problem = Some(format!("embeddings are no longer cached in {path}: {error}"));
                 store.writable = false;
             }
         }

@@ -232,7 +232,7 @@ pub enum EmbedError {
     },
     /// The embedder differs from the one that made the vectors.
     #[error(
-        "{embedder} is not the model any more that the index was built with; put that back, or \
+        "{embedder} is no longer the model that the index was built with; restore it, or \
          build the vectors again with `agent index N --embedder {embedder} --force`"
     )]
     Changed {

@@ -222,7 +222,7 @@ fn parse(bytes: &[u8], columns: &[&str]) -> Result<(Vec<Batch>, u64), String> {
     let body_end = bytes.len().checked_sub(TAIL_BYTES).ok_or("it is too short")?;
     let tail = bytes.get(body_end..).ok_or("it is too short")?;
     if !bytes.starts_with(MAGIC) || !tail.ends_with(MAGIC) {
-        return Err("it is no Arrow file".into());
+        return Err("it is not an Arrow file".into());
     }
     let footer_length = tail.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b)) as usize;
     let footer = body_end

@@ -498,7 +498,7 @@ fn keys(dir: &Path, manifest: &Manifest) -> Result<Option<Table>, KbError> {
 
 fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
     if !graph.starts_with(MAGIC) {
-        return Err("it is no graph file".into());
+        return Err("it is not a graph file".into());
     }
     let table = usize::try_from(manifest.table_entries)
         .ok()

@@ -269,8 +269,8 @@ pub enum LlmError {
     },
     /// A ceiling in dollars requires a price.
     #[error(
-        "the price of model {0:?} is not known, so that no budget in USD can be kept; \
-         add [llm.prices.{0:?}] with input and output, USD for a million tokens, to the settings"
+        "the price of model {0:?} is unknown, so a budget in USD cannot be enforced; \
+         add [llm.prices.{0:?}] with input and output, USD per million tokens, to the settings"
     )]
     NoPrice(String),
     /// A cassette does not hold the request.

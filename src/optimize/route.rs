@@ -1,9 +1,10 @@
 //! Trains the router by gradient ascent on the expected value of the routed answer.
 //!
 //! With `p(c | q)` from the router and `worth[q][c]` the reciprocal rank of the program of category
-//! `c` on training query `q`, the objective is the mean over queries of `ln(sum_c p(c | q) * (worth
-//! + floor))` minus an L2 penalty: smooth, and equal to the log likelihood if one program is
-//! correct and all others are wrong. Full-batch Adam (Kingma & Ba 2015) from zero: deterministic.
+//! `c` on training query `q`, the objective is the mean over queries of
+//! `ln(sum_c p(c | q) * (worth + floor))` minus an L2 penalty: smooth, and equal to the log
+//! likelihood if one program is correct and all others are wrong. Full-batch Adam (Kingma &
+//! Ba 2015) from zero: deterministic.
 
 use std::collections::BTreeMap;
 

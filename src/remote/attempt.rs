@@ -165,7 +165,7 @@ impl Requester {
             return Ok(());
         };
         if kind.trim_start().starts_with("text/html") {
-            let reason = "it is a web page; check the base address, and what stands between";
+            let reason = "it is a web page; check the base address and any proxy";
             return unreadable(reason.to_owned());
         }
         let charset = kind.split(';').find_map(|part| part.trim().strip_prefix("charset="));

@@ -134,7 +134,7 @@ fn innermost(error: &dyn Error) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
     /// Address, key or headers cannot be used.
-    #[error("the service cannot be asked: {0}")]
+    #[error("the service cannot be used: {0}")]
     Setup(String),
     /// The service rejects the key.
     #[error("{host} does not accept the key (status {status}): {message}; {}", failure::key_remedy(.status))]
@@ -178,7 +178,7 @@ pub enum RemoteError {
     },
     /// Too many requests failed in a row; this one was not sent.
     #[error(
-        "{host} failed {failures} times in a row, the last time with: {message}; it is not asked until a trial succeeds"
+        "{host} failed {failures} times in a row, the last time with: {message}; no request is sent until a trial succeeds"
     )]
     Outage {
         /// The service.

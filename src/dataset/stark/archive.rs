@@ -63,7 +63,7 @@ pub enum ArchiveError {
         source: io::Error,
     },
     /// The list of members could not be read.
-    #[error("the zip file is cut off or damaged: {message}; fetch it again")]
+    #[error("the zip file is truncated or damaged: {message}; fetch it again")]
     Directory {
         /// What is wrong with the list.
         message: String,
@@ -282,7 +282,7 @@ impl Members {
                 return refuse("unpacks to far more bytes than it takes");
             }
             if !deflated && size != stored {
-                return refuse("has two sizes though it is stored as it is");
+                return refuse("has two sizes although it is stored uncompressed");
             }
             total = total.saturating_add(size);
             if total > limits.total_bytes {

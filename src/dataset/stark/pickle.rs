@@ -155,7 +155,7 @@ pub enum PickleError {
     },
     /// An opcode that plain values do not use.
     #[error(
-        "byte {offset}: opcode {opcode:#04x} is not read; write the file as plain dicts, lists, texts and numbers"
+        "byte {offset}: opcode {opcode:#04x} is not supported; write the file as plain dicts, lists, texts and numbers"
     )]
     Opcode {
         /// Offset at which the error was detected, bytes.
@@ -165,7 +165,7 @@ pub enum PickleError {
     },
     /// A class or function that is not supported.
     #[error(
-        "byte {offset}: the pickle names {name}, which is not read; write the file as plain dicts, lists, texts and numbers"
+        "byte {offset}: the pickle names {name}, which is not supported; write the file as plain dicts, lists, texts and numbers"
     )]
     Global {
         /// Offset at which the error was detected, bytes.
@@ -174,7 +174,7 @@ pub enum PickleError {
         name: String,
     },
     /// An integer with more digits than Python prints.
-    #[error("byte {offset}: an integer has more than 4300 digits or is none; write it as text")]
+    #[error("byte {offset}: an integer has more than 4300 digits or is invalid; write it as text")]
     Integer {
         /// Offset at which the error was detected, bytes.
         offset: u64,

@@ -132,7 +132,7 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
             Some("JSON is read a line at a time; convert it with `jq -c '.[]' x.json > x.jsonl`")
         }
         "xlsx" | "xls" | "ods" => Some("sheets are not read; save each as CSV"),
-        "nt" => Some("triples are not read beside tables; import the file alone"),
+        "nt" => Some("triples cannot be imported with tables; import the file alone"),
         _ => None,
     }
 }

@@ -413,7 +413,7 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
     }
     if !file.hidden_size.is_multiple_of(width * file.num_attention_heads) {
         let reason = format!(
-            "hidden_size {} is no multiple of {width} for each of {} heads",
+            "hidden_size {} is not a multiple of {width} for each of {} heads",
             file.hidden_size, file.num_attention_heads
         );
         return Err(unusable(path, reason));

@@ -152,7 +152,7 @@ impl<'a> Tensors<'a> {
         shape: &'a Shape,
     ) -> Result<Tensors<'a>, EmbedError> {
         let file = SliceSafetensors::new(bytes)
-            .map_err(|error| unusable(path, format!("it is no safetensors file: {error}")))?;
+            .map_err(|error| unusable(path, format!("it is not a safetensors file: {error}")))?;
         let prefix = if file.get(WORDS).is_err() { "bert." } else { "" };
         let tensors = Tensors { file, bytes, prefix, path, shape };
         for (name, expected) in names(shape) {

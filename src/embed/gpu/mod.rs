@@ -40,7 +40,7 @@ const ROW_THREADS: u32 = 128;
 #[non_exhaustive]
 pub enum GpuError {
     /// The driver failed during `doing`.
-    #[error("the CUDA device failed while {doing}: {what}; CUDA_VISIBLE_DEVICES= goes without it")]
+    #[error("the CUDA device failed while {doing}: {what}; set CUDA_VISIBLE_DEVICES= to use the CPU")]
     Device {
         /// Attempted operation.
         doing: &'static str,
@@ -49,7 +49,7 @@ pub enum GpuError {
     },
     /// The kernels do not compile for this device.
     #[error(
-        "the CUDA kernels do not compile for {arch}: {log}; CUDA_VISIBLE_DEVICES= goes without"
+        "the CUDA kernels do not compile for {arch}: {log}; set CUDA_VISIBLE_DEVICES= to use the CPU"
     )]
     Compile {
         /// The architecture.

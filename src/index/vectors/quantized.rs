@@ -1,14 +1,14 @@
 //! Rows as bytes, with a proven bound on the quantization error: a quarter of the size, read first.
 //!
 //! # Codes
-//! With `x` a stored row, `m` the centre (near the mean of all rows) and `H` a rotation, `z = H (x
-//! - m)` is coded as `s c`: whole numbers `c` in -127..=127 times the unit `s = max |z| / 127`. The
-//! rotation is a Hadamard transform after changes of sign, in blocks of the largest power of two
-//! that divides the padded length. It spreads the content of a few dimensions over the whole block,
-//! and subtracting the mean leaves the differences between rows, so that one unit fits all
-//! dimensions of a row. A query `q` is rotated to `w = H q` and coded twice: `t a` with `t = max
-//! |w| / 127`, and the remainder `w - t a` likewise as `t' b`; the final remainder is `r'`. Let `r
-//! = w - t a`, `e = z - s c`.
+//! With `x` a stored row, `m` the centre (near the mean of all rows) and `H` a rotation,
+//! `z = H (x - m)` is coded as `s c`: whole numbers `c` in -127..=127 times the unit
+//! `s = max |z| / 127`. The rotation is a Hadamard transform after changes of sign, in blocks of
+//! the largest power of two that divides the padded length. It spreads the content of a few
+//! dimensions over the whole block, and subtracting the mean leaves the differences between rows,
+//! so that one unit fits all dimensions of a row. A query `q` is rotated to `w = H q` and coded
+//! twice: `t a` with `t = max |w| / 127`, and the remainder `w - t a` likewise as `t' b`; the final
+//! remainder is `r'`. Let `r = w - t a`, `e = z - s c`.
 //!
 //! # Bound
 //! `H` is orthogonal, so in real numbers

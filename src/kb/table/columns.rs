@@ -36,7 +36,7 @@ const LISTS: f64 = 0.05;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyNames {
     /// In all cells together; the source of the column.
-    #[error("{0} leads to more than {MAX_NAMED} names; ask of fewer rows")]
+    #[error("{0} leads to more than {MAX_NAMED} names; ask about fewer rows")]
     Column(String),
     /// In one cell; the source of the column.
     #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]

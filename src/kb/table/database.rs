@@ -109,7 +109,7 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
     /// The statement is too long.
-    #[error("the statement has {0} bytes; at most {MAX_SQL} are taken")]
+    #[error("the statement has {0} bytes, more than {MAX_SQL}")]
     TooLong(usize),
     /// The statement is not read-only.
     #[error("the statement is refused: {0}")]
@@ -118,7 +118,7 @@ pub enum SqlError {
     #[error("the statement is wrong: {0}")]
     Wrong(String),
     /// The deadline passed.
-    #[error("the statement was stopped after {} ms; ask for less at a time", .0.as_millis())]
+    #[error("the statement was stopped after {} ms; request less at a time", .0.as_millis())]
     Deadline(Duration),
     /// The result is too large.
     #[error("the statement gives more than {rows} rows or {MAX_RESULT} bytes; group or limit them")]
@@ -358,7 +358,7 @@ fn forbidden(action: &AuthAction<'_>) -> Option<String> {
         other => {
             let written = format!("{other:?}");
             let what = written.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
-            Some(format!("it is no reading statement ({what})"))
+            Some(format!("it is not a read-only statement ({what})"))
         }
     }
 }

@@ -106,7 +106,7 @@ pub enum JournalError {
         cause: String,
     },
     /// The files of the run were removed or replaced while the run was being written.
-    #[error("{} was removed or replaced during the run: put the run's directory back and use --resume", .path.display())]
+    #[error("{} was removed or replaced during the run: restore the run's directory and use --resume", .path.display())]
     Moved {
         /// The missing file.
         path: PathBuf,

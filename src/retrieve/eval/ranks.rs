@@ -227,8 +227,8 @@ impl AnswerRanks {
         self.ratio(self.counted_within(k), self.ranks.len() as u64)
     }
 
-    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 for `k`
-    /// = 0.
+    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 if
+    /// `k` is 0.
     pub fn precision_at(&self, k: u64) -> f32 {
         self.ratio(self.counted_within(k), k)
     }

@@ -97,7 +97,7 @@ pub enum ReadError {
         node: String,
     },
     /// The file names too many nodes.
-    #[error("the file names more than {MAX_KEPT} nodes for these queries; cut its rankings")]
+    #[error("the file names more than {MAX_KEPT} nodes for these queries; shorten its rankings")]
     TooLong,
     /// The file failed.
     #[error("cannot read the file: {0}")]

@@ -35,10 +35,10 @@ const CUSTOM: u8 = 0;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ModuleError {
     /// The magic number is missing.
-    #[error("the bytes are no module of WebAssembly; components are not taken")]
+    #[error("the bytes are not a WebAssembly module; components are not supported")]
     Magic,
     /// The module ends within a section.
-    #[error("the module is cut short")]
+    #[error("the module is truncated")]
     Short,
     /// It has too many functions.
     #[error("the module has more than {MAX_FUNCTIONS} functions; make it smaller")]
