@@ -61,7 +61,7 @@ use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
 
 /// Bonus on a kind's log probability for a phrase that names it.
-const SAYS_KIND: f64 = 1_000.0;
+const KIND_BONUS: f64 = 1_000.0;
 
 /// Maximum length of the reason why a reply is unusable, characters.
 const MAX_REASON: usize = 200;
@@ -98,7 +98,7 @@ pub enum AskError {
     /// Something that the answer needs is missing from the question or from the base.
     #[error("the question cannot be answered: {0}")]
     Missing(String),
-    /// No node is a row.
+    /// No node satisfies the conditions on rows.
     #[error("there is no {kind} {}", if .of.is_empty() { "that is asked for".to_owned() } else { format!("of {of}") })]
     NoRows {
         /// The type of the rows.
@@ -261,7 +261,7 @@ impl Analyst {
                 _ => false,
             };
             if mentions.all.iter().any(says) {
-                *log += SAYS_KIND;
+                *log += KIND_BONUS;
             }
         }
         ranked.sort_by(|one, other| other.1.total_cmp(&one.1));

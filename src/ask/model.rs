@@ -48,8 +48,9 @@ const READ: &str = "ask/read";
 const COLUMNS: &str = "ask/columns";
 const CELLS: &str = "ask/cells";
 const SQL: &str = "ask/sql";
-/// Maximum number of rows whose cells are read from texts, and number of rows per request.
+/// Maximum number of rows whose cells are read from texts.
 const MAX_READ: usize = 500;
+/// Number of rows whose texts are in one request.
 const ROWS_A_REQUEST: usize = 10;
 /// Three replies, each with its repair; a failed statement, also with a repair; cells.
 pub const ASK_ASKS: RequestBounds = RequestBounds {
@@ -59,17 +60,21 @@ pub const ASK_ASKS: RequestBounds = RequestBounds {
     min: 3,
     max: 2 * 4 + 2 * (MAX_READ / ROWS_A_REQUEST),
 };
-/// Maximum number of offered nodes, and of offered columns.
+/// Maximum number of offered nodes.
 const MAX_NAMES: usize = 20;
+/// Maximum number of offered columns.
 const MAX_OFFERED: usize = 80;
 /// Maximum number of columns read from texts.
 const MAX_TEXTS: usize = 3;
-/// Maximum lengths of a document whose cells are read, of a name, and of an example, characters.
+/// Maximum length of a document whose cells are read, characters.
 const DOCUMENT_CHARS: usize = 1_500;
+/// Maximum length of a name, characters.
 const NAME_CHARS: usize = 100;
+/// Maximum length of an example, characters.
 const EXAMPLE_CHARS: usize = 60;
-/// Number of shown rows of the table, and of shown values of a category.
+/// Number of rows of the table in a prompt.
 const SHOWN_ROWS: usize = 5;
+/// Number of values of a category in a prompt.
 const SHOWN_VALUES: usize = 8;
 
 /// Why a model has no answer.
@@ -506,7 +511,7 @@ impl Questioner<'_> {
             Some(tested) => {
                 let normal = matches!(test, Some(TestName::Normality));
                 let yes = (tested.p < LEVEL) != (normal || asks_same);
-                let (result, told) = run::told_test(tested);
+                let (result, told) = run::test_in_words(tested);
                 (Outcome::Truth(yes), format!("{} ({told})", yes_or_no(yes)), result)
             }
             None => {

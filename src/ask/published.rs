@@ -12,7 +12,7 @@ use agent_kb::table::{Column, ColumnKind, Database, Limits, Table, with_literals
 /// The questions of a file of MEBench; none if the data are not available.
 fn questions(file: &str) -> Option<Vec<Json>> {
     let text = std::fs::read_to_string(real_data("mebench")?.join(file)).unwrap();
-    // An answer in each file holds a NaN, which is no JSON.
+    // An answer in each file holds a NaN, which is not JSON.
     let read = |line: &str| serde_json::from_str(&line.replace("NaN", "null")).unwrap();
     Some(text.lines().map(read).collect())
 }

@@ -39,15 +39,19 @@ use agent_kb::{
 /// Number of nodes sampled to estimate the degree of links.
 const LOOKED_AT: usize = 1_000;
 
-/// Scores of a type as the row type: for a field that it has, for being counted, for having the
-/// counted nodes, for one of its values, for its name.
+/// Score of a row type for a mentioned field that it has.
 const HAS_FIELD: f32 = 3.0;
+/// Score of a row type for being counted.
 const IS_COUNTED: f32 = 4.0;
+/// Score of a row type for links to the counted nodes.
 const HAS_COUNTED: f32 = 2.0;
+/// Score of a row type for a mentioned value of its fields.
 const HAS_VALUE: f32 = 1.0;
+/// Score of a row type for a mention of its name.
 const IS_SAID: f32 = 1.0;
-/// Scores for a plural mention, and for a mention after `among`.
+/// Score of a row type for a plural mention.
 const IS_PLURAL: f32 = 0.5;
+/// Score of a row type for a mention after `among`.
 const IS_AMONG: f32 = 4.0;
 
 /// Relation of a named thing to the rows.
@@ -388,7 +392,7 @@ impl Reading<'_> {
                     }
                 }
                 What::Type(own) if *own == kind && !self.bound.contains_key(&at) => {
-                    // Of equals, the first that is said.
+                    // Of equals, the first mentioned.
                     points += if said_before { 0.0 } else { IS_SAID } + 0.1 / (at + 1) as f32;
                     points += if self.is_plural(at, kind) { IS_PLURAL } else { 0.0 };
                     points += if self.is_among(mention) { IS_AMONG } else { 0.0 };
@@ -850,7 +854,7 @@ impl Reading<'_> {
             (self.columns, self.assumed) = (Vec::new(), Vec::new());
             match self.of_kind(kind) {
                 Ok(plan) => return Ok(plan),
-                // The first that says what is missing.
+                // The first error that names the missing part.
                 Err(error) => {
                     if first.as_ref().is_none_or(|first| *first == AskError::NoTable) {
                         first = Some(error);

@@ -19,10 +19,11 @@ use agent_kb::{
     },
 };
 
-/// Maximum number of groups, number of groups kept after the first ones, and maximum number of tied
-/// first ones.
+/// Maximum number of groups of a table of groups.
 const MAX_GROUPS: usize = 10_000;
+/// Number of rows kept after the first ones.
 pub(super) const MAX_FIRST: usize = 50;
+/// Maximum number of first rows with the same number.
 const MAX_TIED: usize = 1_000;
 /// Limits of the rows that statistics read.
 pub(super) const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
@@ -613,7 +614,7 @@ impl Run<'_> {
     /// Stores a test result, and returns it in words.
     fn tested(&mut self, tested: TestResult) -> String {
         self.statistic = Some(tested);
-        let (result, told) = told_test(tested);
+        let (result, told) = test_in_words(tested);
         self.result = result;
         told
     }
@@ -836,7 +837,7 @@ fn spaced(unit: Option<&str>) -> String {
 }
 
 /// A test as a row, and in words.
-pub(super) fn told_test(tested: TestResult) -> (Rows, String) {
+pub(super) fn test_in_words(tested: TestResult) -> (Rows, String) {
     let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
     let row = vec![
         SqlValue::Text(tested.test.name().to_owned()),

@@ -18,9 +18,9 @@ use agent_kb::{
 const MAX_STEPS: usize = 3;
 /// Maximum number of metapaths between two types.
 const MAX_PATHS: usize = 200;
-/// Minimum length of a stem that is a prefix of another form of the same word, and maximum number
-/// of further letters.
+/// Minimum length of a stem that is a prefix of another form of the same word.
 const MIN_BEGINNING: usize = 4;
+/// Maximum number of letters that the other form has in addition.
 const MAX_ENDING: usize = 3;
 
 /// A name of the schema in words.

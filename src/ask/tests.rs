@@ -135,7 +135,7 @@ fn no_statement_but_a_reading_one_over_the_table_is_run() {
         "ATTACH 'x.db' AS x",
     ] {
         let (asked, heard) = analyst(Helps::Unread, move |request| said(steel(request, hostile)));
-        // What the rules say of it stands.
+        // The answer of the rules is kept.
         assert!(matches!(asked.ask(STEEL), Err(AskError::Unknown { .. })), "{hostile}");
         assert_eq!(heard.count(), 5, "{hostile}");
     }

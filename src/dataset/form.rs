@@ -9,6 +9,7 @@ use crate::{
 
 /// Maximum number of files of a directory that are inspected.
 const MAX_FILES: usize = 10_000;
+/// Suffixes of compressed files.
 const PACKED: [&str; 3] = ["", ".gz", ".zst"];
 
 /// Format of an input.

@@ -39,6 +39,7 @@ const MAX_ATTEMPTS: u32 = 5;
 const MAX_WAIT: Duration = Duration::from_secs(120);
 /// Cap of the first wait between two attempts; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which waits check the stop flag.
 const POLL: Duration = Duration::from_millis(100);

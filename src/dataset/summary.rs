@@ -12,9 +12,9 @@ const EXAMPLES: usize = 10;
 /// Maximum number of kinds of edges whose numbers per node are counted; each visits all nodes of a
 /// type.
 const MAX_COUNTED: usize = 500;
-/// Maximum number of uses of a rare label, as a share of another label's uses; [`RARE`] uses are
-/// always rare.
+/// Maximum number of uses of a rare label, as a share of another label's uses.
 const RARE_SHARE: f64 = 0.01;
+/// Number of uses up to which a label is always rare.
 const RARE: u64 = 3;
 /// Maximum number of labels compared with one another.
 const MAX_COMPARED: usize = 1_000;

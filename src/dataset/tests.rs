@@ -668,7 +668,7 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
         let (source, stop) = (edges(n), AtomicBool::new(false));
         import_neutral(source.path(), home, "tiny", &options, &mut |_| {}, &stop).unwrap().base
     };
-    // Without an index nobody asks it.
+    // Without an index the embedder is not used.
     assert_eq!((beside(1).version, home.get("tiny").unwrap().record.n_edges), (1, 1));
     fs::create_dir(first.index_dir()).unwrap();
     let before = home.get("tiny").unwrap();

@@ -615,7 +615,7 @@ mod tests {
         let found = units.collect(&mut out).unwrap();
         assert!(out == contents.concat());
         assert_eq!((found.bytes, found.failed), (out.len() as u64, 4));
-        // What changes between the look and the reading is no result either.
+        // A file that changes between the check and the reading is not a result either.
         let mut results = units.results().unwrap();
         let path = units.result(1);
         let mut bytes = fs::read(&path).unwrap();

@@ -216,7 +216,7 @@ fn is_reference_char(c: char) -> bool {
 
 /// Calls `each` with the words of the BM25 baseline, in order.
 pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
-    // The lower case of this letter depends on what stands around it, beyond the word too.
+    // The lower case of this letter depends on its context, even beyond the word.
     if text.contains('\u{3a3}') {
         for_each_run(&text.to_lowercase(), &mut each);
     } else {

@@ -198,7 +198,7 @@ fn build_part(
     let previous = plan.previous.filter(|version| has_part(version, part));
     let materials = Materials { kb, vectors: &vectors, embedder: &embedder, previous };
     parts::build(part, &materials, watch, staging.path())?;
-    // The record never names digests of what is being replaced.
+    // The record never has digests of files being replaced.
     if record.parts.contains(&part) {
         record.parts.retain(|&listed| listed != part);
         record.write(&dir)?;

@@ -113,7 +113,7 @@ impl Splitter<'_> {
 
 /// The chunks of a document that have vectors.
 pub fn chunks_of(text: &str) -> Vec<&str> {
-    // Four bytes hold any character; what is cut off here is past the last chunk.
+    // Four bytes hold any character; the rest is after the last chunk.
     let text = &text[..text.floor_char_boundary(4 * (MAX_CHUNKS + 1) * CHUNK_CHARS)];
     let mut chunks = chunk_text(text, CHUNK_CHARS, OVERLAP_CHARS);
     chunks.truncate(MAX_CHUNKS);

@@ -91,9 +91,11 @@ const PART_HALF: f32 = 6.0;
 /// Number of linked nodes of each type that are kept in order.
 const ORDERED: usize = 64;
 
-/// Maximum number of cached texts, bytes of each, and nodes of each: 26 MB in total.
+/// Maximum number of cached texts; with the limits below at most 26 MB.
 const MAX_CACHED_TEXTS: usize = 32;
+/// Maximum size of a cached text, bytes.
 const MAX_CACHED_TEXT_BYTES: usize = 16 << 10;
+/// Maximum number of nodes cached for a text.
 const MAX_CACHED_NODES: usize = 100_000;
 
 /// The entity index.

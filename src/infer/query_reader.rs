@@ -26,17 +26,21 @@ pub const READ_REQUESTS: RequestBounds =
     RequestBounds { role: ROUTER_ROLE, prompt: PROMPT, later: None, min: 1, max: 2 };
 /// Maximum number of entities of a reading.
 const MAX_ENTITIES: usize = 4;
-/// Maximum number of names of entities, of known answers and of relations of a reading.
+/// Maximum number of names of an entity in a reading.
 const MAX_NAMES: usize = 4;
+/// Maximum number of known answers of a reading.
 const MAX_ANSWERS: usize = 5;
+/// Maximum number of relations of a reading.
 const MAX_RELATIONS: usize = 6;
-/// Maximum number of constraints of a reading, and maximum length of each text, characters.
+/// Maximum number of constraints of a reading.
 const MAX_CONSTRAINTS: usize = 8;
+/// Maximum length of a text of a reading, characters.
 const MAX_CHARS: usize = 200;
 /// Maximum number of nodes of one name.
 const BEARERS: usize = 2;
-/// Minimum link strength of a name, absolute and relative to the strongest node.
+/// Minimum link strength of a name.
 const MIN_STRENGTH: f32 = 0.5;
+/// Minimum link strength of a name, as a share of that of the strongest node.
 const MIN_SHARE: f32 = 0.9;
 /// Maximum number of followed neighbours of a node by one relation.
 const MAX_NEIGHBORS: usize = 2_000;

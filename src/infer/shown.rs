@@ -8,12 +8,13 @@ use serde_json::{Value as Json, json};
 use agent_index::{IndexedBase, excerpt::text_about};
 use agent_kb::{Direction, NodeId, RelationId, best};
 
-/// Maximum number of linked entities, and of linked entities of one type.
+/// Maximum number of linked entities.
 const MAX_ENTITIES: usize = 6;
+/// Maximum number of linked entities of one type.
 const MAX_PER_TYPE: usize = 3;
-/// Number of linked nodes of each type that entities are made of, and maximum number of further
-/// nodes of the same name in an entity.
+/// Number of linked nodes of each type from which entities are made.
 const LINKED_PER_TYPE: usize = 10;
+/// Maximum number of further nodes with the same name in an entity.
 const MAX_NAMESAKES: usize = 4;
 /// Minimum link strength.
 const MIN_STRENGTH: f32 = 0.2;

@@ -34,8 +34,9 @@ pub(super) const MAGIC: &[u8; 8] = b"AGENTKB1";
 pub(super) const SECTION_ALIGN: u64 = 64;
 /// Bytes of one entry of the section table.
 const ENTRY_BYTES: usize = 24;
-/// Indices of `name` and `text` among the string columns of `nodes.arrow`.
+/// Index of `name` among the string columns of `nodes.arrow`.
 const NAME_COLUMN: usize = 1;
+/// Index of `text` among the string columns of `nodes.arrow`.
 const TEXT_COLUMN: usize = 2;
 /// Index of `value` among the string columns of `fields.arrow`.
 const VALUE_COLUMN: usize = 1;

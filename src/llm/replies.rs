@@ -163,7 +163,7 @@ fn fences(text: &str) -> (Vec<Fence>, bool) {
                 fence.body.push('\n');
             }
             (None, Some((mark, n, rest))) => {
-                // A word in marks within a line is no block.
+                // A word in marks within a line is not a block.
                 if !rest.contains('`') {
                     open = Some((mark, n, Fence { tag: rest.to_owned(), body: String::new() }));
                 }

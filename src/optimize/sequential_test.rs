@@ -394,7 +394,7 @@ mod tests {
         let sources: Vec<&str> =
             frozen.iter().map(|category_program| category_program.program.source()).collect();
         assert_eq!(sources, ["", "b", "c"]);
-        // What was lost with all queries is lost without those that lost it.
+        // A test that failed with all queries also fails without some.
         assert_eq!(test.kept_without(&(8..16).collect::<Vec<_>>()), [true, false, false]);
     }
 }

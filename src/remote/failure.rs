@@ -188,7 +188,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
     let date = |name: &str| httpdate::parse_http_date(&text(name)?).ok();
     let until = date(RETRY_AFTER.as_str())?;
-    // The clock of the service counts, where it tells it.
+    // The service's own clock is used if it sends one.
     let now = date(DATE.as_str()).unwrap_or_else(now);
     Some(until.duration_since(now).unwrap_or_default())
 }

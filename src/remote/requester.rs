@@ -92,7 +92,7 @@ impl Requester {
                     return Ok(reply);
                 }
                 Err(AttemptError::Final(error)) => {
-                    // The service answers, and says what is wrong.
+                    // The service answers, with an error.
                     self.circuit_breaker.succeeded();
                     return Err(error);
                 }

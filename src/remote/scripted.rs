@@ -129,7 +129,7 @@ fn serve(
 ) {
     loop {
         let Some((head, body)) = (if resets { head(stream) } else { request(stream) }) else {
-            // Whatever came, it is no request: a greeting of TLS.
+            // Not a request, for example a TLS greeting.
             let _ = (&mut &*stream).write_all(b"HTTP/1.1 400 X\r\ncontent-length: 0\r\n\r\n");
             return;
         };

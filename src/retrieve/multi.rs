@@ -14,9 +14,9 @@ use agent_index::{
 };
 use agent_kb::{NodeId, answer::Explanation, best};
 
-/// Minimum number of chunks whose nodes are candidates, and number of chunks for each requested
-/// node.
+/// Minimum number of chunks whose nodes are candidates.
 const CHUNKS: usize = 1_000;
+/// Number of chunks for each requested node.
 const CHUNKS_PER_NODE: usize = 4;
 /// Maximum number of chunks in an explanation.
 const EXPLAINED: usize = 3;

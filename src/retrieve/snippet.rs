@@ -8,9 +8,9 @@ use agent_kb::{NodeId, answer::Explanation};
 
 /// Maximum number of words of a field that are examined.
 const MAX_WORDS: usize = 4_096;
-/// Number of words of a snippet, and number of words before the first match (more at the end of a
-/// text).
+/// Number of words of a snippet.
 const PART_WORDS: usize = 16;
+/// Number of words before the first match; more at the end of a text.
 const BEFORE: usize = 2;
 
 /// The part of a field with the most distinct stems of the query, of equals the first, with

@@ -121,7 +121,7 @@ mod tests {
         assert_eq!([mine, other].map(|of| trust.place(of)), [Place::Process, Place::Wasm]);
         trust.keep(Origin::Elsewhere);
         assert_eq!(trust.place(Origin::Elsewhere), Place::Wasm);
-        // A bundle is no run of that name.
+        // A bundle is not a run of that name.
         assert_eq!(trust.place(Origin::Run("abcd".as_ref())), Place::Wasm);
         assert_eq!(Trust::new(None).place(mine), Place::Wasm);
     }

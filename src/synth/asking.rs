@@ -39,8 +39,9 @@ pub const SYNTHESIZE_ROLE: RoleSpec = RoleSpec {
 const ATTEMPTS: usize = 4;
 /// Maximum number of draws per requested question.
 const DRAWS: usize = 60;
-/// Number of properties requested from a model, and maximum number of properties of a question.
+/// Number of properties requested from a model.
 const PROPERTIES: usize = 5;
+/// Maximum number of properties of a question.
 const MAX_USED: usize = 2;
 /// Share of relational questions, per cent.
 const RELATIONAL: usize = 15;
@@ -48,8 +49,9 @@ const RELATIONAL: usize = 15;
 const MAX_QUESTION: usize = 600;
 /// Maximum number of repairs of a malformed reply.
 const REPAIRS: u32 = 1;
-/// Tokens of a short and a long prompt, and of a short reply, for the estimate.
+/// Tokens of a short and of a long prompt, for the estimate.
 const SENT: [u64; 2] = [400, 6_000];
+/// Tokens of a short reply, for the estimate.
 const SHORT_REPLY: u64 = 60;
 
 /// A language model with its prompts.

@@ -25,8 +25,9 @@ pub(super) const MAX_CANDIDATES: usize = 2_000;
 const ATTEMPTS: usize = 60;
 /// Groundings of one kind before another kind is drawn; bases without texts have only relations.
 const DRAWS: usize = 15;
-/// Shares of relational and textual questions, per cent.
+/// Share of relational questions, per cent.
 const RELATIONAL: usize = 15;
+/// Share of textual questions, per cent.
 const TEXTUAL: usize = 15;
 /// Usual maximum number of answers of a question with words: people ask for a few things.
 const FEW_ANSWERS: usize = 5;

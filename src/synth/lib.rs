@@ -61,8 +61,9 @@ use agent_llm::{LlmError, prompts::PromptError};
 pub const MAX_ANSWERS: usize = 20;
 /// Maximum number of questions of one synthesis.
 pub const MAX_QUERIES: usize = 10_000;
-/// Questions per template of the schema, and bounds of the number of templates.
+/// Number of questions per template from the schema.
 const PER_TEMPLATE: usize = 10;
+/// Range of the number of templates from the schema.
 const TEMPLATES: std::ops::RangeInclusive<usize> = 8..=64;
 
 /// Options of a synthesis.

@@ -79,8 +79,9 @@ const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
 const INNER: &str = "bm25+names";
 /// Maximum number of texts of an expansion.
 const MAX_TEXTS: usize = 7;
-/// Default and maximum number of neighbours of an entity.
+/// Default number of neighbours of an entity.
 const NEIGHBORS: usize = 10;
+/// Maximum number of neighbours of an entity.
 const MAX_NEIGHBORS: usize = 40;
 
 /// Parsed arguments of a system that expands.

@@ -12,8 +12,9 @@ use agent_kb::{
     },
 };
 
-/// Maximum number of nodes, and of columns, of one table.
+/// Maximum number of nodes of one table.
 const MAX_ROWS: usize = 1_000;
+/// Maximum number of columns of one table.
 const MAX_COLUMNS: usize = 16;
 /// Maximum number of names in one cell of a table; further ones are dropped.
 const MAX_NAMES: usize = 20;

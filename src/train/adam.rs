@@ -3,11 +3,13 @@
 
 use rayon::prelude::*;
 
-/// Decay of the mean gradient, and weight of the new gradient.
+/// Decay of the mean gradient.
 const KEPT_MEAN: f64 = 0.9;
+/// Weight of a new gradient in the mean.
 const NEW_MEAN: f64 = 0.1;
-/// Decay of the mean squared gradient, and weight of the new one.
+/// Decay of the mean squared gradient.
 const KEPT_SQUARE: f64 = 0.999;
+/// Weight of a new squared gradient in its mean.
 const NEW_SQUARE: f64 = 0.001;
 /// Added to the root of the mean square; a weight whose gradient was always 0 stays unchanged.
 const EPSILON: f64 = 1e-9;

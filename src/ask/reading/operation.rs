@@ -28,8 +28,8 @@ pub(super) const YES_NO: [&str; 14] = [
 /// Number of nodes searched for a zero.
 const LOOKED_AT: usize = 1_000;
 
-/// Named things any of which satisfies a condition, with their mentions; or, negated, none of which
-/// may.
+/// Things joined by `or`, with their mentions: rows must have at least one of them or, if `denied`,
+/// none.
 struct Alternatives {
     denied: bool,
     all: Vec<(usize, String, Role)>,
@@ -160,7 +160,7 @@ impl Reading<'_> {
             }
             let links = self.links_to(at);
             let mut steps = self.schema.steps(self.rows);
-            // What links a row to another sort of node is no relation within the rows' type.
+            // A link to another type of node is not a relation within the row type.
             steps.retain(|step| self.says(at, step.relation) && !(links && step.to == self.rows));
             match steps.as_slice() {
                 &[step] if !links && step.to != self.rows => {
@@ -245,7 +245,7 @@ impl Reading<'_> {
             && things.iter().all(|(at, thing)| !is_bound(*at) && !own(thing).is_empty());
         let mut roles = Vec::new();
         for (at, mut thing) in things {
-            // As the base calls it, whatever signs the question left out.
+            // As the base spells it, with the signs that the question omits.
             if let [node] = thing.nodes.as_slice() {
                 thing.text = self.base.kb.name(*node).to_owned();
             }
@@ -327,7 +327,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Adds things any of which satisfies a condition, or none of which may.
+    /// Adds things joined by `or`.
     fn put_alternatives(&mut self, Alternatives { denied, all }: Alternatives, parts: &mut Parts) {
         let names: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
         let name = names.join(" or ");
@@ -477,7 +477,7 @@ impl Reading<'_> {
 
     fn group_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
         let spec = match self.what(at).cloned() {
-            // A type on the way to what is named parts nothing.
+            // A type on the metapath to a named thing does not group rows.
             Some(What::Type(kind)) => match self.path_to(kind) {
                 Ok(steps) => ColumnSpec::Names(steps),
                 Err(_) => return Ok(None),
@@ -612,7 +612,7 @@ impl Reading<'_> {
         parts.measures = counted;
         let mut columns: Vec<(usize, usize)> = fields;
         if !each {
-            // A type on the way to what is named is no condition of its own.
+            // A type on the metapath to a named thing is not a condition of its own.
             let (ways, others): (Vec<_>, Vec<_>) = std::mem::take(&mut parts.groups)
                 .into_iter()
                 .partition(|(at, _)| is_type(at) && !parts.conditions.is_empty());

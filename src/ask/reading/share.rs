@@ -92,7 +92,7 @@ impl Reading<'_> {
             return Ok(Some((begin, false)));
         }
         if let Some(relative) = find(end, &RELATIVES) {
-            // A verb behind what the clause says is that of the question.
+            // A verb after the clause belongs to the question.
             let verb = (relative..tokens.len())
                 .find(|&at| VERBS.contains(&word(at)) && between(relative, at));
             return Ok(Some((verb.unwrap_or(relative), true)));

@@ -10,8 +10,9 @@ use agent_kb::{
     table::{Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample},
 };
 
-/// Minimum number of nodes of a type, and minimum number of them with a number.
+/// Minimum number of nodes of a type.
 const MIN_NODES: usize = 50;
+/// Minimum number of nodes with a number in a column.
 const MIN_FILLED: usize = 100;
 /// Minimum number of distinct numbers of a column.
 const MIN_DIFFERENT: usize = 5;
@@ -23,8 +24,9 @@ const KEPT: usize = 400;
 const MIN_OF_VALUE: usize = 5;
 /// Maximum length of a name in a question, bytes.
 const MAX_NAME: usize = 60;
-/// Maximum number of columns of link counts, and of row types.
+/// Maximum number of columns of link counts.
 const MAX_COUNTS: usize = 4;
+/// Maximum number of row types.
 const MAX_TYPES: usize = 6;
 
 /// A column of numbers.

@@ -28,8 +28,9 @@ const MAX_CANDIDATES: usize = 2_000;
 const ATTEMPTS: usize = 300;
 /// Draws of properties per filled template.
 const PROPERTY_DRAWS: usize = 6;
-/// Number of questions at the default scale, and maximum number at any scale.
+/// Number of questions at the default scale.
 const BASE_QUESTIONS: f64 = 600.0;
+/// Maximum number of questions at any scale.
 const MAX_QUESTIONS: f64 = 2_000.0;
 
 /// Required (aspect, value) pairs.

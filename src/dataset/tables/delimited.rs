@@ -217,7 +217,7 @@ impl Records {
 
 /// The names in the header.
 pub(super) fn columns(path: &Path) -> Result<Vec<String>, DatasetError> {
-    // What is wrong with the header is told when rows are read.
+    // Errors of the header are reported when rows are read.
     Ok(Records::open(path, &mut Problems::new(true))?.1)
 }
 

@@ -57,15 +57,17 @@ const ID_NAMES: [&str; 14] = [
 ];
 /// Id names that do not name the identified type.
 const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", "identifier"];
-/// Score of a column named after its own table, and score of a column with an id name.
+/// Score of a column named after its own table.
 const OWN_NAME_SCORE: u32 = 95;
+/// Score of a column with an id name.
 const SURE_NAME_SCORE: u32 = 80;
 /// Penalty on the score for rows with invalid ids.
 const INVALID_ROWS_PENALTY: u32 = 15;
-/// Maximum share of rows with missing or repeated ids; for a certain name also one row in five, up
-/// to three.
+/// Maximum share of rows with missing or repeated ids.
 const MAX_INVALID_SHARE: f64 = 0.05;
+/// For a column with a certain name: number of rows per allowed invalid row.
 const ROWS_PER_INVALID: u64 = 5;
+/// For a column with a certain name: maximum number of allowed invalid rows.
 const MAX_INVALID_ROWS: u64 = 3;
 /// Names of columns of names, best first.
 const NAME_NAMES: [&str; 6] = ["name", "title", "label", "display_name", "full_name", "caption"];
@@ -73,8 +75,9 @@ const NAME_NAMES: [&str; 6] = ["name", "title", "label", "display_name", "full_n
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Separators of list items within a cell.
 const SEPARATORS: [&str; 2] = [";", "|"];
-/// Minimum share of cells with a separator, and maximum mean item length in bytes, of a list column.
+/// Minimum share of cells with a separator, of a list column.
 const MIN_SPLIT_SHARE: f64 = 0.2;
+/// Maximum mean length of the items of a list column, bytes.
 const MAX_ITEM_BYTES: f64 = 40.0;
 /// Minimum share of a column's values that are ids of the linked table: with the name of that table, with a
 /// name that ends with it, and with another name.
@@ -444,7 +447,7 @@ impl TableFacts {
     fn collect_all_ids(&mut self) -> Result<(), DatasetError> {
         let Some(id) = self.id.clone().filter(|_| self.rows == SAMPLE_ROWS) else { return Ok(()) };
         let mut values = HashSet::new();
-        // What is wrong with rows is told by the import.
+        // The import reports invalid rows.
         self.table.each(&mut Problems::new(true), &mut |_, row| {
             values.extend(id_text(&row, &id).map(|text| digest(&text)));
             Ok(true)

@@ -19,9 +19,13 @@ use crate::{
 
 /// Maximum number of columns of JSON lines.
 const MAX_COLUMNS: usize = 10_000;
+/// Extensions of delimited tables.
 const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
+/// Extensions of JSON lines.
 const JSON_LINES: [&str; 2] = ["jsonl", "ndjson"];
+/// Extension of Parquet files.
 const PARQUET: &str = "parquet";
+/// Extensions of databases.
 const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
 
 /// A table that can be read repeatedly.

@@ -362,7 +362,7 @@ fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[("countries.csv", countries), ("works.csv", &works)]);
     assert!(lines(dir.path())[1].contains("id Inventory No., name title"), "{works}");
-    // Where too many are wrong, it is said.
+    // If too many are wrong, a note says so.
     write(dir.path(), &[("works.csv", "sku,title\nS1,A\nS1,B\nS2,C\n")]);
     let told = "works.csv: sku is empty or repeated in 1 of 3 rows, so rows are numbered; \
         if it has the ids, correct these rows";

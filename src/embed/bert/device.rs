@@ -86,7 +86,7 @@ impl DeviceModel {
             let (send, receive) = sync_channel(WAITING_PORTIONS);
             let cut = &cut;
             scope.spawn(move || {
-                // Where the receiver is gone, it has met an error and tells of it.
+                // If the receiver is gone, it failed and reports its error.
                 texts.chunks(PORTION_TEXTS).map(cut).try_for_each(|pieces| send.send(pieces))
             });
             let mut vectors = Vec::with_capacity(texts.len() * self.hidden);

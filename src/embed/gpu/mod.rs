@@ -40,7 +40,9 @@ const ROW_THREADS: u32 = 128;
 #[non_exhaustive]
 pub enum GpuError {
     /// The driver failed during `doing`.
-    #[error("the CUDA device failed while {doing}: {what}; set CUDA_VISIBLE_DEVICES= to use the CPU")]
+    #[error(
+        "the CUDA device failed while {doing}: {what}; set CUDA_VISIBLE_DEVICES= to use the CPU"
+    )]
     Device {
         /// Attempted operation.
         doing: &'static str,

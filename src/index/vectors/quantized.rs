@@ -286,7 +286,7 @@ fn code_row(turned: &[f64], length: f64, dim: usize, codes: &mut [u8]) -> Note {
         return Note { scale: 0.0, full: f32::INFINITY, rest: 0.0 };
     }
     let scale = (largest(turned) / MAX_CODE) as f32;
-    // Too small to be told from nothing: all of it is error.
+    // Too small to distinguish from zero: all of it is error.
     let scale = if f64::from(scale) > *ROW_NORMS.start() * 1e-6 { scale } else { 0.0 };
     let unit = f64::from(scale);
     let per_unit = if scale > 0.0 { 1.0 / unit } else { 0.0 };

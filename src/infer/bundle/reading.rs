@@ -40,28 +40,28 @@ const MAX_EDGES: usize = 100_000;
 const MAX_ANSWERS: usize = 1_000;
 
 /// Probability that a question contains a word of the target type.
-const SAYS_TARGET: f32 = 0.8;
+const TARGET_WORD_PROBABILITY: f32 = 0.8;
 /// Probability that it contains a word of a followed relation, or of the type of a name.
-const SAYS_METAPATH: f32 = 0.5;
+const METAPATH_WORD_PROBABILITY: f32 = 0.5;
 /// Probability that it contains a word of the middle type of a metapath.
-const SAYS_MIDDLE: f32 = 0.3;
+const MIDDLE_WORD_PROBABILITY: f32 = 0.3;
 /// Probability of a question word.
-const SAYS_ASKING: f32 = 0.1;
+const QUESTION_WORD_PROBABILITY: f32 = 0.1;
 /// Probability of any other word.
-const SAYS_OTHER: f32 = 0.001;
+const OTHER_WORD_PROBABILITY: f32 = 0.001;
 /// Minimum probability of an explained word.
 const EXPLAINED: f32 = 0.01;
 /// Weight of the prior, in questions.
 const PRIOR_WEIGHT: f32 = 2.0;
 /// Minimum number of training questions with a word for it to count.
-const MIN_SAID: u32 = 2;
+const MIN_WORD_QUESTIONS: u32 = 2;
 /// Log penalty of each step after the first of a metapath without training questions.
 const LONGER: f32 = -2.0;
 /// Log penalty if the target type is not the first type in the question.
-const ASKS_LATER: f32 = -3.0;
+const LATER_TARGET_PENALTY: f32 = -3.0;
 /// Log penalty of each word of a metapath that does not precede the metapath's name, and of two
 /// steps in forward order: questions state the last step first.
-const SAID_ELSEWHERE: f32 = -0.5;
+const ELSEWHERE_PENALTY: f32 = -0.5;
 /// Maximum log distance to the most likely reading, for readings that are tried after better ones
 /// reached nothing.
 const MAX_BEHIND: f32 = 4.0;
@@ -74,9 +74,9 @@ const COMPARING: [&str; 8] =
 const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
 /// Log penalty of such a word if no metapath returns along its first step.
 const NOTHING_IN_COMMON: f32 = -2.0;
-/// Minimum length of the common prefix of two stems that are forms of one word, and maximum number
-/// of further letters.
+/// Minimum length of the common prefix of two stems that are forms of one word.
 const MIN_BEGINNING: usize = 4;
+/// Maximum number of letters after that prefix.
 const MAX_ENDING: usize = 4;
 
 /// One step of a metapath.
@@ -494,7 +494,7 @@ impl<'a> Model<'a> {
     fn may_explain(&self) -> bool {
         let in_phrasing = |stem: &str| {
             let count = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
-            self.phrasings.values().any(|phrasing| count(phrasing) >= Some(MIN_SAID))
+            self.phrasings.values().any(|phrasing| count(phrasing) >= Some(MIN_WORD_QUESTIONS))
         };
         let mut words = self.question.other_stems.iter().zip(&self.question.asks);
         words.all(|(stem, &asks)| asks || self.schema.says(stem) || in_phrasing(stem))
@@ -508,13 +508,13 @@ impl<'a> Model<'a> {
             expected.extend(own.map(|&stem| (stem, chance)));
         };
         for metapath in metapaths {
-            put(&self.type_stems, metapath.target.0, SAYS_TARGET);
-            put(&self.type_stems, metapath.start.0, SAYS_METAPATH);
+            put(&self.type_stems, metapath.target.0, TARGET_WORD_PROBABILITY);
+            put(&self.type_stems, metapath.start.0, METAPATH_WORD_PROBABILITY);
             for &(relation, _) in &metapath.steps {
-                put(&self.relation_stems, relation.0, SAYS_METAPATH);
+                put(&self.relation_stems, relation.0, METAPATH_WORD_PROBABILITY);
             }
             if let Some(kind) = metapath.middle {
-                put(&self.type_stems, kind.0, SAYS_MIDDLE);
+                put(&self.type_stems, kind.0, MIDDLE_WORD_PROBABILITY);
             }
         }
         expected.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
@@ -552,19 +552,20 @@ impl<'a> Model<'a> {
         let asks_later =
             |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
         if guess.metapaths.first().is_some_and(|metapath| asks_later(metapath.target)) {
-            guess.log += ASKS_LATER;
+            guess.log += LATER_TARGET_PENALTY;
         }
         if self.question.in_common && !there_and_back {
             guess.log += NOTHING_IN_COMMON;
         }
-        let misplaced = self.n_said_elsewhere(&guess.metapaths) + self.n_in_order(&guess.metapaths);
-        guess.log += SAID_ELSEWHERE * misplaced as f32;
+        let misplaced =
+            self.n_words_elsewhere(&guess.metapaths) + self.n_in_order(&guess.metapaths);
+        guess.log += ELSEWHERE_PENALTY * misplaced as f32;
         guess
     }
 
-    /// Number of words of each metapath's relations that the question has elsewhere than before the
-    /// metapath's name; 0 for a single name.
-    fn n_said_elsewhere(&self, metapaths: &[Metapath]) -> usize {
+    /// Number of words of the metapaths' relations that do not precede the metapath's name in the
+    /// question; 0 for a single name.
+    fn n_words_elsewhere(&self, metapaths: &[Metapath]) -> usize {
         let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
         let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
             let own = metapath.steps.iter().flat_map(|step| self.schema.of_relation(step.0));
@@ -599,13 +600,13 @@ impl<'a> Model<'a> {
         let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
         let count = |stem: &str| {
             let count = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
-            count.filter(|&count| count >= MIN_SAID).unwrap_or(0) as f32
+            count.filter(|&count| count >= MIN_WORD_QUESTIONS).unwrap_or(0) as f32
         };
         let chance =
             |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
         let prior = |at: usize, asks: bool| {
             let forms = expected.iter().filter(|pair| self.forms[pair.0] >> at & 1 == 1);
-            let least = if asks { SAYS_ASKING } else { SAYS_OTHER };
+            let least = if asks { QUESTION_WORD_PROBABILITY } else { OTHER_WORD_PROBABILITY };
             forms.map(|pair| pair.1).fold(least, f32::max)
         };
         let (mut log, mut plain) = (0.0, true);
@@ -628,8 +629,8 @@ impl<'a> Model<'a> {
             .iter()
             .filter(|pair| self.forms[pair.0] == 0)
             .map(|&(stem, prior)| (self.stems[stem].as_str(), prior))
-            .chain(learnt.map(|stem| (stem, SAYS_OTHER)))
-            .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(SAYS_OTHER).ln())
+            .chain(learnt.map(|stem| (stem, OTHER_WORD_PROBABILITY)))
+            .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(OTHER_WORD_PROBABILITY).ln())
             .sum();
         (log + unsaid, plain)
     }
@@ -824,7 +825,7 @@ mod tests {
         assert_eq!((reading.answers.as_slice(), reading.named.len()), ([product].as_slice(), 0));
         let ranked = reading.apply(&[(product + 1, 0.9), (product, 0.1)]);
         assert_eq!(ranked[0].0, product);
-        // A brand is no answer, and words beside a name ask for something else.
+        // A brand is not an answer, and words beside a name ask for something else.
         let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
         for (query, node) in [
             (base.kb.name(brand).to_owned(), brand),

@@ -298,7 +298,7 @@ fn entities_that_no_node_answers_to_are_left_out() {
     };
     let (system, heard) = expander(&base, kar(Some(Filter::Documents)), 1, strange);
     system.retrieve(QUERY, 20).unwrap();
-    // The query itself stands for an entity all the same.
+    // The query itself still counts as an entity.
     assert_eq!(blocks(question(&heard.requests()[1]), "entity ").len(), 1);
 }
 

@@ -241,7 +241,7 @@ mod tests {
                 NodeSource::Carry
             ]
         );
-        // What is taken away does not lead to the ranking, nor does what is before a metapath.
+        // Removed nodes do not get into the ranking, nor do nodes before a metapath.
         assert_eq!(flow.leading_to(flow.last, 5), [false, true, false, false, true]);
         // An operand from nowhere may come from any call before.
         assert_eq!(flow.leading_to(Some(3), 5), [true, true, true, true, false]);

@@ -21,9 +21,9 @@ const GATHERED: usize = 100_000;
 const SAMPLED: usize = 1_000;
 /// Minimum share of the values that must fit a kind.
 const FITS: f64 = 0.95;
-/// Maximum number of distinct values of a category: a share of the sampled values, and an absolute
-/// number.
+/// Maximum number of distinct values of a category, as a share of the sampled values.
 const MAX_DISTINCT: f64 = 0.4;
+/// Number of distinct values that a category may always have.
 const FEW_DISTINCT: usize = 12;
 /// Maximum mean length of a category's values, bytes.
 const MAX_CATEGORY_BYTES: usize = 60;

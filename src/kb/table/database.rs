@@ -38,10 +38,11 @@ const MAX_TEXT: i32 = 1 << 20;
 const MAX_JOINED: usize = 1 << 15;
 /// Maximum length of a statement, bytes.
 const MAX_SQL: usize = 20_000;
-/// Maximum depth of an expression, number of parts of a compound statement, and length of a pattern
-/// in characters.
+/// Maximum depth of an expression.
 const MAX_DEPTH: i32 = 100;
+/// Maximum number of parts of a compound statement.
 const MAX_COMPOUND: i32 = 20;
+/// Maximum length of a pattern, characters.
 const MAX_PATTERN: i32 = 200;
 /// Maximum number of instructions of a compiled statement.
 const MAX_INSTRUCTIONS: i32 = 50_000;

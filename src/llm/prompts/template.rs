@@ -204,7 +204,7 @@ impl Template {
         {
             environment.add_template_owned(name, text.clone()).map_err(|error| {
                 let line = first + error.line().unwrap_or(1).saturating_sub(1);
-                PromptError::File { path: self.path.clone(), line, message: said(&error) }
+                PromptError::File { path: self.path.clone(), line, message: one_line(&error) }
             })?;
         }
         Ok(())
@@ -261,7 +261,7 @@ impl Template {
             part(&self.system_name()).and_then(|system| Ok((system, part(&self.user_name())?)));
         both.map_err(|error| PromptError::Render {
             prompt: self.name.clone(),
-            message: said(&error),
+            message: one_line(&error),
         })
     }
 
@@ -275,7 +275,7 @@ impl Template {
 }
 
 /// An error of the engine on one line.
-fn said(error: &Error) -> String {
+fn one_line(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.kind() {
         ErrorKind::UndefinedError => format!("{what}; an item of an input lacks a field"),

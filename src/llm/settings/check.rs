@@ -149,7 +149,7 @@ impl Visitor<'_> {
         table: &DeTable<'_>,
         shape: &Shape,
     ) -> Result<(), SettingsError> {
-        // In the order of the file, so that the first fault is told.
+        // In file order, so that the first error is reported.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_unstable_by_key(|(name, _)| name.span().start);
         for (name, value) in entries {
@@ -194,7 +194,7 @@ impl Visitor<'_> {
         match (value, inner) {
             (DeValue::Table(_), Shape::Value) => Ok(()),
             (DeValue::Table(table), inner) => self.table(key, table, inner),
-            // Its type is told when it is read.
+            // Its type is checked when it is read.
             _ => Ok(()),
         }
     }

@@ -502,7 +502,7 @@ mod tests {
 
     /// Maximum length of the two prompts of an improvement, characters, without the base's outline
     /// and the program, for any history and any length of replies, with functions that ask a model.
-    const MOST: [usize; 2] = [20_000, 35_000];
+    const MAX_CHARS: [usize; 2] = [20_000, 35_000];
 
     #[test]
     fn an_improvement_sends_no_more_than_its_sections_may_have() {
@@ -555,9 +555,12 @@ mod tests {
             beside("comparator/contrast", contrast, source.len()),
             beside("actor/improve", improve, source.len() + schema.len()),
         ];
-        assert!(beside[0] <= MOST[0] && beside[1] <= MOST[1], "{beside:?}");
+        assert!(beside[0] <= MAX_CHARS[0] && beside[1] <= MAX_CHARS[1], "{beside:?}");
         // The state is as large as the sections allow.
-        assert!(beside[0] * 10 > MOST[0] * 8 && beside[1] * 10 > MOST[1] * 8, "{beside:?}");
+        assert!(
+            beside[0] * 10 > MAX_CHARS[0] * 8 && beside[1] * 10 > MAX_CHARS[1] * 8,
+            "{beside:?}"
+        );
     }
 
     #[test]

@@ -30,9 +30,9 @@ pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
 pub(super) const SAMPLE: usize = 200;
 /// Maximum number of queries in one request for assignment.
 pub(super) const BATCH: usize = 120;
-/// Minimum number of training queries of a category: one in `MIN_SHARE`, and at least
-/// `MIN_QUERIES`.
+/// A category has at least one in this number of training queries.
 const MIN_SHARE: usize = 25;
+/// Minimum number of training queries of a category.
 const MIN_QUERIES: usize = 3;
 /// If more than one in `MAX_LEFT_SHARE` training queries is unassigned, they are searched again.
 const MAX_LEFT_SHARE: usize = 10;
@@ -142,7 +142,7 @@ impl Run<'_> {
                 json!({ "n": at + 1, "name": name, "description": description })
             })
             .collect();
-        // The second pass asks for what the first one left out.
+        // The second pass requests the queries that the first one omitted.
         for pass in 0..2 {
             let open: Vec<usize> =
                 (0..queries.len()).filter(|&at| assigned[at].is_none()).collect();

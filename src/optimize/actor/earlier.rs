@@ -15,11 +15,13 @@ use crate::{
 
 /// Number of latest attempts that are stored for a category.
 const REMEMBERED: usize = 8;
-/// Maximum length of an attempt's description and of a failure, characters.
+/// Maximum length of an attempt's description, characters.
 const NOTE_CHARS: usize = 280;
+/// Maximum length of a failure, characters.
 const WHY_CHARS: usize = 160;
-/// Number of lost and of gained queries that are listed, and maximum length of each, characters.
+/// Number of listed lost queries, and of listed gained queries.
 const DIFFERENCES: usize = 3;
+/// Maximum length of a listed query, characters.
 const QUERY_CHARS: usize = 200;
 
 /// An attempt at a better program.

@@ -29,7 +29,7 @@ pub type Range<T> = [T; 2];
 
 /// Maximum number of bytes per token, for the minimum; the maximum counts tokens as the ledger
 /// does.
-const MOST_BYTES_PER_TOKEN: u64 = 5;
+const MAX_BYTES_PER_TOKEN: u64 = 5;
 /// Tokens of a short reply.
 const SHORT_REPLY: u64 = 200;
 /// Seconds per reply.
@@ -85,7 +85,7 @@ pub fn estimate(
     let briefing = Briefing::new(kb, options.listed_tools(true));
     let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
     let sent = |bytes: &str, more: u64| {
-        let least = bytes.len() as u64 / MOST_BYTES_PER_TOKEN;
+        let least = bytes.len() as u64 / MAX_BYTES_PER_TOKEN;
         [least, tokens(bytes) + more]
     };
     let queries = |pool: &[LabelledQuery]| -> String {

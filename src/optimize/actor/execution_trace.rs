@@ -31,15 +31,19 @@ const SHOWN_WRONG: usize = 3;
 const SHOWN_ROWS: usize = 8;
 /// Number of listed calls that score all nodes equally.
 const SHOWN_SAME: usize = 3;
-/// Number of listed calls that metapaths start from, and of listed steps along relations.
+/// Number of listed calls that metapaths start from.
 const SHOWN_STARTS: usize = 3;
+/// Number of listed steps along relations.
 const SHOWN_STEPS: usize = 4;
-/// Maximum length of a name, of a query, and of a reason, characters.
+/// Maximum length of a name, characters.
 const NAME_CHARS: usize = 40;
+/// Maximum length of a query, characters.
 const QUERY_CHARS: usize = 600;
+/// Maximum length of a reason, characters.
 const WHY_CHARS: usize = 200;
-/// Maximum length of a label, characters: if a variable names the call, and otherwise.
+/// Maximum length of a label if a variable names the call, characters.
 const NAMED_CHARS: usize = 56;
+/// Maximum length of any other label, characters.
 const LABEL_CHARS: usize = 80;
 /// Maximum length of a trace, characters.
 pub(super) const TRACE_CHARS: usize = 2_000;

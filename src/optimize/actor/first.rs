@@ -37,16 +37,19 @@ const METAPATHS: usize = 10;
 const WORKED: usize = 2;
 /// Maximum number of edges followed for a worked example.
 const WORKED_EDGES: usize = 20_000;
-/// Number of queries whose links are shown, and number of nodes of each.
+/// Number of queries whose links are shown.
 const LINKED: usize = 3;
+/// Number of linked nodes shown of a query.
 const LINKED_NODES: usize = 6;
-/// Number of queries whose links are counted, and number of nodes of each type.
+/// Number of queries whose links are counted.
 const COUNTED: usize = 60;
+/// Number of linked nodes of each type that are counted for a query.
 const COUNTED_NODES: usize = 4;
 /// Lower bounds of the strength classes of links, descending.
 const STRENGTHS: [f32; 4] = [0.8, 0.5, 0.2, 0.0];
-/// Number of documents, and maximum length of each, characters.
+/// Number of documents.
 const DOCUMENTS: usize = 2;
+/// Maximum length of a document, characters.
 const DOCUMENT_CHARS: usize = 1_500;
 /// Maximum length of a query, characters.
 const QUERY_CHARS: usize = 400;

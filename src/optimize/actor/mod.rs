@@ -73,7 +73,7 @@ pub struct Attempt {
     pub kind: String,
     /// The comparator's advice.
     pub advice: Option<String>,
-    /// Id of the resulting program, if one runs.
+    /// Id of the resulting program, if there is one that runs.
     pub program: Option<String>,
     /// Why there is no program.
     pub failure: Option<String>,

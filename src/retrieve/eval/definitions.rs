@@ -120,7 +120,7 @@ mod tests {
     fn usual_metrics_are_those_of_pytrec_eval() {
         let (mut compared, mut unranked) = (0, 0);
         for query in golden().queries {
-            // Half of the answers are no candidates; that makes no difference here.
+            // Half of the answers are not candidates, which makes no difference here.
             let candidates = Candidates::All(100);
             let found = Definitions::Trec.measure(&query.ranking, &query.answers, candidates);
             for (metric, value) in found.iter() {

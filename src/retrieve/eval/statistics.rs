@@ -274,7 +274,7 @@ fn check_finite(values: &[f64]) -> Result<(), StatisticsError> {
 
 /// `sorted` ascending and not empty, `percent` in `(0, 100]`.
 fn nearest_rank(sorted: &[f64], percent: f64) -> f64 {
-    // A product such as 0.95 * 20 may come out a hair above the whole number it stands for.
+    // A product such as 0.95 * 20 may be slightly above the exact whole number.
     let rank = (percent * sorted.len() as f64 / 100.0 - 1e-9).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }

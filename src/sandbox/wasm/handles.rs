@@ -262,7 +262,7 @@ mod tests {
         let mut reader = Reader::new(&bytes, 100);
         assert_eq!(reader.value(&mut table), Ok(value));
         assert_eq!(reader.end(), Ok(()));
-        // Cut anywhere, it is no value, and nothing panics.
+        // A truncated value is an error, never a panic.
         for end in 0..bytes.len() {
             assert!(Reader::new(&bytes[..end], 100).value(&mut table).is_err());
         }

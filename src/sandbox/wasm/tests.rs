@@ -193,7 +193,7 @@ fn every_way_to_end_has_its_kind() {
         ("(drop (call $length (i32.const 65536)))", FailureKind::Runtime),
         ("(call $release (i32.const 0))", FailureKind::Runtime),
         ("(drop (call $read (i32.const -1) (i32.const 0) (i32.const 4)))", FailureKind::Runtime),
-        // Arguments that are no list, or too many, or outside of memory.
+        // Arguments that are not a list, too many, or outside of memory.
         ("(drop (call $all (i32.const 8) (i32.const 5)))", FailureKind::Tool),
         ("(drop (call $and (i32.const 0) (i32.const 5)))", FailureKind::Tool),
         ("(drop (call $all (i32.const 65535) (i32.const 5)))", FailureKind::Runtime),

@@ -11,8 +11,9 @@ use agent_kb::{NodeId, TypeId};
 
 /// Name of the scorer of the whole document.
 const DOCUMENT: &str = "document";
-/// Mask names of all fields of neighbours, and of all other fields.
+/// Name, in masks, of all fields of neighbours.
 const RELATIONS: &str = "relations";
+/// Name, in masks, of all other fields.
 const DETAILS: &str = "details";
 /// Name of a field's only scorer.
 const LEXICAL: &str = "lexical";

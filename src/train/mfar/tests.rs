@@ -117,7 +117,7 @@ fn the_field_that_a_query_asks_for_is_found_and_missed_when_it_is_masked() {
     let model = &trained.model;
     assert_eq!(model.conditioning(), Conditioning::Words);
     assert_eq!(mrr(&world, model, ""), 1.0);
-    // The other field's things are what is left.
+    // The other field's nodes remain.
     for (mask, left) in [("upper", "below"), ("lower.out:lexical", "above"), ("relations", "above")]
     {
         let masked = mrr(&world, model, mask);

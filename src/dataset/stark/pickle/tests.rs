@@ -234,7 +234,7 @@ fn lengths_and_slots_that_lie_allocate_nothing() {
         // The first pass only passes over them.
         assert!(matches!(error, PickleError::Truncated { .. }), "{bytes:?}: {error}");
     }
-    // A frame that lies about its length is no more than a frame.
+    // A wrong length of a frame is ignored.
     let framed = [&[0x80, 4, 0x95][..], &u64::MAX.to_le_bytes(), b"N."].concat();
     assert_eq!(read(&framed, &Limits::default()).unwrap(), Value::None);
     // A slot of any number takes no more room than slot 0.
