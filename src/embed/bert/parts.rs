@@ -87,7 +87,7 @@ impl Parts {
         Ok(numbers)
     }
 
-    /// Word pieces of documents, after the document prompt.
+    /// Documents as word pieces, after the document prompt.
     ///
     /// # Errors
     /// [`EmbedError::Model`] when the tokenizer fails.
@@ -95,7 +95,7 @@ impl Parts {
         self.cutter.cut_all(&self.settings.document_prompt, texts)
     }
 
-    /// Word pieces of queries, after the query prompt.
+    /// Queries as word pieces, after the query prompt.
     ///
     /// # Errors
     /// As [`cut_documents`](Self::cut_documents).
