@@ -40,7 +40,7 @@ pub enum DatasetError {
         /// The cause.
         source: io::Error,
     },
-    /// An input file ends early or cannot be unpacked.
+    /// An input file is truncated or cannot be unpacked.
     #[error(
         "{path}:{line}: cannot read on: {source}; the file is truncated or damaged, fetch it again"
     )]

@@ -146,7 +146,7 @@ pub enum BadTemplate {
     /// A brace is not closed, or a placeholder is empty.
     #[error("has a stray brace; write {{field}}")]
     Stray,
-    /// More than [`MAX_PLACEHOLDERS`] placeholders.
+    /// The template has too many placeholders.
     #[error("has more than {MAX_PLACEHOLDERS} placeholders; leave some out")]
     TooMany,
 }

@@ -42,7 +42,7 @@ impl<T: Copy> StemCache<T> {
         StemCache { stems: Stems::default(), known: HashMap::new() }
     }
 
-    /// The value of `word`: `make` of its stem, called once per word while the word is cached.
+    /// The cached value of a word: `make` of its stem, called once while the word is cached.
     pub(crate) fn get(&mut self, word: &str, make: impl FnOnce(&str) -> T) -> T {
         if let Some(found) = self.known.get(word) {
             return *found;

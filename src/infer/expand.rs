@@ -74,8 +74,8 @@ impl Expander {
         Self { base, inner, texts: TextSource::Documents(n) }
     }
 
-    /// Appends `n` texts that a language model writes, or for AGR the text that it refines them to.
-    /// Each request has one repair.
+    /// Appends `n` texts that a language model writes or, for AGR, the text into which it refines
+    /// them. Each request has one repair.
     pub fn new(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,

@@ -24,7 +24,7 @@ pub struct Decision {
     pub category: String,
     /// Id of its previous program.
     pub from: String,
-    /// Id of the tested program; the same if only parameters changed.
+    /// Id of the tested program; equal to `from` if only parameters changed.
     pub to: String,
     /// Parameters of the tested program that differ from the declared ones.
     pub params: ParamValues,

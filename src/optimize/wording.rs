@@ -39,7 +39,7 @@ impl Wording {
     }
 }
 
-/// Draws at most `n` of the queries, alternating between the wordings while both last.
+/// Draws at most `n` of the queries, alternating between the two wordings while both remain.
 pub fn sample(
     queries: &[usize],
     n: usize,

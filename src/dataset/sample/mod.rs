@@ -152,7 +152,7 @@ pub enum SampleError {
         /// The folder.
         path: PathBuf,
     },
-    /// A file could not be written; files written before stay, without `dataset.toml`.
+    /// A file could not be written; earlier files stay, without `dataset.toml`.
     #[error("cannot write {}; check free space and permissions", path.display())]
     Write {
         /// The file or folder.

@@ -305,7 +305,8 @@ fn answers_equal_those_of_a_naive_executor_for_every_template() {
     assert_eq!(seen.len(), 40);
 }
 
-/// Every answer's document states the properties, and the properties alone identify no small set.
+/// Every answer's document states the properties, and the properties alone do not identify a small
+/// set.
 fn check_wording(
     world: &World,
     facts: &Facts,

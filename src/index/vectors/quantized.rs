@@ -236,7 +236,7 @@ impl<'a> Block<'a> {
         &self.bytes[row * self.stride..][..self.stride]
     }
 
-    /// Copies the notes of one row to another row in a block of the same kind.
+    /// Copies the terms of one row's bound to another row, in a block of the same kind.
     pub(super) fn copy_note(&self, from: usize, block: &mut [u8], to: usize) {
         let start = BLOCK * self.stride;
         let (from_notes, to_notes) =

@@ -108,7 +108,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// The latest of the calls that returned a value.
+/// The latest call that returned a value.
 fn origin(calls: &[ToolCall], value: &Value) -> Option<usize> {
     let gave = |same: &dyn Fn(&Value) -> bool| {
         calls.iter().rposition(|call| call.result.as_ref().is_ok_and(same))

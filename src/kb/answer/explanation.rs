@@ -9,7 +9,7 @@ use crate::answer::Cell;
 pub struct Explanation {
     /// The explained quantity, such as `score` or the name of a tool.
     pub name: String,
-    /// Its value; empty where only its parts have values.
+    /// Its value; empty if only its parts have values.
     #[serde(default, skip_serializing_if = "Cell::is_empty")]
     pub value: Cell,
     /// Its parts, in an order that depends on `name`.
