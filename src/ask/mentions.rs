@@ -296,7 +296,7 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
     }
 }
 
-/// What a mention names as a cue.
+/// The phrase of a mention, if it is one.
 fn cue(mention: &Mention) -> Option<Cue> {
     match mention.what {
         What::Cue(cue) => Some(cue),
@@ -304,19 +304,19 @@ fn cue(mention: &Mention) -> Option<Cue> {
     }
 }
 
-/// What the whole question says, of which single words take their meaning.
+/// Facts about the whole question that determine the meaning of ambiguous words.
 struct Around<'a> {
     base: &'a IndexedBase,
     tokens: &'a [Token],
-    /// Whether something is supposed.
+    /// Whether it has an assumption.
     supposes: bool,
-    /// Whether things are compared.
+    /// Whether it compares things.
     differs: bool,
-    /// Whether a test of figures is asked for.
+    /// Whether it asks for a statistical test.
     tests: bool,
-    /// Whether it says `would`.
+    /// Whether it contains `would`.
     would: bool,
-    /// The type that `who` asks for.
+    /// The type that `who` refers to.
     people: Option<TypeId>,
 }
 
@@ -337,7 +337,7 @@ impl<'a> Around<'a> {
         word(self.tokens, at)
     }
 
-    /// What a mention is by what stands around it, where that is another thing.
+    /// The meaning of a mention in its context, if it differs from its own.
     fn settled(&self, all: &[Mention], at: usize) -> Option<What> {
         let mention = all.get(at)?;
         let (start, end) = (mention.at.start, mention.at.end);

@@ -41,18 +41,18 @@ pub(super) struct NumberUse {
     pub(super) or: bool,
 }
 
-/// What the words around a number say of it.
+/// The bound or range of a number, from the words around it.
 struct Limit {
-    /// Which way it bounds, where they say so.
+    /// The comparison, if the words state one.
     bound: Option<Bound>,
-    /// What it bounds, where they imply that.
+    /// The bounded value, if the words imply one.
     implied: Option<Bounded>,
     /// The other end of a range.
     to: Option<f64>,
     unit: Option<String>,
-    /// The last mention that was read.
+    /// The last mention of the number.
     end: usize,
-    /// Whether a year would fit.
+    /// Whether it may be a year.
     by_time: bool,
 }
 
