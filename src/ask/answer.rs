@@ -1,5 +1,5 @@
-//! What answers a question over many nodes, with all that it follows from. Must not know how it is
-//! found or printed.
+//! The answer to a question over many nodes, with its evidence. Independent of how it is found or
+//! printed.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use agent_kb::{
 };
 use agent_retrieve::AssistFailure;
 
-/// The level below which the probability of a test counts as a finding.
+/// Significance level of tests.
 pub const LEVEL: f64 = 0.05;
 
 /// The answer itself.
@@ -19,16 +19,16 @@ pub const LEVEL: f64 = 0.05;
 pub enum Outcome {
     /// A number.
     Number {
-        /// Finite.
+        /// Finite number.
         value: f64,
         /// Its unit, if it has one.
         unit: Option<String>,
     },
-    /// Those that come first: one, or several with the same number or as many as are asked for.
+    /// The first names: one, or several with the same number or as many as requested.
     Names {
-        /// In order, ties by name.
+        /// Names in order, ties by name.
         names: Vec<String>,
-        /// The number of the first.
+        /// The number of the first name.
         value: f64,
         /// Its unit, if it has one.
         unit: Option<String>,
@@ -39,10 +39,10 @@ pub enum Outcome {
     Table,
 }
 
-/// Rows without a value, and of what.
+/// Rows without a value, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
     /// Why they are not in the answer.
     pub why: String,
@@ -61,19 +61,20 @@ pub struct Answered {
     pub path: Vec<String>,
     /// The statements, in order.
     pub sql: Vec<String>,
-    /// The test, where one was made.
+    /// The statistical test, if there was one.
     pub statistic: Option<TestResult>,
-    /// What the last statement gave.
+    /// Result of the last statement.
     pub result: Rows,
     /// The type of the table's rows.
     pub row_type: String,
-    /// The table that was asked.
+    /// The queried table.
     pub table: Table,
-    /// What of it is not in the answer.
+    /// Rows that are not in the answer.
     pub left_out: Vec<LeftOut>,
-    /// How open words were taken.
+    /// Assumptions about ambiguous words.
     pub assumed: Vec<String>,
-    /// Why the rules found it where a language model was to; none where none was to, or did.
+    /// Why the rules answered instead of a language model; none if no model was requested, or if it
+    /// answered.
     pub unassisted: Option<AssistFailure>,
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn value_of_names(names: &[String]) -> AnswerValue {
     }
 }
 
-/// A table as a value; nothing for one that is too large.
+/// A table as a value; none if it is too large.
 pub(crate) fn table_of(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> AnswerValue {
     answer::Table::new(columns, rows)
         .map_or_else(|_| AnswerValue::from(Cell::Empty), AnswerValue::Table)
@@ -120,7 +121,7 @@ fn cell(value: &SqlValue) -> Cell {
     }
 }
 
-/// A number for people: at most four significant places behind the point.
+/// A number for people: at most four significant decimal places.
 pub fn shown(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         return format!("{number:.0}");
@@ -136,7 +137,7 @@ pub fn shown(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A value of a result for people.
+/// A value of a result, for people.
 pub fn shown_value(value: &SqlValue) -> String {
     match value {
         SqlValue::Null => "-".to_owned(),

@@ -1,7 +1,8 @@
-//! Which of eight kinds is a question about many nodes? By naive Bayes over its words and pairs of
-//! words (Maron 1961; McCallum and Nigam 1998), taught with a page of questions written for it.
+//! Classifies a question over many nodes into one of eight kinds by naive Bayes over its words and
+//! pairs of words (Maron 1961; McCallum and Nigam 1998), trained on a file of questions written for
+//! this purpose.
 //!
-//! Must not know: bases, tables.
+//! Independent of bases and tables.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -9,37 +10,37 @@ use serde::{Deserialize, Serialize};
 
 use agent_ground::words::name_words;
 
-/// Questions of many subjects, each behind its kind and a tabulator.
+/// Training questions on many subjects, one per line: kind, tab, question.
 const QUESTIONS: &str = include_str!("questions.tsv");
-/// What each word counts beside those that were seen.
+/// Additive smoothing of word counts.
 const SMOOTHING: f64 = 0.1;
-/// Words of a question that are looked at.
+/// Maximum number of words read of a question.
 const MAX_WORDS: usize = 256;
 
 /// The kinds of questions about many nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Two or more named things or groups by one value.
+    /// Compares two or more named nodes or groups by one value.
     Intercomparison,
-    /// The first or last by a value.
+    /// The first or last node by a value.
     Superlative,
-    /// One number of many: how many, how much, on average.
+    /// One number over many nodes: how many, how much, on average.
     Aggregation,
     /// Whether values follow a distribution.
     Distribution,
-    /// Whether two values go together.
+    /// Whether two values are correlated.
     Correlation,
-    /// Whether values vary by as much.
+    /// Whether values have equal variance.
     Variance,
-    /// How one property stands to another.
+    /// How one property relates to another.
     Descriptive,
-    /// What would be if something were otherwise.
+    /// The result under a changed assumption.
     Hypothetical,
 }
 
 impl Kind {
-    /// All, in the order of tables.
+    /// All kinds, in the order of tables.
     pub const ALL: [Kind; 8] = [
         Self::Intercomparison,
         Self::Superlative,
@@ -65,13 +66,13 @@ impl Kind {
         }
     }
 
-    /// The kind of a name.
+    /// The kind with a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// How often questions of each kind say words and pairs of words.
+/// Counts of words and pairs of words in the questions of each kind.
 #[derive(Clone, Debug, Default)]
 pub struct KindModel {
     said: HashMap<String, [u32; Kind::ALL.len()]>,
@@ -80,7 +81,7 @@ pub struct KindModel {
 }
 
 impl KindModel {
-    /// The model taught with the questions that come with the program.
+    /// The model trained on the built-in questions.
     pub fn built_in() -> &'static Self {
         static MODEL: LazyLock<KindModel> = LazyLock::new(|| {
             let of = |line: &'static str| {
@@ -92,7 +93,7 @@ impl KindModel {
         &MODEL
     }
 
-    /// A model taught with questions of known kinds.
+    /// A model trained on questions of known kinds.
     pub fn taught<'a>(questions: impl IntoIterator<Item = (Kind, &'a str)>) -> Self {
         let mut model = Self::default();
         for (kind, question) in questions {
@@ -106,8 +107,8 @@ impl KindModel {
         model
     }
 
-    /// The kinds with the logarithms of their probabilities up to a constant, likeliest first; ties
-    /// in the order of [`Kind::ALL`].
+    /// The kinds with their log probabilities up to a constant, likeliest first; ties in the order
+    /// of [`Kind::ALL`].
     pub fn ranked(&self, question: &str) -> Vec<(Kind, f64)> {
         let said: Vec<String> = features(question);
         let different = self.said.len() as f64;

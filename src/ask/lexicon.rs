@@ -1,5 +1,5 @@
-//! The words with which questions over many nodes are asked, in English: what is computed, what is
-//! compared, what is supposed. Must not know: bases, tables.
+//! English phrases of questions over many nodes: functions, comparisons, assumptions. Independent
+//! of bases and tables.
 
 mod plain;
 
@@ -7,29 +7,29 @@ pub(crate) use plain::{
     is_anything, is_filler, is_frequency, is_person, number_word, same_sort, synonyms,
 };
 
-/// What is computed of numbers.
+/// An aggregate function of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     /// The mean.
     Mean,
     /// The sum.
     Sum,
-    /// The middle.
+    /// The median.
     Median,
-    /// The least.
+    /// The minimum.
     Min,
-    /// The greatest.
+    /// The maximum.
     Max,
-    /// The variance of a sample.
+    /// The sample variance.
     Variance,
-    /// The standard deviation of a sample.
+    /// The sample standard deviation.
     Deviation,
-    /// How many different values there are.
+    /// The number of distinct values.
     Distinct,
 }
 
 impl Function {
-    /// In SQL.
+    /// Name in SQL.
     pub(crate) fn sql(self) -> &'static str {
         match self {
             Self::Mean => "avg",
@@ -43,7 +43,7 @@ impl Function {
         }
     }
 
-    /// For people.
+    /// Name for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -58,7 +58,7 @@ impl Function {
     }
 }
 
-/// How a number bounds a value.
+/// A comparison of a value with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// `>`
@@ -73,12 +73,12 @@ pub(crate) enum Bound {
     Equal,
     /// `<>`
     Not,
-    /// From this number to the next.
+    /// From this number to the next one.
     Between,
 }
 
 impl Bound {
-    /// In SQL; `BETWEEN` takes two numbers.
+    /// Operator in SQL; `BETWEEN` takes two numbers.
     pub(crate) fn sql(self) -> &'static str {
         match self {
             Self::Above => ">",
@@ -91,7 +91,7 @@ impl Bound {
         }
     }
 
-    /// What holds where it does not.
+    /// The negated comparison; none for `Between`.
     pub(crate) fn denied(self) -> Option<Self> {
         match self {
             Self::Above => Some(Self::AtMost),
@@ -105,10 +105,10 @@ impl Bound {
     }
 }
 
-/// What a phrase says.
+/// Meaning of a phrase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cue {
-    /// A function of many numbers.
+    /// An aggregate function.
     Of(Function),
     /// `how many`.
     HowMany,
@@ -120,55 +120,55 @@ pub(crate) enum Cue {
     High,
     /// The least.
     Low,
-    /// The greatest, or most often, of what is counted.
+    /// The maximum, or the most frequent, of the counted nodes.
     Most,
-    /// The least of what is counted.
+    /// The minimum of the counted nodes.
     Fewest,
-    /// The greatest or least of a property that the word itself names.
+    /// The maximum or minimum of a property that the word itself names.
     Best(bool, &'static [&'static str]),
-    /// A number of first ones follows.
+    /// The number of first results follows.
     Top,
-    /// A number follows that bounds a value; `true` if it is mostly a year or a date.
+    /// A number that bounds a value follows; `true` if it is usually a year or a date.
     Bound(Bound, bool),
-    /// The number before bounds a value from below, or from above.
+    /// The preceding number bounds a value from below, or from above.
     OrMore(bool),
-    /// More than the other, or a number of what is counted above.
+    /// More than another value, or than a number of counted nodes.
     More(bool),
     /// More or less of a property that the word itself names.
     Comparative(bool, &'static [&'static str]),
-    /// One result for each value of what follows.
+    /// One result for each value of the following column.
     Each,
-    /// Stands between what is compared.
+    /// Separates compared items.
     Versus,
-    /// That values follow a normal distribution.
+    /// Values follow a normal distribution.
     Normal,
-    /// That values go together.
+    /// Values are correlated.
     Correlate,
-    /// By their ranks.
+    /// Rank correlation.
     Ranks,
-    /// That values spread by as much.
+    /// Values have equal spread.
     Spread,
-    /// That values stand in a relation.
+    /// Values are related.
     Relate,
-    /// Whether two are as large.
+    /// Whether two values are equal.
     Differ,
-    /// Something is supposed.
+    /// An assumption follows.
     Suppose,
-    /// It is supposed that some are not there.
+    /// Some rows are assumed to be absent.
     LeaveOut,
-    /// It is supposed that no others are there.
+    /// Only some rows are assumed to be present.
     Only,
-    /// It is supposed that values are more, by what follows.
+    /// Values are assumed to be larger, by the following amount.
     Raise,
-    /// Or less.
+    /// Values are assumed to be smaller, by the following amount.
     Lower,
-    /// Or so many times.
+    /// Values are assumed to be multiplied by this factor.
     Times(f64),
-    /// What follows is not so.
+    /// Negates the following phrase.
     Not,
-    /// That is what is asked for.
+    /// The requested column follows.
     Which,
-    /// Says nothing beside.
+    /// A word without meaning of its own.
     Filler,
 }
 
@@ -177,8 +177,8 @@ const TIME: &[&str] = &["year", "date"];
 const RATING: &[&str] = &["rating", "score", "stars"];
 const CITED: &[&str] = &["citations", "citation"];
 
-/// Phrases and what they say. Of several that begin at a word, the longest counts; of equals, the
-/// first.
+/// Phrases and their meanings. Of several that begin at a word, the longest is used; of equal ones,
+/// the first.
 pub(crate) const PHRASES: &[(&str, Cue)] = &[
     ("on average", Cue::Of(Function::Mean)),
     ("average", Cue::Of(Function::Mean)),
@@ -711,7 +711,7 @@ pub(crate) const PHRASES: &[(&str, Cue)] = &[
     ("rank the", Cue::Filler),
 ];
 
-/// Whether a folded word is part of a phrase that has a meaning.
+/// Whether a folded word is part of a meaningful phrase.
 pub(crate) fn is_cue(word: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| phrase.split(' ').any(|own| own == word))
 }

@@ -1,10 +1,10 @@
 //! Answers questions over many nodes: how many, which most, whether related, what if.
 //!
-//! A question is taken apart (`mentions`), of a kind (`kind`), and read as a plan (`plan`):
-//! rows of one type that metapaths lead to from named nodes, columns, and what is computed. The plan
-//! is answered by a table, by SQL over it or a statistic (`run`), and the answer comes with all
-//! of them. What is not explained by the base is said and never left out in silence. A language model
-//! may answer what these rules do not understand, or all (`model`).
+//! A question is split into mentions (`mentions`), classified (`kind`), and read as a plan
+//! (`plan`): rows of one type at the ends of metapaths from named nodes, columns, and a
+//! computation. A table, SQL over it or a statistic (`run`) answers the plan, and the answer
+//! includes all of them. Unexplained words are reported, never ignored. A language model may answer
+//! the questions that these rules do not understand, or all questions (`model`).
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -18,7 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Must not know: command lines, which answers are right.
+//! Independent of command lines and of the correct answers.
 
 pub mod answer;
 #[cfg(test)]
@@ -60,52 +60,50 @@ use agent_llm::LlmError;
 use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
 
-/// What a phrase that names a kind adds to the logarithm of its probability.
-const SAYS_KIND: f64 = 1_000.0;
+/// Bonus on a kind's log probability for a phrase that names it.
+const KIND_BONUS: f64 = 1_000.0;
 
-/// Characters that are told of why a reply cannot be used.
+/// Maximum length of the reason why a reply is unusable, characters.
 const MAX_REASON: usize = 200;
-/// Words that are not understood, up to which they may be misspelled; a question with more is about
-/// something else.
+/// Maximum number of unknown words that may be typos; a question with more is on another subject.
 const MAX_MISSPELLED: usize = 2;
 
 /// Why a question is not answered.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AskError {
-    /// It asks for nodes, or for nothing that is known.
+    /// The question asks for nodes, or for nothing known.
     #[error("the question asks for no number, comparison or test of many nodes")]
     NoTable,
-    /// It is longer than any that is read.
+    /// The question is too long.
     #[error("the question has more than {MAX_WORDS} words; ask for one thing at a time")]
     TooLong,
-    /// It looks at more of the rows than a table has columns for.
+    /// The question needs more columns than a table may have.
     #[error(
         "the question looks at {0} things of each node, more than {MAX_COLUMNS}; ask for fewer"
     )]
     TooWide(usize),
-    /// Words of it are neither of the base nor of questions.
+    /// The question has words that occur neither in the base nor in the lexicon.
     #[error("not understood: {}; {}", .words.join(", "), remedy(.names, .near))]
     Unknown {
         /// The words, in order.
         words: Vec<String>,
-        /// Those of them that are names here, in small letters and without quotation marks.
+        /// Words that are names here, in small letters and without quotation marks.
         names: Vec<String>,
-        /// Words of the base or of questions that some of them may be misspellings of, each beside
-        /// the word.
+        /// Suggested corrections of possible typos: each unknown word with a known one.
         near: Vec<(String, String)>,
-        /// Whether the others surely ask for a number, a test or what would be, so that no node can
-        /// answer.
+        /// Whether the remaining words certainly ask for a number, a test or an assumption, so that
+        /// no node can answer.
         counts: bool,
     },
-    /// Something that the answer needs is not said, or not in the base.
+    /// Something that the answer needs is missing from the question or from the base.
     #[error("the question cannot be answered: {0}")]
     Missing(String),
-    /// No node is a row.
+    /// No node satisfies the conditions on rows.
     #[error("there is no {kind} {}", if .of.is_empty() { "that is asked for".to_owned() } else { format!("of {of}") })]
     NoRows {
         /// The type of the rows.
         kind: String,
-        /// The names of the conditions; empty where they have none.
+        /// The names of the conditions; empty if the conditions have no names.
         of: String,
     },
     /// No row has a value.
@@ -119,21 +117,21 @@ pub enum AskError {
     /// A column cannot be made.
     #[error(transparent)]
     Column(#[from] TooManyNames),
-    /// A test cannot be made.
+    /// A test is not possible.
     #[error(transparent)]
     Statistics(#[from] StatisticsError),
     /// A statement failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// The language model gave no reply, or would pass a ceiling.
+    /// The language model gave no reply, or a ceiling would be exceeded.
     #[error(transparent)]
     Llm(LlmError),
-    /// A prompt cannot be made.
+    /// A prompt cannot be rendered.
     #[error("{0}")]
     Prompt(String),
 }
 
-/// What is told of words that are not understood.
+/// Advice about unknown words.
 fn remedy(names: &[String], near: &[(String, String)]) -> String {
     let near = near.iter().map(|(word, known)| format!("did you mean {known} by {word}?"));
     let quote = || format!("put names in quotation marks: \"{}\"", names.join("\", \""));
@@ -150,13 +148,13 @@ impl AskError {
         matches!(self, Self::NoTable | Self::Unknown { counts: false, .. })
     }
 
-    /// Whether the question was not understood, so that another may understand it.
+    /// Whether the question was not understood, so that another system may understand it.
     fn is_unread(&self) -> bool {
         matches!(self, Self::NoTable | Self::TooWide(_) | Self::Unknown { .. } | Self::Missing(_))
     }
 }
 
-/// What a language model is asked.
+/// Questions that a language model answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helps {
     /// Questions that the rules do not understand.
@@ -165,7 +163,7 @@ pub enum Helps {
     All,
 }
 
-/// Answers questions over one base. Shared freely between threads.
+/// Answers questions over one base. Safe to share between threads.
 pub struct Analyst {
     base: Arc<IndexedBase>,
     schema: Schema,
@@ -187,7 +185,7 @@ impl Analyst {
         }
     }
 
-    /// The same with a language model.
+    /// Adds a language model.
     pub fn helped(self, assistant: Arc<Assistant>, helps: Helps) -> Self {
         Self { model: Some((assistant, helps)), ..self }
     }
@@ -200,8 +198,8 @@ impl Analyst {
     /// Answers a question.
     ///
     /// # Errors
-    /// [`AskError`]; what is missing is said. Where a model's reply is unusable, what the rules find;
-    /// where it gives none, [`AskError::Llm`].
+    /// [`AskError`], which names the missing part. If a model's reply is unusable, the rules
+    /// answer; if the model gives no reply, [`AskError::Llm`].
     pub fn ask(&self, question: &str) -> Result<Answered, AskError> {
         let mentions = mentions(&self.base, &self.schema, &self.values, question);
         if mentions.tokens.len() > MAX_WORDS {
@@ -239,7 +237,7 @@ impl Analyst {
         Ok(answered)
     }
 
-    /// An error with what could have been meant by words that are not understood.
+    /// Adds suggested corrections of unknown words to an error.
     fn with_near(&self, mut error: AskError) -> AskError {
         if let AskError::Unknown { words, names, near, .. } = &mut error {
             if words.len() > MAX_MISSPELLED {
@@ -254,7 +252,7 @@ impl Analyst {
         error
     }
 
-    /// The kinds that a question may be of, likeliest first.
+    /// The possible kinds of a question, likeliest first.
     fn kinds(&self, question: &str, mentions: &Mentions) -> Vec<Kind> {
         let mut ranked = self.kinds.ranked(question);
         for (kind, log) in &mut ranked {
@@ -263,7 +261,7 @@ impl Analyst {
                 _ => false,
             };
             if mentions.all.iter().any(says) {
-                *log += SAYS_KIND;
+                *log += KIND_BONUS;
             }
         }
         ranked.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -271,7 +269,7 @@ impl Analyst {
     }
 }
 
-/// The kind that a phrase names by itself.
+/// The kind that a phrase implies by itself.
 fn names_kind(cue: Cue) -> Option<Kind> {
     match cue {
         Cue::Suppose | Cue::LeaveOut => Some(Kind::Hypothetical),

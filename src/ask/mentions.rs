@@ -1,7 +1,7 @@
-//! Here is a question: which of its words name nodes, values, types, fields or numbers, which say
-//! what is computed, and which say nothing that is known?
+//! Splits a question into mentions: nodes, values, types, fields, numbers, phrases of the lexicon,
+//! and unknown words.
 //!
-//! Must not know: what is asked for.
+//! Independent of the requested result.
 
 use std::{collections::HashMap, ops::Range, sync::OnceLock};
 
@@ -22,17 +22,17 @@ use agent_kb::{
     },
 };
 
-/// Words of a question that are read; a longer one is refused.
+/// Maximum number of words of a question; a longer one is refused.
 pub(crate) const MAX_WORDS: usize = 120;
-/// Values of one field that questions are searched for.
+/// Maximum number of values of one field that are looked up in questions.
 const MAX_VALUES: usize = 500;
-/// Characters of a word from which on it may be a misspelling.
+/// Minimum length of a word that may be a typo, characters.
 const MIN_MISSPELLED: usize = 4;
-/// Words of a phrase at most.
+/// Maximum number of words of a phrase.
 const MAX_PHRASE: usize = 8;
-/// Words of a name of a field that stand apart at most.
+/// Maximum number of words of a field's name that occur separately.
 const MAX_PARTIAL: usize = 4;
-/// Words behind a number that say its unit.
+/// Words after a number that are its unit.
 const UNITS: [(&str, &str); 14] = [
     ("%", "%"),
     ("percent", "%"),
@@ -49,14 +49,14 @@ const UNITS: [(&str, &str); 14] = [
     ("quid", "GBP"),
     ("GBP", "GBP"),
 ];
-/// Words between which and what is counted nothing else stands.
+/// Words that may stand between a comparison and the counted noun.
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
-/// Words behind a type or a relation of which so many are meant.
+/// Words after a type or a relation that denote its number.
 pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
-/// Words behind which `one` is a number.
+/// Words after which `one` is a number.
 const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
-/// Single letters that say nothing, in small letters or behind words of questions: the article, `I`, a
-/// sample's size, and what stands behind an apostrophe.
+/// Single letters without meaning, in small letters or after question words: the article, `I`, a
+/// sample size, and letters after an apostrophe.
 const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
@@ -64,86 +64,86 @@ const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab
 /// A word or number of a question.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
-    /// Where it stands, bytes.
+    /// Byte range in the question.
     pub range: Range<usize>,
-    /// Folded.
+    /// The folded word.
     pub word: String,
     /// Its stem.
     pub stem: String,
-    /// The number that it is, with its unit.
+    /// Its value as a number, with its unit.
     pub number: Option<(f64, Option<String>)>,
-    /// Whether a capital or a digit tells it from the words around it.
+    /// Whether a capital or a digit distinguishes it from the words around it.
     marked: bool,
 }
 
 /// A value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldValue {
-    /// The type whose nodes have it.
+    /// The type of nodes with this value.
     pub kind: TypeId,
     /// The field.
     pub field: FieldId,
-    /// Normalised.
+    /// The normalised value.
     pub key: String,
 }
 
-/// What a question names: nodes, values of fields, or both of the same words.
+/// A named thing of a question: nodes, values of fields, or both with the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Thing {
-    /// As it is written.
+    /// The name as written.
     pub text: String,
-    /// The nodes of that name, ascending.
+    /// The nodes with that name, ascending.
     pub nodes: Vec<NodeId>,
     /// The fields with that value.
     pub values: Vec<FieldValue>,
 }
 
-/// What some words of a question are.
+/// Meaning of some words of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
     /// A named thing.
     Thing(Thing),
-    /// Words in quotation marks that nothing is called by.
+    /// Words in quotation marks that are not a name of anything.
     NoThing(String),
     /// A type.
     Type(TypeId),
-    /// Fields, with the share of their names that is said; best first.
+    /// Fields, with the mentioned share of their names; best first.
     Field(Vec<(FieldId, f32)>),
     /// A number with its unit.
     Number(f64, Option<String>),
-    /// A phrase of questions.
+    /// A phrase of the lexicon.
     Cue(Cue),
-    /// A relation that is said as a noun, and counted.
+    /// A relation that is counted, mentioned as a noun.
     Links(RelationId),
     /// A word of a relation's name.
     Relation,
-    /// Nothing.
+    /// A word without meaning of its own.
     Filler,
-    /// A word that nothing explains.
+    /// An unknown word.
     Unknown(String),
 }
 
-/// Words of a question and what they are.
+/// Words of a question with their meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mention {
     /// Positions among the tokens.
     pub at: Range<usize>,
-    /// What they are.
+    /// Their meaning.
     pub what: What,
 }
 
-/// A question taken apart: every word is in one mention, in order.
+/// A question split into mentions: every word is in one mention, in order.
 pub(crate) struct Mentions {
     /// The words and numbers.
     pub tokens: Vec<Token>,
-    /// What they are.
+    /// The mentions.
     pub all: Vec<Mention>,
 }
 
-/// By the first word of a value: its words, and what it is a value of.
+/// By the first word of a value: the words of the value, and its field.
 type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
 
-/// The values of fields that questions may name, by their first word.
+/// The values of fields that questions may mention, by their first word.
 #[derive(Default)]
 pub(crate) struct Values(OnceLock<ByFirstWord>);
 
@@ -173,7 +173,7 @@ impl Values {
         })
     }
 
-    /// The word of questions, of the schema or of a value that a word may be a misspelling of.
+    /// The word of the lexicon, of the schema or of a value that a word may be a typo of.
     pub(crate) fn nearest(
         &self,
         base: &IndexedBase,
@@ -201,7 +201,7 @@ impl Values {
     }
 }
 
-/// Takes a question apart.
+/// Splits a question into mentions.
 pub(crate) fn mentions(
     base: &IndexedBase,
     schema: &Schema,
@@ -261,7 +261,7 @@ pub(crate) fn mentions(
     Mentions { tokens, all }
 }
 
-/// Settles what words say that say several things, by what stands around them.
+/// Resolves ambiguous words by their context.
 fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     let word = |at: usize| word(tokens, at);
     // `the most genes are associated with`: here it is what links.
@@ -296,7 +296,7 @@ fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Ment
     }
 }
 
-/// What a mention names as a cue.
+/// The phrase of a mention, if it is one.
 fn cue(mention: &Mention) -> Option<Cue> {
     match mention.what {
         What::Cue(cue) => Some(cue),
@@ -304,19 +304,19 @@ fn cue(mention: &Mention) -> Option<Cue> {
     }
 }
 
-/// What the whole question says, of which single words take their meaning.
+/// Facts about the whole question that determine the meaning of ambiguous words.
 struct Around<'a> {
     base: &'a IndexedBase,
     tokens: &'a [Token],
-    /// Whether something is supposed.
+    /// Whether it has an assumption.
     supposes: bool,
-    /// Whether things are compared.
+    /// Whether it compares things.
     differs: bool,
-    /// Whether a test of figures is asked for.
+    /// Whether it asks for a statistical test.
     tests: bool,
-    /// Whether it says `would`.
+    /// Whether it contains `would`.
     would: bool,
-    /// The type that `who` asks for.
+    /// The type that `who` refers to.
     people: Option<TypeId>,
 }
 
@@ -337,7 +337,7 @@ impl<'a> Around<'a> {
         word(self.tokens, at)
     }
 
-    /// What a mention is by what stands around it, where that is another thing.
+    /// The meaning of a mention in its context, if it differs from its own.
     fn settled(&self, all: &[Mention], at: usize) -> Option<What> {
         let mention = all.get(at)?;
         let (start, end) = (mention.at.start, mention.at.end);
@@ -406,7 +406,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// Whether links behind this are counted.
+/// Whether links after this are counted.
 fn counts(what: &What) -> bool {
     matches!(
         what,
@@ -425,7 +425,7 @@ fn counts(what: &What) -> bool {
     )
 }
 
-/// Whether a mention asks for a test of figures.
+/// Whether a mention asks for a statistical test.
 fn is_test(mention: &Mention) -> bool {
     matches!(
         cue(mention),
@@ -441,8 +441,8 @@ fn says(tokens: &[Token], words: &[&str]) -> bool {
     tokens.iter().any(|token| words.contains(&token.word.as_str()))
 }
 
-/// The type of people that `who` asks for: the only one there is, where a first or last is asked for
-/// and nobody is named or said otherwise.
+/// The type that `who` refers to: the only type of people, if the question asks for a first or last
+/// and mentions no person otherwise.
 fn people(schema: &Schema, all: &[Mention]) -> Option<TypeId> {
     let things = all.iter().filter(|own| matches!(own.what, What::Thing(_))).count();
     let extreme = all.iter().any(|own| {
@@ -465,8 +465,8 @@ fn people(schema: &Schema, all: &[Mention]) -> Option<TypeId> {
     }
 }
 
-/// Looks through all nodes for the values that stand beside the name of their field and are too rare
-/// to be known.
+/// Searches all nodes for values that are mentioned next to the name of their field but are too
+/// rare to be indexed.
 fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     for at in 1..all.len() {
         let (before, own) = all.split_at_mut(at);
@@ -532,7 +532,7 @@ fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
     tokens
 }
 
-/// A number in words that its unit stands behind, and where that ends.
+/// A number word followed by a unit, and the end of the unit.
 fn number_said(
     text: &str,
     at: &Range<usize>,
@@ -543,7 +543,7 @@ fn number_said(
     Some((at.end + length, (number, Some(unit.to_owned()))))
 }
 
-/// The unit that a text begins with, and where it ends.
+/// The unit at the start of a text, and its end.
 fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
     let behind = text.trim_start();
     let ends = |word: &str| {
@@ -554,7 +554,7 @@ fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
     Some((text.len() - behind.len() + word.len(), unit))
 }
 
-/// The number that begins at a place, and where it ends, a sign of percent included.
+/// The number at a position, and its end, a percent sign included.
 fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))> {
     let rest = text.get(start..)?;
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
@@ -593,7 +593,7 @@ fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))>
     Some((start + end, (number.number, number.unit)))
 }
 
-/// How many tokens say a name as a noun, in one or several.
+/// Number of tokens that mention a name as a noun, singular or plural.
 fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
     let (last, begin) = name.split_last()?;
     let said = tokens.get(..name.len())?;
@@ -603,7 +603,7 @@ fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
     (same && (end.word == *last || plural)).then_some(name.len())
 }
 
-/// What is looked for in one question.
+/// Context of one question.
 struct Reader<'a> {
     base: &'a IndexedBase,
     schema: &'a Schema,
@@ -613,8 +613,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The named things in order, longest first where they overlap; what stands in quotation marks
-    /// is one, known or not.
+    /// The named things in order, longest first where they overlap; a quotation is one thing, known
+    /// or not.
     fn things(&self) -> Vec<(Range<usize>, What)> {
         let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
         let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
@@ -652,8 +652,8 @@ impl Reader<'_> {
         things
     }
 
-    /// Of nodes that a text names those that are called just so, else those whose names have the same
-    /// words, else all.
+    /// Of the nodes that a text names: those with exactly that name, otherwise those with the same
+    /// words, otherwise all.
     fn called(&self, text: &str, nodes: Vec<NodeId>) -> Vec<NodeId> {
         let kb = &self.base.kb;
         let words =
@@ -672,7 +672,7 @@ impl Reader<'_> {
         nodes
     }
 
-    /// The tokens between two places of the text.
+    /// The tokens between two positions of the text.
     fn between(&self, start: usize, end: usize) -> Range<usize> {
         let first = self.tokens.partition_point(|token| token.range.start < start);
         let last = self.tokens.partition_point(|token| token.range.end <= end);
@@ -689,8 +689,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether words are no mere words of the schema and of questions: one of them has a capital or
-    /// a digit, or is neither.
+    /// Whether words are more than words of the schema and the lexicon: one of them has a capital
+    /// or a digit, or is in neither.
     fn is_apart(&self, at: &Range<usize>) -> bool {
         let own = self.tokens.get(at.clone()).unwrap_or_default();
         // A number alone is a number.
@@ -701,7 +701,7 @@ impl Reader<'_> {
         !number && own.iter().any(|token| token.marked && token.number.is_none() || !plain(token))
     }
 
-    /// The values of fields that stand in the question.
+    /// The values of fields in the question.
     fn valued(&self) -> Vec<(Range<usize>, FieldValue)> {
         let mut found = Vec::new();
         let quotations = self.quotations();
@@ -740,7 +740,7 @@ impl Reader<'_> {
     }
 
     /// The longest phrase that begins at a token: the whole name of a type or a field, a phrase of
-    /// questions, or a number; of equally long ones the first of these.
+    /// the lexicon, or a number; of equal lengths the first of these.
     fn phrase(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
         if taken.get(at)?.is_some() {
             return None;
@@ -798,7 +798,7 @@ impl Reader<'_> {
         Some((at + n, what))
     }
 
-    /// What words that are left are a part of: of the name of a field, of a type, of a relation.
+    /// The schema name that remaining words are a part of: of a field, a type or a relation.
     fn part(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
         if taken.get(at)?.is_some() {
             return None;
@@ -889,7 +889,7 @@ impl Reader<'_> {
         (!meant.is_empty()).then_some((at + 1, What::Field(meant)))
     }
 
-    /// The fields whose names have one of these words, with the share that it is of the name.
+    /// The fields whose names have one of these words, with the share of the name.
     fn meant(&self, names: &[&str]) -> Vec<(FieldId, f32)> {
         let stems: Vec<String> =
             names.iter().map(|name| self.base.stems.stem(name).into_owned()).collect();
@@ -900,7 +900,7 @@ impl Reader<'_> {
             .collect()
     }
 
-    /// What a word is that nothing else explains.
+    /// The meaning of a word that nothing else explains.
     fn left(&self, at: usize) -> What {
         let Some(token) = self.tokens.get(at) else { return What::Filler };
         let before = at.checked_sub(1).and_then(|at| self.tokens.get(at));

@@ -1,12 +1,12 @@
-//! Answers a question with a language model: it reads the question, chooses columns, reads cells that
-//! only texts have, and writes SQL.
+//! Answers a question with a language model, which reads the question, chooses columns, reads cells
+//! from texts, and writes SQL.
 //!
-//! Nothing of a reply is believed unproven: types, nodes, metapaths and columns are those of the base
-//! or the reply is unusable; a statement is prepared by an authorizer that knows nothing but reading
-//! the table, and shown to the model once with its error; tests are computed here. The steps are those
-//! of SRAG, with the metapaths of the base for SPARQL.
+//! Replies are verified: types, nodes, metapaths and columns must exist in the base, otherwise the
+//! reply is unusable. An authorizer permits statements only to read the table; a failed statement
+//! is returned to the model once with its error. Tests are computed here. The steps are those of
+//! SRAG, with the metapaths of the base instead of SPARQL.
 //!
-//! Must not know: how models are asked, what replies cost, how rules read a question.
+//! Independent of how models are reached, of the cost of replies and of the rules.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use agent_kb::{
 use agent_llm::{LlmError, RoleSpec};
 use agent_tools::{Assistant, AssistantError, schema_text};
 
-/// Answers questions over many nodes.
+/// The role that answers questions over many nodes.
 pub const ASK_ROLE: RoleSpec = RoleSpec {
     name: "ask",
     summary: "answers questions over many nodes",
@@ -48,10 +48,11 @@ const READ: &str = "ask/read";
 const COLUMNS: &str = "ask/columns";
 const CELLS: &str = "ask/cells";
 const SQL: &str = "ask/sql";
-/// Rows whose cells are read from their texts, and how many in one request.
+/// Maximum number of rows whose cells are read from texts.
 const MAX_READ: usize = 500;
+/// Number of rows whose texts are in one request.
 const ROWS_A_REQUEST: usize = 10;
-/// Three replies, each with its repair; a failed statement, repaired as well; cells.
+/// Three replies, each with its repair; a failed statement, also with a repair; cells.
 pub const ASK_ASKS: RequestBounds = RequestBounds {
     role: ASK_ROLE,
     prompt: SQL,
@@ -59,28 +60,33 @@ pub const ASK_ASKS: RequestBounds = RequestBounds {
     min: 3,
     max: 2 * 4 + 2 * (MAX_READ / ROWS_A_REQUEST),
 };
-/// Nodes that a question may name, and known columns, that are offered.
+/// Maximum number of offered nodes.
 const MAX_NAMES: usize = 20;
+/// Maximum number of offered columns.
 const MAX_OFFERED: usize = 80;
-/// Columns that are read from texts.
+/// Maximum number of columns read from texts.
 const MAX_TEXTS: usize = 3;
-/// Characters of a document whose cells are read, of a name, of an example.
+/// Maximum length of a document whose cells are read, characters.
 const DOCUMENT_CHARS: usize = 1_500;
+/// Maximum length of a name, characters.
 const NAME_CHARS: usize = 100;
+/// Maximum length of an example, characters.
 const EXAMPLE_CHARS: usize = 60;
-/// Rows of the table that are shown, and values of a category.
+/// Number of rows of the table in a prompt.
 const SHOWN_ROWS: usize = 5;
+/// Number of values of a category in a prompt.
 const SHOWN_VALUES: usize = 8;
 
 /// Why a model has no answer.
 pub(super) enum Failed {
-    /// A reply cannot be used, for this reason.
+    /// A reply is unusable, with the reason.
     Unusable(String),
-    /// It says that the question is none over many nodes, or that the base cannot answer it.
+    /// The model replies that the question is not about many nodes, or that the base cannot answer
+    /// it.
     Declined,
-    /// Its service gave no reply, or a ceiling is reached.
+    /// The service gave no reply, or a ceiling is reached.
     Ends(LlmError),
-    /// A prompt cannot be made.
+    /// A prompt cannot be rendered.
     Prompt(String),
 }
 
@@ -96,7 +102,7 @@ impl From<AssistantError> for Failed {
     }
 }
 
-/// What a reply asks for and the base has not.
+/// The error for a reply that refers to something missing from the base.
 fn unusable(why: impl Into<String>) -> Failed {
     Failed::Unusable(why.into())
 }
@@ -120,7 +126,7 @@ struct ColumnsReply {
     texts: Vec<TextColumn>,
 }
 
-/// A column whose cells only texts have.
+/// A column whose cells are read from texts.
 #[derive(Deserialize)]
 struct TextColumn {
     name: String,
@@ -146,7 +152,7 @@ struct SqlReply {
     asks_same: bool,
 }
 
-/// How a result is read.
+/// Form of a result.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Form {
@@ -169,7 +175,7 @@ enum TestName {
     ChiSquare,
 }
 
-/// A question that a model answers.
+/// Answers one question with a model.
 pub(super) struct Questioner<'a> {
     pub(super) base: &'a IndexedBase,
     pub(super) schema: &'a Schema,
@@ -178,7 +184,7 @@ pub(super) struct Questioner<'a> {
     pub(super) question: &'a str,
 }
 
-/// The value of a place that is counted from 1.
+/// Item `n` of a list, from 1.
 fn nth<T>(all: &[T], n: usize) -> Option<&T> {
     all.get(n.checked_sub(1)?)
 }
@@ -188,7 +194,7 @@ fn cut(text: &str, chars: usize) -> String {
 }
 
 impl Questioner<'_> {
-    /// The answer.
+    /// Answers the question.
     pub(super) fn answer(&self) -> Result<Answered, Failed> {
         let plan = self.read()?;
         let nodes = run::rows(&self.base.kb, &plan).map_err(|error| unusable(error.to_string()))?;
@@ -214,14 +220,13 @@ impl Questioner<'_> {
         self.by_sql(&plan, table, left_out)
     }
 
-    /// The reply to a prompt, in the form that is asked for.
+    /// The reply to a prompt, in the requested form.
     fn ask<T: DeserializeOwned>(&self, prompt: &str, inputs: Json) -> Result<T, Failed> {
         let reply = self.assistant.json(ASK_ROLE.role(), prompt, inputs)?;
         serde_json::from_value(reply).map_err(|error| unusable(error.to_string()))
     }
 
-    /// Nodes of one type that the question may name: those that it spells out, then those that its
-    /// words are linked to.
+    /// Nodes of one type that the question may name: spelled-out ones, then linked ones.
     fn names(&self) -> Vec<(String, TypeId, Vec<NodeId>)> {
         let kb = &self.base.kb;
         let mut names: Vec<(String, TypeId, Vec<NodeId>)> = Vec::new();
@@ -245,7 +250,7 @@ impl Questioner<'_> {
         names
     }
 
-    /// The kind, the rows and their conditions, all of them known to the base.
+    /// The kind, the rows and their conditions, all of them verified against the base.
     fn read(&self) -> Result<Plan, Failed> {
         let kb = &self.base.kb;
         let names = self.names();
@@ -303,7 +308,7 @@ impl Questioner<'_> {
         })
     }
 
-    /// The columns that a table of a type may have, each in words.
+    /// The possible columns of a table of a type, each in words.
     fn offered(&self, rows: TypeId) -> Vec<(ColumnSpec, String)> {
         let kb = &self.base.kb;
         let mut offered = Vec::new();
@@ -354,8 +359,8 @@ impl Questioner<'_> {
         self.ask(COLUMNS, inputs)
     }
 
-    /// Adds columns whose cells the model reads from the rows' documents. What no document says, and
-    /// what no usable reply reads, is empty, and said.
+    /// Adds columns whose cells the model reads from the rows' documents. Cells that no document
+    /// states, or that no usable reply contains, are empty and reported.
     fn read_cells(
         &self,
         table: &mut Table,
@@ -419,7 +424,7 @@ impl Questioner<'_> {
         Ok(())
     }
 
-    /// What the model's statement gives; a failed one is shown to it once.
+    /// Result of the model's statement; a failed statement is returned to the model once.
     fn by_sql(
         &self,
         plan: &Plan,
@@ -451,7 +456,7 @@ impl Questioner<'_> {
         Err(unusable(failed))
     }
 
-    /// What is shown of a table.
+    /// Prompt inputs that describe a table.
     fn sql_inputs(&self, plan: &Plan, table: &Table, failed: &str) -> Json {
         let mut columns = vec![json!({"text": "t.id: integer, the node of the row"})];
         for column in &table.columns {
@@ -506,7 +511,7 @@ impl Questioner<'_> {
             Some(tested) => {
                 let normal = matches!(test, Some(TestName::Normality));
                 let yes = (tested.p < LEVEL) != (normal || asks_same);
-                let (result, told) = run::told_test(tested);
+                let (result, told) = run::test_in_words(tested);
                 (Outcome::Truth(yes), format!("{} ({told})", yes_or_no(yes)), result)
             }
             None => {
@@ -562,7 +567,7 @@ fn shown_cell(cell: &Cell) -> String {
     }
 }
 
-/// Some values of a category, as they are written in it.
+/// Some values of a category, as written.
 fn examples(column: &Column) -> String {
     let mut values: Vec<&str> = Vec::new();
     for cell in &column.cells {
@@ -582,7 +587,7 @@ fn examples(column: &Column) -> String {
     if values.is_empty() { String::new() } else { format!("; such as {}", values.join(" | ")) }
 }
 
-/// A result as the answer that it is said to be.
+/// A result in the form that the model states.
 fn read_as(kb: &Kb, form: Form, rows: &Rows, table: &Table) -> Result<(Outcome, String), Failed> {
     let first = || rows.rows.first().ok_or_else(|| unusable("the statement gives no row"));
     Ok(match form {
@@ -622,7 +627,7 @@ fn read_as(kb: &Kb, form: Form, rows: &Rows, table: &Table) -> Result<(Outcome, 
     })
 }
 
-/// A test of the values that a statement gives.
+/// Applies a test to the values of a statement.
 fn tested(test: TestName, rows: &Rows) -> Result<TestResult, Failed> {
     let column = |at: usize| -> Vec<f64> {
         rows.rows.iter().filter_map(|row| row.get(at)?.number()).collect()

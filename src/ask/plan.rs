@@ -1,5 +1,5 @@
-//! What a question over many nodes asks for, before anything is looked up: which rows, which
-//! columns, what is computed. Must not know: words of questions, SQL.
+//! The plan of a question over many nodes, before any lookup: rows, columns, computation.
+//! Independent of the words of questions and of SQL.
 
 use crate::{
     kind::Kind,
@@ -7,66 +7,66 @@ use crate::{
 };
 use agent_kb::{MetapathStep, NodeId, TypeId, table::ColumnSpec};
 
-/// What is asked for.
+/// The plan of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     /// The kind of the question.
     pub kind: Kind,
-    /// The type of which each node may be a row.
+    /// Type of the rows.
     pub rows: TypeId,
-    /// What the rows must be linked to, or be.
+    /// Links or nodes required of the rows.
     pub conditions: Vec<Condition>,
-    /// What their cells must be.
+    /// Tests of their cells.
     pub filters: Vec<Test>,
-    /// The columns of the table, each once; the places below are places in it.
+    /// The columns of the table, each once; all column indexes below refer to this list.
     pub columns: Vec<ColumnSpec>,
-    /// What is computed.
+    /// The computation.
     pub operation: Operation,
-    /// What is supposed; the same is computed once more with it.
+    /// An assumption; the computation is repeated with it.
     pub supposed: Option<Change>,
-    /// Whether it is asked if two are the same, so that a difference is a no.
+    /// Whether the question asks if two values are the same, so that a difference means no.
     pub asks_same: bool,
-    /// Whether it is asked if the first of two varies more, or less.
+    /// Whether the question asks if the first of two varies more (true) or less.
     pub asks_more: Option<bool>,
-    /// What the question leaves open, and how it was taken.
+    /// Assumptions about ambiguous words.
     pub assumed: Vec<String>,
 }
 
-/// Rows that named nodes lead to, or that are named themselves.
+/// A condition on rows: reachable from named nodes, or named themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Condition {
-    /// The nodes of the name; any of them will do.
+    /// The nodes of the name, any of which satisfies the condition.
     pub nodes: Vec<NodeId>,
-    /// From them to the rows; empty where they are rows.
+    /// Steps from them to the rows; empty if they are rows.
     pub steps: Vec<MetapathStep>,
     /// The name.
     pub name: String,
 }
 
-/// Something that is so of a row or not.
+/// A test of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Test {
     /// A number within bounds.
     Number {
-        /// Place of the column.
+        /// Index of the column.
         column: usize,
-        /// How it is bounded.
+        /// The comparison.
         bound: Bound,
-        /// By what.
+        /// The number to compare with.
         number: f64,
-        /// The other end of an interval.
+        /// The upper end of an interval.
         to: Option<f64>,
     },
-    /// A category of this value, normalised.
+    /// A category with this value, normalised.
     Value {
-        /// Place of the column.
+        /// Index of the column.
         column: usize,
         /// The value.
         key: String,
     },
     /// A link to one of these nodes.
     Linked {
-        /// Place of the column of names.
+        /// Index of the column of names.
         column: usize,
         /// The nodes.
         nodes: Vec<NodeId>,
@@ -75,17 +75,17 @@ pub(crate) enum Test {
     Is(Vec<NodeId>),
     /// Any value.
     Filled {
-        /// Place of the column.
+        /// Index of the column.
         column: usize,
     },
-    /// Not this, which is so of rows of which it is not known too.
+    /// The negated test; also true for rows with a missing value.
     Not(Box<Test>),
-    /// Any of these.
+    /// At least one of these tests.
     Any(Vec<Test>),
 }
 
 impl Test {
-    /// Places of the columns that it looks at.
+    /// Indexes of the columns that it reads.
     pub(crate) fn columns(&self) -> Vec<usize> {
         match self {
             Self::Number { column, .. }
@@ -100,7 +100,7 @@ impl Test {
 }
 
 impl Test {
-    /// Places of the columns of values without which it is not known whether it is so.
+    /// Indexes of the value columns that must be filled for it to be decided.
     pub(crate) fn valued(&self) -> Vec<usize> {
         match self {
             Self::Number { column, .. } | Self::Value { column, .. } => vec![*column],
@@ -110,8 +110,7 @@ impl Test {
         }
     }
 
-    /// Places of columns of names with the nodes that are looked for in them, and of columns that are
-    /// looked at otherwise.
+    /// Indexes of columns of names with the nodes searched in them, and of columns read otherwise.
     pub(crate) fn looks_for<'a>(
         &'a self,
         names: &mut Vec<(usize, &'a [NodeId])>,
@@ -141,7 +140,7 @@ impl Plan {
         self.filters.iter().chain(supposed).chain(subjects).chain(shared)
     }
 
-    /// The nodes that are looked for in a column of names; none if it is looked at otherwise.
+    /// The nodes searched in a column of names; none if the column is read otherwise.
     pub(crate) fn looked_for(&self, column: usize) -> Option<Vec<NodeId>> {
         let (mut names, mut others) = (Vec::new(), self.operation.own_columns());
         self.tests().for_each(|test| test.looks_for(&mut names, &mut others));
@@ -157,7 +156,7 @@ impl Plan {
 }
 
 impl Operation {
-    /// Those that are compared; none for most.
+    /// The compared subjects; usually none.
     pub(crate) fn subjects(&self) -> &[Subject] {
         match self {
             Self::Compare { subjects, .. } | Self::SpreadAmong { subjects, .. } => subjects,
@@ -165,7 +164,7 @@ impl Operation {
         }
     }
 
-    /// Places of the columns that it looks at, but for what tells its subjects.
+    /// Indexes of the columns that it reads, except those of its subjects' tests.
     fn own_columns(&self) -> Vec<usize> {
         match self {
             Self::Compare { measure: Measure::Of(_, column), .. } => vec![*column],
@@ -178,7 +177,7 @@ impl Operation {
         }
     }
 
-    /// Places of the columns that it looks at.
+    /// Indexes of the columns that it reads.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let of = |measure: &Measure| match measure {
             Measure::Rows => None,
@@ -214,108 +213,108 @@ impl Operation {
     }
 }
 
-/// What is computed of several rows: a function of a column, or how many there are.
+/// An aggregate over several rows: a function of a column, or the number of rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Measure {
-    /// Rows.
+    /// The number of rows.
     Rows,
     /// A function of the numbers in a column.
     Of(Function, usize),
 }
 
-/// One of those that are compared.
+/// One of the compared subjects.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Subject {
     /// Its name.
     pub name: String,
-    /// Which rows are its own.
+    /// The test of its rows.
     pub test: Test,
 }
 
-/// What is computed.
+/// A computation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Operation {
-    /// One number of all rows.
+    /// One number over all rows.
     Number(Measure),
-    /// The share of the rows that are so as well, in percent.
+    /// The share of the rows that satisfy further tests, in percent.
     Share(Vec<Test>),
-    /// A number for each value of a column, most first.
+    /// A number for each value of a column, largest first.
     Groups {
-        /// Place of the column whose values part the rows.
+        /// Index of the column whose values group the rows.
         group: usize,
-        /// What is computed of each part.
+        /// The measure of each group.
         measure: Measure,
-        /// The first of them alone: by the greatest or the least, so many.
+        /// Only the first groups: by the largest number (true) or the smallest, and how many.
         first: Option<(bool, usize)>,
     },
-    /// The rows with the greatest or least number.
+    /// The rows with the largest or smallest number.
     First {
-        /// Place of the column.
+        /// Index of the column.
         column: usize,
-        /// Whether the greatest.
+        /// Whether the largest number comes first.
         high: bool,
-        /// How many.
+        /// Number of rows.
         top: usize,
     },
-    /// One number of each subject.
+    /// One number for each subject.
     Compare {
-        /// The subjects, two or more.
+        /// The subjects, at least two.
         subjects: Vec<Subject>,
-        /// What is computed of each.
+        /// The measure of each.
         measure: Measure,
-        /// Whether the greater is asked for.
+        /// Whether the larger one is requested.
         high: bool,
-        /// Whether it is asked of the first subject, to be answered with yes or no.
+        /// Whether the question is about the first subject, with the answer yes or no.
         yes_no: bool,
     },
-    /// Whether a column's numbers are normal.
+    /// Whether a column's numbers are normally distributed.
     Normal(usize),
-    /// Whether two columns go together.
+    /// Whether two columns are correlated.
     Correlate {
-        /// Place of one column.
+        /// Index of one column.
         one: usize,
-        /// Place of the other.
+        /// Index of the other.
         other: usize,
-        /// Whether by their ranks.
+        /// Whether the rank correlation is used.
         ranks: bool,
-        /// Whether it is asked if one rises with the other, or falls.
+        /// Whether the question asks if one rises (true) or falls with the other.
         rises: Option<bool>,
     },
-    /// Whether two columns vary as much.
+    /// Whether two columns have equal variance.
     Spread(usize, usize),
-    /// Whether a column varies as much in the parts of another, or of the subjects if there are
-    /// any.
+    /// Whether a column has equal spread in the groups of another column, or in the subjects if
+    /// there are any.
     SpreadAmong {
-        /// Place of the column of numbers.
+        /// Index of the column of numbers.
         measure: usize,
-        /// Place of the column whose values part the rows.
+        /// Index of the column whose values group the rows.
         group: Option<usize>,
-        /// Else the subjects.
+        /// The subjects, if there is no group column.
         subjects: Vec<Subject>,
     },
-    /// How one column stands to another.
+    /// How one column relates to another.
     Relate(usize, usize),
 }
 
-/// What is supposed to be otherwise.
+/// An assumption.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
-    /// Rows that satisfy all of these are not there.
+    /// Rows that satisfy all of these tests are removed.
     LeaveOut(Vec<Test>),
-    /// Only rows that satisfy all of these are there.
+    /// Only rows that satisfy all of these tests remain.
     Only(Vec<Test>),
-    /// The numbers of a column are multiplied, and something is added.
+    /// The numbers of a column are multiplied by a factor, then increased by a constant.
     Scale {
-        /// Place of the column.
+        /// Index of the column.
         column: usize,
-        /// By what.
+        /// The factor.
         times: f64,
-        /// What is added.
+        /// The added constant.
         plus: f64,
     },
 }
 
-/// A metapath the other way, from its end to the type where it begins.
+/// The reversed metapath, from its end to its start type `from`.
 pub(crate) fn reversed(from: TypeId, steps: &[MetapathStep]) -> Vec<MetapathStep> {
     let begins = std::iter::once(from).chain(steps.iter().map(|step| step.to));
     let mut back: Vec<MetapathStep> = steps

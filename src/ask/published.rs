@@ -1,5 +1,5 @@
-//! The published benchmark of questions over tables, where its files are at hand: are its kinds told
-//! apart, and do its statements run here?
+//! Tests with the published benchmark of questions over tables, if its files are available:
+//! classification of its kinds, and execution of its statements.
 
 use serde_json::Value as Json;
 
@@ -9,10 +9,10 @@ use crate::{
 };
 use agent_kb::table::{Column, ColumnKind, Database, Limits, Table, with_literals};
 
-/// The questions of a file of MEBench; none where the data are not at hand.
+/// The questions of a file of MEBench; none if the data are not available.
 fn questions(file: &str) -> Option<Vec<Json>> {
     let text = std::fs::read_to_string(real_data("mebench")?.join(file)).unwrap();
-    // An answer in each file holds a NaN, which is no JSON.
+    // An answer in each file holds a NaN, which is not JSON.
     let read = |line: &str| serde_json::from_str(&line.replace("NaN", "null")).unwrap();
     Some(text.lines().map(read).collect())
 }
@@ -42,8 +42,8 @@ fn a_model_taught_with_the_training_questions_knows_the_kinds_of_the_test_questi
     assert!(taught >= 0.93, "{taught}");
 }
 
-/// On a table of the columns that the question names. Some questions have a remark in place of a
-/// statement.
+/// Runs on a table of the columns that the question names. Some questions have a remark instead of
+/// a statement.
 #[test]
 fn published_statements_bind() {
     let Some(questions) = questions("test.jsonl") else { return };

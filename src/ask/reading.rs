@@ -1,11 +1,11 @@
-//! Here is a question taken apart: what does it ask for?
+//! Reads a question's mentions as a plan.
 //!
-//! The type of the rows is the one that has the fields that are said; what is named besides are
-//! conditions, filters, groups or subjects, by where it stands. A kind of question is tried after
-//! another, likeliest first, until one finds all that it needs. Every word must be explained:
-//! with one that is not, there is no plan, since it may be the one that matters.
+//! The row type is the one with the mentioned fields; other named things are conditions, filters,
+//! groups or subjects, by their position. Kinds of questions are tried in order, likeliest first,
+//! until one finds all its parts. Every word must be explained: if one is not, there is no plan,
+//! because it may be the decisive one.
 //!
-//! Must not know: tables, SQL.
+//! Independent of tables and SQL.
 
 mod asks;
 mod correlation;
@@ -36,49 +36,54 @@ use agent_kb::{
     table::{ColumnKind, ColumnSpec, reached},
 };
 
-/// Nodes that are looked at to see how many others links lead to.
+/// Number of nodes sampled to estimate the degree of links.
 const LOOKED_AT: usize = 1_000;
 
-/// What a type gains as the rows by a field that it has, by being counted, by having what is
-/// counted, by a value of its own, by its name.
+/// Score of a row type for a mentioned field that it has.
 const HAS_FIELD: f32 = 3.0;
+/// Score of a row type for being counted.
 const IS_COUNTED: f32 = 4.0;
+/// Score of a row type for links to the counted nodes.
 const HAS_COUNTED: f32 = 2.0;
+/// Score of a row type for a mentioned value of its fields.
 const HAS_VALUE: f32 = 1.0;
+/// Score of a row type for a mention of its name.
 const IS_SAID: f32 = 1.0;
-/// By being said of several, and behind `among`.
+/// Score of a row type for a plural mention.
 const IS_PLURAL: f32 = 0.5;
+/// Score of a row type for a mention after `among`.
 const IS_AMONG: f32 = 4.0;
 
-/// What a named thing is to the rows.
+/// Relation of a named thing to the rows.
 #[derive(Clone, Debug, PartialEq)]
 enum Role {
-    /// Linked to them.
+    /// Linked to the rows.
     Linked { kind: TypeId, nodes: Vec<NodeId>, steps: Vec<MetapathStep> },
-    /// A value of theirs.
+    /// A value of the rows.
     Value { field: FieldId, key: String },
-    /// Some of them.
+    /// Some of the rows.
     Is(Vec<NodeId>),
 }
 
-/// One question with what is known of it so far.
+/// State of reading one question.
 struct Reading<'a> {
     base: &'a IndexedBase,
     schema: &'a Schema,
     mentions: &'a Mentions,
     text: &'a str,
-    /// Whether each mention stands in what is supposed.
+    /// Whether each mention is part of the assumption.
     changed: Vec<bool>,
-    /// Mentions of types and fields that only say what a named thing is; and of which one.
+    /// Mentions of types and fields that only describe a named thing, with the mention of that
+    /// thing.
     bound: BTreeMap<usize, usize>,
-    /// Types that are counted, by the mention of the type.
+    /// Counted types, by the mention of the type.
     counted: BTreeMap<usize, TypeId>,
     numbers: Vec<NumberUse>,
-    /// Fields and counts that a number bounds.
+    /// Fields and counts bounded by a number.
     bounded: BTreeSet<usize>,
-    /// Things, fields and types that are said not to be so.
+    /// Negated things, fields and types.
     denied: BTreeSet<usize>,
-    /// How many first ones are asked for.
+    /// Number of first results requested.
     top: Option<usize>,
     said: BTreeSet<String>,
     rows: TypeId,
@@ -86,10 +91,10 @@ struct Reading<'a> {
     assumed: Vec<String>,
 }
 
-/// What a question asks for, given the kinds that it may be of, likeliest first.
+/// The plan of a question, given its possible kinds, likeliest first.
 ///
 /// # Errors
-/// What is missing.
+/// The missing part.
 pub(crate) fn read(
     base: &IndexedBase,
     schema: &Schema,
@@ -163,7 +168,7 @@ impl Reading<'_> {
         }
     }
 
-    /// All phrases outside of what is supposed, or within it.
+    /// All phrases outside of the assumption, or within it.
     fn cues(&self, changed: bool) -> impl Iterator<Item = (usize, Cue)> + '_ {
         let own = move |at: &usize| self.changed.get(*at) == Some(&changed);
         (0..self.mentions.all.len()).filter(own).filter_map(|at| Some((at, self.cue(at)?)))
@@ -173,7 +178,7 @@ impl Reading<'_> {
         self.cues(false).any(|(_, own)| own == cue)
     }
 
-    /// The mention before or behind a place, without those that say nothing.
+    /// The next meaningful mention before or after a position.
     fn beside(&self, at: usize, step: isize) -> Option<usize> {
         let mut at = at.checked_add_signed(step)?;
         loop {
@@ -201,7 +206,7 @@ impl Reading<'_> {
         thing.nodes.iter().any(|&node| self.base.kb.node_type(node) == kind)
     }
 
-    /// Binds types and fields to the named things beside them: `the brand "X"`, `X papers`.
+    /// Binds types and fields to adjacent named things: `the brand "X"`, `X papers`.
     fn bind(&mut self) {
         let mut bound = BTreeMap::new();
         for (at, thing) in self.things() {
@@ -234,7 +239,7 @@ impl Reading<'_> {
         self.bound = bound;
     }
 
-    /// Finds what is counted: `how many X`, `number of X`, `most X`, `more than 3 X`.
+    /// Finds the counted types: `how many X`, `number of X`, `most X`, `more than 3 X`.
     fn count(&mut self) {
         let mut counted = BTreeMap::new();
         for at in 0..self.mentions.all.len() {
@@ -289,15 +294,15 @@ impl Reading<'_> {
         self.counted = counted;
     }
 
-    /// Whether it is asked how often something occurs.
+    /// Whether the question asks how often something occurs.
     fn is_frequency(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
             matches!(cue, Cue::Most | Cue::Fewest | Cue::More(_)) && is_frequency(&self.said_at(at))
         })
     }
 
-    /// The type whose nodes are counted where it is asked how often something occurs and nothing is
-    /// said of what: the one that questions are about, if what is said links to it most.
+    /// The type whose nodes are counted if the question asks how often something occurs but names
+    /// no type: the main candidate type, if the mentioned type links to it most.
     fn occurs_in(&self) -> Option<TypeId> {
         let &[wanted] = self.base.kb.candidate_types() else { return None };
         let counts = |mention: &Mention| matches!(mention.what, What::Field(_) | What::Links(_));
@@ -321,7 +326,7 @@ impl Reading<'_> {
         (all && !types.is_empty()).then_some(wanted)
     }
 
-    /// Whether it is asked who or what published or wrote more, or most, of what is not said.
+    /// Whether the question asks who published or wrote more, or most, without naming the type.
     fn publishes(&self) -> bool {
         const PUBLISH: [&str; 7] =
             ["publish", "published", "publishes", "wrote", "write", "writes", "written"];
@@ -334,7 +339,7 @@ impl Reading<'_> {
                 || self.cues(false).any(fruitful))
     }
 
-    /// The type that the rows are of.
+    /// The row type.
     fn choose_rows(&self) -> Result<TypeId, AskError> {
         let kb = &self.base.kb;
         let mut best: Option<(f32, TypeId)> = None;
@@ -353,7 +358,7 @@ impl Reading<'_> {
         best.map(|(_, kind)| kind).ok_or_else(unsaid)
     }
 
-    /// How much speaks for a type as that of the rows.
+    /// Score of a type as the row type.
     fn points(&self, kind: TypeId) -> f32 {
         let mut points = 0.0;
         let mut said_before = false;
@@ -387,7 +392,7 @@ impl Reading<'_> {
                     }
                 }
                 What::Type(own) if *own == kind && !self.bound.contains_key(&at) => {
-                    // Of equals, the first that is said.
+                    // Of equals, the first mentioned.
                     points += if said_before { 0.0 } else { IS_SAID } + 0.1 / (at + 1) as f32;
                     points += if self.is_plural(at, kind) { IS_PLURAL } else { 0.0 };
                     points += if self.is_among(mention) { IS_AMONG } else { 0.0 };
@@ -428,7 +433,7 @@ impl Reading<'_> {
         points
     }
 
-    /// Whether a type that is counted stands behind `how many`, and not `how many on average`.
+    /// Whether a counted type follows `how many`, but not `how many on average`.
     fn is_how_many(&self, at: usize) -> bool {
         let of_each = self.function().is_some_and(|function| function != Function::Sum);
         let mut before = self.beside(at, -1);
@@ -438,7 +443,7 @@ impl Reading<'_> {
         !of_each && before.and_then(|before| self.cue(before)) == Some(Cue::HowMany)
     }
 
-    /// Whether a type is said other than as what is counted or what a thing is.
+    /// Whether a type is mentioned other than as a counted type or a description of a thing.
     fn is_said(&self, kind: TypeId) -> bool {
         self.mentions.all.iter().enumerate().any(|(at, mention)| {
             mention.what == What::Type(kind)
@@ -447,19 +452,19 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether another type than this is said of itself.
+    /// Whether another type is mentioned on its own.
     fn says_other(&self, kind: TypeId) -> bool {
         let types = (0..self.schema.types.len()).map(|other| TypeId(other as u16));
         types.filter(|other| *other != kind).any(|other| self.is_said(other))
     }
 
-    /// Whether a type is said behind `among`.
+    /// Whether a type is mentioned after `among`.
     fn is_among(&self, mention: &Mention) -> bool {
         let before = mention.at.start.checked_sub(1).and_then(|at| self.mentions.tokens.get(at));
         before.is_some_and(|token| token.word == "among")
     }
 
-    /// Whether a type is said of several: in another form than its name.
+    /// Whether the mention of a type is plural: another form than its name.
     fn is_plural(&self, at: usize, kind: TypeId) -> bool {
         let own = self.schema.types.get(kind.0 as usize).map(|own| own.words.join(" "));
         own.is_some_and(|own| own != self.said_at(at))
@@ -469,12 +474,13 @@ impl Reading<'_> {
         !self.schema.paths(from, to, &self.said).is_empty()
     }
 
-    /// The field of numbers of a type whose name has one of these words, best filled first.
+    /// The numeric field of a type whose name has one of these words, best filled first.
     fn implied(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
         self.called(kind, names, ColumnKind::is_number)
     }
 
-    /// The same, or a field of dates: their years may be bounded, and nothing else is computed of them.
+    /// As [`implied`](Self::implied), or a field of dates: their years may be bounded, and nothing
+    /// else is computed from them.
     fn implied_or_dated(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
         self.called(kind, names, |kind| kind.is_number() || kind == ColumnKind::Date)
     }
@@ -508,14 +514,14 @@ impl Reading<'_> {
         names.contains(&self.base.kb.field_name(field).to_lowercase().as_str())
     }
 
-    /// The field of a type that holds years.
+    /// The field of years of a type.
     fn year(&self, kind: TypeId) -> Option<FieldId> {
         let samples = self.schema.samples(self.base, kind);
         let years = samples.iter().filter(|sample| sample.kind == ColumnKind::Year);
         years.max_by_key(|sample| sample.filled).map(|sample| sample.field)
     }
 
-    /// The field of the rows that a mention says: of those that they have the one that is said best.
+    /// The field of the rows in a mention: of those that the rows have, the best match.
     fn field(&self, fields: &[(FieldId, f32)], numbers: bool) -> Option<FieldId> {
         let own = fields.iter().filter_map(|(field, share)| {
             let sample = self.schema.sample(self.base, self.rows, *field)?;
@@ -532,7 +538,7 @@ impl Reading<'_> {
         self.schema.sample(self.base, self.rows, field).map(|sample| sample.kind)
     }
 
-    /// The place of a column, which is added if it is not there.
+    /// The index of a column, which is added if it is missing.
     fn column(&mut self, spec: ColumnSpec) -> usize {
         if let Some(at) = self.columns.iter().position(|own| *own == spec) {
             return at;
@@ -541,7 +547,7 @@ impl Reading<'_> {
         self.columns.len() - 1
     }
 
-    /// The best metapath from the rows to a type; says so where another would do as well.
+    /// The best metapath from the rows to a type; notes an assumption if another is equally good.
     fn path_to(&mut self, kind: TypeId) -> Result<Vec<MetapathStep>, AskError> {
         let mut paths = self.schema.paths(self.rows, kind, &self.said);
         let kb = &self.base.kb;
@@ -567,7 +573,7 @@ impl Reading<'_> {
         Ok(paths.swap_remove(0))
     }
 
-    /// What a named thing is to the rows.
+    /// The relation of a named thing to the rows.
     fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
         let kb = &self.base.kb;
         let binder = self.bound.iter().find(|(_, own)| **own == at).map(|(place, _)| *place);
@@ -636,7 +642,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A role as something that is so of a row or not.
+    /// A role as a test of a row.
     fn test(&mut self, role: Role) -> Test {
         match role {
             Role::Linked { nodes, steps, .. } => {
@@ -650,7 +656,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The column of numbers that a mention says, if it says one: a field, or a count.
+    /// The column of numbers in a mention, if there is one: a field, or a count.
     fn number_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
         let spec = match self.what(at).cloned() {
             Some(What::Field(fields)) => match self.field(&fields, true) {
@@ -669,7 +675,7 @@ impl Reading<'_> {
         Ok(Some(self.column(spec)))
     }
 
-    /// The test that a number makes.
+    /// The test of a number.
     fn number_test(&mut self, number: &NumberUse) -> Result<Test, AskError> {
         let rows = self.base.kb.type_name(self.rows).to_owned();
         let field = |field: Option<FieldId>, what: &str| {
@@ -704,7 +710,7 @@ impl Reading<'_> {
         Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
     }
 
-    /// The words of the question but for those of names.
+    /// The words of the question that are not part of names.
     fn own_words(&self) -> Vec<&str> {
         let own = self
             .mentions
@@ -716,7 +722,8 @@ impl Reading<'_> {
         tokens.map(|token| token.word.as_str()).collect()
     }
 
-    /// Refuses a number of another unit than its column's, and says so where that has none.
+    /// Refuses a number whose unit differs from its column's; notes an assumption if the column has
+    /// no unit.
     fn check_unit(&mut self, column: usize, said: Option<&str>) -> Result<(), AskError> {
         let (Some(said), Some(&ColumnSpec::Field(field))) = (said, self.columns.get(column)) else {
             return Ok(());
@@ -740,7 +747,7 @@ impl Reading<'_> {
         words.iter().map(|token| token.word.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Refuses what asks for two numbers at once.
+    /// Refuses a question for two numbers at once.
     fn is_one_question(&self) -> Result<(), AskError> {
         let several = |one: &str, other: &str| {
             Err(AskError::Missing(format!(
@@ -784,8 +791,9 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The plan over the rows that fit best; where they do not do and the most of something is asked
-    /// for, over that: `who wrote the most papers at V` asks for papers by author.
+    /// The plan over the best row type. If there is none and the question asks for the maximum
+    /// number of a type, the plan over that type: `who wrote the most papers at V` becomes papers
+    /// by author.
     fn plan_of_any(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
         let error = match self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
             Ok(plan) => return Ok(plan),
@@ -805,8 +813,8 @@ impl Reading<'_> {
         Err(error)
     }
 
-    /// Refuses a plan that counts all of what a condition narrows, such as all papers of the authors
-    /// with a paper at a venue.
+    /// Refuses a plan that ignores a condition on the counted nodes, such as counting all papers of
+    /// the authors with a paper at a venue.
     fn is_narrowed(&self, plan: Plan) -> Result<Plan, AskError> {
         let kb = &self.base.kb;
         for condition in &plan.conditions {
@@ -826,7 +834,7 @@ impl Reading<'_> {
         Ok(plan)
     }
 
-    /// Whether a step leads from the rows to one node at most, but for a few.
+    /// Whether a step leads from the rows to at most one node, with few exceptions.
     fn leads_to_one(&self, steps: &[MetapathStep]) -> bool {
         let nodes = self.base.kb.nodes_of_type(self.rows);
         let every = nodes.len().div_ceil(LOOKED_AT).max(1);
@@ -839,14 +847,14 @@ impl Reading<'_> {
         steps.len() == 1 && several * 100 <= some
     }
 
-    /// The plan of the first kind that finds all it needs.
+    /// The plan of the first kind that finds all its parts.
     fn plan(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
         let mut first: Option<AskError> = None;
         for &kind in kinds {
             (self.columns, self.assumed) = (Vec::new(), Vec::new());
             match self.of_kind(kind) {
                 Ok(plan) => return Ok(plan),
-                // The first that says what is missing.
+                // The first error that names the missing part.
                 Err(error) => {
                     if first.as_ref().is_none_or(|first| *first == AskError::NoTable) {
                         first = Some(error);
@@ -857,7 +865,7 @@ impl Reading<'_> {
         Err(first.unwrap_or(AskError::NoTable))
     }
 
-    /// The first column of numbers that is said, in what is supposed or outside of it.
+    /// The first mentioned column of numbers, within the assumption or outside of it.
     fn first_number(&mut self, changed: bool) -> Result<Option<usize>, AskError> {
         for at in 0..self.mentions.all.len() {
             if self.changed.get(at) == Some(&changed)
@@ -869,7 +877,7 @@ impl Reading<'_> {
         Ok(None)
     }
 
-    /// The function that is said first.
+    /// The first mentioned function.
     fn function(&self) -> Option<Function> {
         self.cues(false).find_map(|(_, cue)| match cue {
             Cue::Of(function) => Some(function),

@@ -1,7 +1,6 @@
-//! An answer in the form that leaves the process: JSON with the table, as many rows of it as are
-//! wanted, and the source of every column.
+//! JSON form of an answer: with the table, up to a number of rows, and the source of every column.
 //!
-//! Must not know: how answers are found, who reads them.
+//! Independent of how answers are found, and of their readers.
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -37,7 +36,7 @@ pub struct AskRecord<'a> {
 struct Result<'a> {
     columns: &'a [String],
     rows: &'a [Vec<SqlValue>],
-    /// Those that are left out included.
+    /// Number of rows, omitted ones included.
     n_rows: usize,
 }
 
@@ -46,11 +45,11 @@ struct Table<'a> {
     rows_are: &'a str,
     columns: Vec<Column<'a>>,
     rows: Vec<Row<'a>>,
-    /// Those that are left out included.
+    /// Number of rows, omitted ones included.
     n_rows: usize,
 }
 
-/// A column, and where each of its cells comes from: of the row's node, this.
+/// A column, and the source of its cells relative to the row's node.
 #[derive(Serialize)]
 struct Column<'a> {
     name: &'a str,
@@ -62,15 +61,15 @@ struct Column<'a> {
 #[derive(Serialize)]
 struct Row<'a> {
     id: NodeId,
-    /// The id that the user's data call it by.
+    /// The id in the user's data.
     key: String,
     name: &'a str,
     cells: Vec<Json>,
 }
 
 impl<'a> AskRecord<'a> {
-    /// The answer to a question over a base, found in so many milliseconds, with so many rows of
-    /// each table at most.
+    /// Converts the answer to a question, with its time in milliseconds and a maximum number of
+    /// rows of each table.
     pub fn new(
         question: &'a str,
         answered: &'a Answered,

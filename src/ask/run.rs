@@ -1,6 +1,6 @@
-//! Here is a plan: which table, which SQL or statistic, which answer?
+//! Runs a plan: builds the table, runs SQL or a statistic, and forms the answer.
 //!
-//! Must not know: words of questions.
+//! Independent of the words of questions.
 
 use crate::{
     AskError,
@@ -19,22 +19,23 @@ use agent_kb::{
     },
 };
 
-/// Groups that a table of groups has at most, those behind the first ones that are kept, and first
-/// ones with the same number at most.
+/// Maximum number of groups of a table of groups.
 const MAX_GROUPS: usize = 10_000;
+/// Number of rows kept after the first ones.
 pub(super) const MAX_FIRST: usize = 50;
+/// Maximum number of first rows with the same number.
 const MAX_TIED: usize = 1_000;
-/// Rows that statistics look at.
+/// Limits of the rows that statistics read.
 pub(super) const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
-/// Pairs of values of two categories at most.
+/// Maximum number of pairs of values of two categories.
 const MAX_PAIRS: usize = 4_000_000;
-/// Fewest numbers of a group whose spread is compared.
+/// Minimum number of values of a group whose spread is compared.
 const MIN_OF_GROUP: usize = 2;
 
 /// Answers a plan.
 ///
 /// # Errors
-/// That there are no rows or no values, or what SQL and statistics fail with.
+/// If there are no rows or no values; those of SQL and statistics.
 pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError> {
     let width = used(plan).len();
     if width > MAX_COLUMNS {
@@ -105,7 +106,7 @@ pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// The nodes that are rows, ascending.
+/// The row nodes, ascending.
 pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     let verified = |node: &NodeId| kb.contains(*node);
     let mut nodes: Option<Vec<NodeId>> = None;
@@ -152,8 +153,8 @@ pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     Ok(nodes)
 }
 
-/// The nodes that any of those that are compared is or leads to, ascending: no other row is looked
-/// at. None where nothing is compared, or by values.
+/// The nodes that any compared subject is or leads to, ascending; no other row is read. None if
+/// nothing is compared, or if values are.
 fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
     let subjects = plan.operation.subjects();
     let mut own: Vec<NodeId> = Vec::new();
@@ -172,7 +173,7 @@ fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
     (!subjects.is_empty()).then_some(own)
 }
 
-/// Places of the columns that anything looks at, ascending.
+/// Indexes of the columns that are read, ascending.
 fn used(plan: &Plan) -> Vec<usize> {
     let mut used = plan.operation.columns();
     used.extend(plan.filters.iter().flat_map(Test::columns));
@@ -188,7 +189,7 @@ fn used(plan: &Plan) -> Vec<usize> {
     used
 }
 
-/// The table of the columns that anything looks at, and where each is in it.
+/// The table of the columns that are read, and the index of each in it.
 fn load(kb: &Kb, plan: &Plan, nodes: &[NodeId]) -> Result<(Table, Vec<Option<usize>>), AskError> {
     let mut table = Table { rows: nodes.to_vec(), columns: Vec::new() };
     let mut places = vec![None; plan.columns.len()];
@@ -207,7 +208,7 @@ fn load(kb: &Kb, plan: &Plan, nodes: &[NodeId]) -> Result<(Table, Vec<Option<usi
     Ok((table, places))
 }
 
-/// A plan that is being answered.
+/// State of answering a plan.
 struct Run<'a> {
     kb: &'a Kb,
     plan: &'a Plan,
@@ -245,7 +246,7 @@ impl Run<'_> {
         }
     }
 
-    /// What a measure is, in words.
+    /// A measure in words.
     fn measure_name(&self, measure: Measure) -> String {
         match measure {
             Measure::Rows => "number".to_owned(),
@@ -260,7 +261,7 @@ impl Run<'_> {
         }
     }
 
-    /// The answer, as it is or as it would be.
+    /// The answer, without or with the assumption.
     fn answer(&mut self) -> Result<(Outcome, String), AskError> {
         let Some(change) = &self.plan.supposed else { return self.of_operation() };
         let (before, told_before) = self.of_operation()?;
@@ -324,7 +325,7 @@ impl Run<'_> {
         }
     }
 
-    /// Notes how many of the rows that satisfy the filters have no value.
+    /// Notes the number of rows that satisfy the filters but have no value.
     fn note_left_out(&mut self, columns: &[usize]) -> Result<(), AskError> {
         for &column in columns {
             let missing = self.writer.missing(&self.plan.filters, column);
@@ -400,8 +401,8 @@ impl Run<'_> {
         Ok((Outcome::Number { value, unit: Some("%".to_owned()) }, told))
     }
 
-    /// The first rows of a statement by the number in its second column: so many with all that tie with
-    /// the last of them, and a few behind. `written` is the statement with a limit.
+    /// The first rows of a statement by the number in its second column: the requested number with
+    /// all that tie with the last of them, and a few more. `written` is the statement with a limit.
     fn first_rows(
         &mut self,
         top: usize,
@@ -610,10 +611,10 @@ impl Run<'_> {
         Ok(numbers)
     }
 
-    /// Keeps a test, and says what it found.
+    /// Stores a test result, and returns it in words.
     fn tested(&mut self, tested: TestResult) -> String {
         self.statistic = Some(tested);
-        let (result, told) = told_test(tested);
+        let (result, told) = test_in_words(tested);
         self.result = result;
         told
     }
@@ -775,7 +776,7 @@ impl Run<'_> {
     }
 }
 
-/// The numbers of a second column by the values of a first, which is in order.
+/// The numbers of the second column grouped by the values of the first, which must be sorted.
 pub(super) fn by_key(rows: &Rows) -> Vec<(String, Vec<f64>)> {
     let mut samples: Vec<(String, Vec<f64>)> = Vec::new();
     for row in &rows.rows {
@@ -791,11 +792,11 @@ pub(super) fn by_key(rows: &Rows) -> Vec<(String, Vec<f64>)> {
     samples
 }
 
-/// How often the values of two columns occur together: each row counts as often as its third column
-/// says, or once.
+/// Counts of the pairs of values of two columns; each row counts as often as its third column says,
+/// or once.
 ///
 /// # Errors
-/// That there are more pairs of values than are counted.
+/// If there are more pairs of values than allowed.
 pub(super) fn contingency(rows: &Rows) -> Result<Vec<Vec<u64>>, AskError> {
     let text = |value: Option<&SqlValue>| value.map(shown_value).unwrap_or_default();
     let keys = |at: usize| {
@@ -836,7 +837,7 @@ fn spaced(unit: Option<&str>) -> String {
 }
 
 /// A test as a row, and in words.
-pub(super) fn told_test(tested: TestResult) -> (Rows, String) {
+pub(super) fn test_in_words(tested: TestResult) -> (Rows, String) {
     let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
     let row = vec![
         SqlValue::Text(tested.test.name().to_owned()),
@@ -860,7 +861,7 @@ fn shown_p(p: f64) -> String {
     if p < 1e-4 { "< 0.0001".to_owned() } else { shown(p) }
 }
 
-/// The cells of a row as JSON, in the order of the columns; nothing behind the last row.
+/// The cells of a row as JSON, in the order of the columns; none after the last row.
 pub fn row_json(table: &Table, at: usize) -> impl Iterator<Item = serde_json::Value> + '_ {
     table.columns.iter().filter_map(move |column| column.cells.get(at)).map(cell_json)
 }

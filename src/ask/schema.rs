@@ -1,7 +1,7 @@
-//! The schema of a base as questions speak of it: its types, relations and fields in words, what
-//! their values are, and the metapaths from one type to another.
+//! The schema of a base in the words of questions: types, relations and fields, the kinds of their
+//! values, and the metapaths between types.
 //!
-//! Must not know: questions.
+//! Independent of questions.
 
 use std::{collections::BTreeSet, sync::OnceLock};
 
@@ -14,13 +14,13 @@ use agent_kb::{
     table::{Sample, sample},
 };
 
-/// Steps of a metapath between two types at most.
+/// Maximum number of steps of a metapath between two types.
 const MAX_STEPS: usize = 3;
-/// Metapaths between two types that are looked at.
+/// Maximum number of metapaths between two types.
 const MAX_PATHS: usize = 200;
-/// Letters of a stem that begins another for both to be forms of one word, and letters more that
-/// the other may have.
+/// Minimum length of a stem that is a prefix of another form of the same word.
 const MIN_BEGINNING: usize = 4;
+/// Maximum number of letters that the other form has in addition.
 const MAX_ENDING: usize = 3;
 
 /// A name of the schema in words.
@@ -28,26 +28,26 @@ const MAX_ENDING: usize = 3;
 pub(crate) struct Words {
     /// Its words, folded, stop words included; `ReferenceCount` has two.
     pub words: Vec<String>,
-    /// The same in one.
+    /// The words, joined.
     pub joined: String,
-    /// The stems of those that are no stop words.
+    /// The stems of the words that are not stop words.
     pub stems: Vec<String>,
 }
 
 /// The schema of one base.
 pub(crate) struct Schema {
-    /// By [`TypeId`].
+    /// Names by [`TypeId`].
     pub types: Vec<Words>,
-    /// By [`FieldId`].
+    /// Names by [`FieldId`].
     pub fields: Vec<Words>,
-    /// By relation.
+    /// Names by relation.
     pub relations: Vec<Words>,
     samples: Vec<OnceLock<Vec<Sample>>>,
     /// Types with the steps between them.
     graph: DiGraph<TypeId, (MetapathStep, u64)>,
 }
 
-/// A name with a blank before each capital behind a small letter.
+/// A name with a space before each capital that follows a small letter.
 fn parted(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     let mut small = false;
@@ -61,7 +61,7 @@ fn parted(name: &str) -> String {
     text
 }
 
-/// Whether two stems are forms of one word: equal, or one begins the other.
+/// Whether two stems are forms of one word: equal, or one a prefix of the other.
 pub(crate) fn is_form(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     short == long
@@ -71,7 +71,7 @@ pub(crate) fn is_form(one: &str, other: &str) -> bool {
 }
 
 impl Schema {
-    /// The schema of a base; what fields hold is looked at when it is asked for.
+    /// The schema of a base; values of fields are sampled on demand.
     pub(crate) fn new(base: &IndexedBase) -> Self {
         let in_words = |name: &String| {
             let name = parted(name);
@@ -103,13 +103,13 @@ impl Schema {
         }
     }
 
-    /// What some nodes of a type say of its fields.
+    /// Samples of the fields of a type.
     pub(crate) fn samples(&self, base: &IndexedBase, kind: TypeId) -> &[Sample] {
         let at = self.samples.get(kind.0 as usize);
         at.map_or(&[], |known| known.get_or_init(|| sample(&base.kb, kind)))
     }
 
-    /// What some nodes of a type say of one field; none if none of them has it.
+    /// The sample of one field of a type; none if no sampled node has it.
     pub(crate) fn sample(
         &self,
         base: &IndexedBase,
@@ -119,9 +119,9 @@ impl Schema {
         self.samples(base, kind).iter().find(|sample| sample.field == field)
     }
 
-    /// The metapaths from one type to another, best first: those of fewer steps; then those whose
-    /// relations have more of the stems that are said; then those with more edges. None leads
-    /// through a type twice, but for a single step within one type.
+    /// The metapaths from one type to another, best first: by fewer steps, then by more mentioned
+    /// stems in their relations, then by more edges. A metapath visits no type twice, except for a
+    /// single step within one type.
     pub(crate) fn paths(
         &self,
         from: TypeId,
@@ -169,7 +169,7 @@ impl Schema {
         found.into_iter().map(|(steps, _)| steps).collect()
     }
 
-    /// The step of a relation from a type: the one with the most edges, those that lead out first.
+    /// The step of a relation from a type: the one with the most edges, outgoing ones first.
     pub(crate) fn step_of(&self, from: TypeId, relation: RelationId) -> Option<MetapathStep> {
         let edges = self.graph.edges(NodeIndex::new(from.0 as usize)).map(|edge| *edge.weight());
         let own = edges.filter(|(step, _)| step.relation == relation);
@@ -177,7 +177,7 @@ impl Schema {
             .map(|(step, _)| step)
     }
 
-    /// The type with most links to or from another, besides itself.
+    /// The type with the most links to or from another, except that type itself.
     pub(crate) fn most_linked(&self, to: TypeId) -> Option<TypeId> {
         let edges = self.graph.edges(NodeIndex::new(to.0 as usize)).map(|edge| *edge.weight());
         let others = edges.filter(|(step, _)| step.to != to);
@@ -193,7 +193,7 @@ impl Schema {
         steps
     }
 
-    /// How many stems of a step's relation are said, beside those of the types' own names.
+    /// Number of mentioned stems of a step's relation, without those of the types' names.
     fn n_said(&self, step: &MetapathStep, said: &BTreeSet<String>) -> usize {
         let relation = self.relations.get(step.relation.0 as usize);
         let of_types: BTreeSet<&String> = self.types.iter().flat_map(|kind| &kind.stems).collect();
@@ -204,7 +204,7 @@ impl Schema {
             .count()
     }
 
-    /// Whether a relation between two nodes of a type is said.
+    /// Whether a relation within a type is mentioned.
     pub(crate) fn is_linked_within(&self, kind: TypeId, said: &BTreeSet<String>) -> bool {
         self.steps(kind).iter().any(|step| step.to == kind && self.n_said(step, said) > 0)
     }

@@ -1,10 +1,10 @@
-//! Writes the SQL of a plan: here are tests and measures, which statement over the table `t`?
+//! Writes the SQL of a plan: statements over the table `t` from tests and measures.
 //!
-//! Values stand in it as literals; everything else is a name that [`column_name`] made or a keyword.
+//! Values are literals; every other word is a keyword or a name made by [`column_name`].
 //!
 //! [`column_name`]: agent_kb::table::column_name
 //!
-//! Must not know: words of questions, what a result means.
+//! Independent of the words of questions and of the meaning of results.
 
 use crate::{
     lexicon::{Bound, Function},
@@ -12,7 +12,7 @@ use crate::{
 };
 use agent_kb::table::{Cell, Column, ColumnKind, Table, quoted, value::category};
 
-/// The keywords of SQLite: names of columns that SQL reads otherwise.
+/// The keywords of SQLite, which must be quoted as names of columns.
 const KEYWORDS: [&str; 147] = [
     "abort",
     "action",
@@ -167,25 +167,25 @@ const KEYWORDS: [&str; 147] = [
 pub(crate) struct Writer<'a> {
     /// The table.
     pub table: &'a Table,
-    /// Where each column of the plan is in it.
+    /// Index in the table of each column of the plan.
     pub columns: &'a [Option<usize>],
-    /// A column of the plan whose numbers are multiplied, with what is added.
+    /// The column of the plan with assumed numbers, the factor, and the added constant.
     pub scale: Option<(usize, f64, f64)>,
     /// Further conditions.
     pub extra: Vec<String>,
 }
 
-/// A name as SQL reads it.
+/// A name in SQL notation.
 fn name(name: &str) -> String {
     if KEYWORDS.contains(&name) { quoted(name) } else { name.to_owned() }
 }
 
-/// A text as SQL reads it.
+/// A text as an SQL literal.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\0', "").replace('\'', "''"))
 }
 
-/// A number as SQL reads it.
+/// A number as an SQL literal.
 fn number(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         format!("{number:.0}")
@@ -195,7 +195,7 @@ fn number(number: f64) -> String {
 }
 
 impl Writer<'_> {
-    /// The column at a place of the plan.
+    /// The column at an index of the plan.
     pub(crate) fn column(&self, at: usize) -> Option<&Column> {
         self.table.columns.get((*self.columns.get(at)?)?)
     }
@@ -204,7 +204,7 @@ impl Writer<'_> {
         self.column(at).map_or_else(|| "NULL".to_owned(), |column| name(&column.name))
     }
 
-    /// The number of a column as it is supposed.
+    /// The number of a column, under the assumption if there is one.
     fn value(&self, at: usize) -> String {
         let written = self.written(at);
         match self.scale {
@@ -221,7 +221,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What a number bounds: the value of a column, of a date its year.
+    /// The bounded expression: the value of a column, or the year of a date.
     fn bounded(&self, at: usize) -> String {
         match self.column(at).map(|column| column.kind) {
             Some(ColumnKind::Date) => format!("year({})", self.written(at)),
@@ -229,7 +229,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The table of a column's values a row each, if its cells have several.
+    /// The table with one row per value of a column, if its cells have several.
     fn long(&self, at: usize) -> Option<String> {
         let column = self.column(at)?;
         let many = column.cells.iter().any(|cell| matches!(cell, Cell::Many(_)));
@@ -270,7 +270,7 @@ impl Writer<'_> {
         }
     }
 
-    /// How a value is spelled in a column.
+    /// The spelling of a value in a column.
     fn spelling(&self, at: usize, key: &str) -> String {
         let mut seen: Vec<*const u8> = Vec::new();
         for cell in self.column(at).into_iter().flat_map(|column| &column.cells) {
@@ -287,7 +287,7 @@ impl Writer<'_> {
         key.to_owned()
     }
 
-    /// The conditions of filters and others, with `WHERE`; empty for none.
+    /// The `WHERE` clause of filters and further conditions; empty if there are none.
     fn where_all(&self, filters: &[Test], others: &[String]) -> String {
         let own = filters.iter().map(|test| self.test(test));
         let all: Vec<String> =
@@ -295,7 +295,7 @@ impl Writer<'_> {
         if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
     }
 
-    /// A measure with its name, and the count of what it is computed of.
+    /// A measure with its name, and the count of its values.
     fn measure(&self, measure: Measure) -> (String, Option<String>) {
         match measure {
             Measure::Rows => ("count(*) AS n".to_owned(), None),
@@ -318,14 +318,14 @@ impl Writer<'_> {
         }
     }
 
-    /// One number.
+    /// The statement for one number.
     pub(crate) fn number(&self, filters: &[Test], measure: Measure) -> String {
         let (of, _) = self.measure(measure);
         format!("SELECT {of} FROM t{}", self.where_all(filters, &[]))
     }
 
-    /// The share of the rows that satisfy tests, of those that satisfy the filters and have the values
-    /// that are looked at.
+    /// The statement for the share of the rows that satisfy tests, among those that satisfy the
+    /// filters and have the required values.
     pub(crate) fn share(&self, filters: &[Test], tests: &[Test]) -> String {
         let written: Vec<String> = tests.iter().map(|test| self.test(test)).collect();
         let n = format!("sum(CASE WHEN {} THEN 1 ELSE 0 END)", written.join(" AND "));
@@ -340,7 +340,8 @@ impl Writer<'_> {
         )
     }
 
-    /// A number for each value of a column, the greatest or least first, ties by value.
+    /// The statement for a number for each value of a column, the largest or smallest first, ties
+    /// by value.
     pub(crate) fn groups(
         &self,
         filters: &[Test],
@@ -373,7 +374,7 @@ impl Writer<'_> {
         )
     }
 
-    /// The rows with the greatest or least number first, ties by id.
+    /// The statement for the rows with the largest or smallest number first, ties by id.
     pub(crate) fn first(&self, filters: &[Test], at: usize, high: bool, limit: usize) -> String {
         let value = self.value(at);
         let plain = self.written(at);
@@ -383,7 +384,7 @@ impl Writer<'_> {
         format!("SELECT id, {label} FROM t{all} ORDER BY 2 {order}, 1 LIMIT {limit}")
     }
 
-    /// A number of each subject, in their order.
+    /// The statement for a number of each subject, in their order.
     pub(crate) fn compare(
         &self,
         filters: &[Test],
@@ -398,7 +399,7 @@ impl Writer<'_> {
         subjects.iter().map(of).collect::<Vec<_>>().join(" UNION ALL ")
     }
 
-    /// The numbers of columns in rows that have all of them.
+    /// The statement for the numbers of columns in rows that have all of them.
     pub(crate) fn values(&self, filters: &[Test], columns: &[usize]) -> String {
         let values: Vec<String> = columns.iter().map(|&at| self.value(at)).collect();
         let known: Vec<String> =
@@ -406,7 +407,7 @@ impl Writer<'_> {
         format!("SELECT {} FROM t{}", values.join(", "), self.where_all(filters, &known))
     }
 
-    /// What stands for a column that parts rows: what it is called, where it comes from, its join.
+    /// Names, source and join of a column that groups rows.
     fn parting(&self, at: usize, alias: &str) -> (String, String) {
         match self.long(at) {
             Some(long) => {
@@ -419,7 +420,8 @@ impl Writer<'_> {
         }
     }
 
-    /// The numbers of a column, each with the value of another, ascending by that.
+    /// The statement for the numbers of a column, each with the value of another, ascending by
+    /// value.
     pub(crate) fn grouped_values(&self, filters: &[Test], measure: usize, group: usize) -> String {
         let value = self.value(measure);
         let (key, join) = self.parting(group, "v");
@@ -428,7 +430,7 @@ impl Writer<'_> {
         format!("SELECT {key}, {value} FROM t{join}{all} ORDER BY 1")
     }
 
-    /// How often the values of two columns occur together.
+    /// The statement for the counts of pairs of values of two columns.
     pub(crate) fn pairs(&self, filters: &[Test], one: usize, other: usize) -> String {
         let ((one, first), (other, second)) = (self.parting(one, "v"), self.parting(other, "w"));
         let known = [format!("{one} IS NOT NULL"), format!("{other} IS NOT NULL")];
@@ -436,7 +438,7 @@ impl Writer<'_> {
         format!("SELECT {one}, {other}, count(*) FROM t{first}{second}{all} GROUP BY 1, 2")
     }
 
-    /// How many rows that satisfy the filters have no value of a column.
+    /// The statement for the number of rows that satisfy the filters but have no value in a column.
     pub(crate) fn missing(&self, filters: &[Test], at: usize) -> String {
         let all = self.where_all(filters, &[format!("{} IS NULL", self.written(at))]);
         format!("SELECT count(*) FROM t{all}")

@@ -1,10 +1,10 @@
 //! Makes questions of all eight kinds with exact answers, for any base.
 //!
-//! Answers are computed from the cells themselves, without SQL and without reading the question, so
-//! that they prove both. A question is kept if its answer is one: no tie, no empty group, no name
-//! that two nodes of a type have.
+//! Answers are computed directly from the cells, without SQL and without reading the question, so
+//! that they test both. A question is kept if its answer is unique: no tie, no empty group, no name
+//! that two nodes of a type share.
 //!
-//! Must not know: how questions are read.
+//! Independent of how questions are read.
 
 mod facts;
 
@@ -27,28 +27,28 @@ use agent_kb::{
 use agent_retrieve::eval::values::is_same_number;
 use agent_synth::{self as synth, SynthError, Watch};
 
-/// Attempts in a row that make no new question, after which there is none more of a kind.
+/// Maximum number of consecutive attempts without a new question of a kind.
 const ATTEMPTS: usize = 400;
-/// Fewest rows that a question is about.
+/// Minimum number of rows that a question is about.
 const MIN_ROWS: usize = 5;
-/// Names that share a place at most.
+/// Maximum number of names with the same rank.
 const MAX_TIED: usize = 3;
-/// Rows of a table that is an answer at most.
+/// Maximum number of rows of a table as an answer.
 const MAX_TABLE: usize = 200;
 /// The columns of the file of questions.
 const COLUMNS: [&str; 9] =
     ["id", "query", "answer_ids", "answer_value", "kind", "template", "rows", "source", "seed"];
-/// How much the numbers of a supposed change are, percent.
+/// Amounts of assumed changes of numbers, percent.
 const PERCENTS: [u32; 4] = [5, 10, 20, 50];
 
-/// A question over many nodes whose answer is known.
+/// A question over many nodes with a known answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// Its kind.
     pub kind: Kind,
-    /// The wording that it has in common with others.
+    /// The wording pattern that it shares with other questions.
     pub template: String,
-    /// The type that its rows are of.
+    /// Type of its rows.
     pub rows: String,
     /// Its text.
     pub text: String,
@@ -59,17 +59,17 @@ pub struct Question {
 /// Questions of one synthesis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Questions {
-    /// By kind, in the order of [`Kind::ALL`].
+    /// Questions by kind, in the order of [`Kind::ALL`].
     pub all: Vec<Question>,
     seed: u64,
 }
 
-/// Makes `n` questions, of each kind as many; fewer where a kind has no more of them. The same base
-/// and seed give the same.
+/// Makes `n` questions, equally many of each kind; fewer if a kind has no more. The same base and
+/// seed give the same questions.
 ///
 /// # Errors
-/// [`SynthError::Number`] for a number that is not possible, [`SynthError::NoNumbers`] for a base
-/// without numbers, [`SynthError::Stopped`].
+/// [`SynthError::Number`] for a number out of range, [`SynthError::NoNumbers`] for a base without
+/// numbers, [`SynthError::Stopped`].
 pub fn synthesize(
     base: &IndexedBase,
     n: usize,
@@ -109,17 +109,17 @@ pub fn synthesize(
 }
 
 impl Questions {
-    /// How many are in the training, validation and test split.
+    /// Numbers of questions in the training, validation and test split.
     pub fn splits(&self) -> [usize; 3] {
         synth::split_sizes(&self.assigned())
     }
 
-    /// The split of each: of each wording 60, 20 and 20 per cent.
+    /// The split of each question: 60, 20 and 20 per cent of each wording.
     fn assigned(&self) -> Vec<usize> {
         synth::splits(self.all.iter().map(|one| one.template.as_str()))
     }
 
-    /// Writes `qa.csv` and `split/` to a directory; none of them may be there.
+    /// Writes `qa.csv` and `split/` to a directory; none of them may exist.
     ///
     /// # Errors
     /// [`SynthError::Write`].
@@ -136,7 +136,7 @@ impl Questions {
     }
 }
 
-/// What is known of one question before its kind is: the wording, the text, the answer.
+/// A question without its kind: the wording, the text, the answer.
 struct Draft {
     template: &'static str,
     text: String,
@@ -157,7 +157,7 @@ fn truth(value: bool) -> AnswerValue {
     Cell::from(value).into()
 }
 
-/// Makes one question.
+/// Makes questions one by one.
 struct Maker<'a> {
     facts: &'a Facts,
     rng: &'a mut ChaCha8Rng,
@@ -210,12 +210,12 @@ impl Maker<'_> {
         })
     }
 
-    /// The numbers of a column in rows, those that have one.
+    /// The numbers of a column in rows, without missing ones.
     fn numbers(column: &Numbers, rows: &[usize]) -> Vec<f64> {
         rows.iter().filter_map(|row| column.values.get(*row).copied().flatten()).collect()
     }
 
-    /// A number that parts some numbers.
+    /// A number that splits some numbers into two parts.
     fn threshold(&mut self, numbers: &[f64]) -> Option<f64> {
         let mut sorted = numbers.to_vec();
         let share = f64::from(self.rng.random_range(20..80)) / 100.0;
@@ -271,7 +271,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The names with the greatest or least number, if they are few.
+    /// The names with the largest or smallest number, if there are few.
     fn first(named: &[(String, f64)], high: bool) -> Option<Vec<String>> {
         let numbers = named.iter().map(|(_, number)| *number);
         let best = if high { numbers.reduce(f64::max) } else { numbers.reduce(f64::min) }?;
@@ -338,12 +338,12 @@ impl Maker<'_> {
         }
     }
 
-    /// A value of a group.
+    /// A random value of a group.
     fn one<'t>(&mut self, group: &'t Group) -> Option<&'t (String, Vec<usize>)> {
         group.values.get(*self.pick(&group.named)?)
     }
 
-    /// Two values of a group.
+    /// Two random values of a group.
     fn two<'t>(&mut self, group: &'t Group) -> Option<[&'t (String, Vec<usize>); 2]> {
         let (one, other) = (self.one(group)?, self.one(group)?);
         (one.0 != other.0).then_some([one, other])

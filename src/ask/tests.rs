@@ -1,6 +1,5 @@
-//! Questions that a scripted model answers over the example base: what is believed of its replies,
-//! what is shown to it again, and what stands where it fails. Questions that the rules answer over a
-//! small shop: what is computed, and what is refused.
+//! Questions that a scripted model answers over the example base: verified and refused replies,
+//! repairs, and fallbacks. Questions that the rules answer over a small shop: results and refusals.
 
 use std::{
     fmt::Write,
@@ -23,7 +22,7 @@ use agent_testing::{
 
 const STEEL: &str = "How many products are made of steel?";
 
-/// Which of the prompts a request is.
+/// The name of a request's prompt.
 fn prompt(request: &Request) -> &str {
     request.json.as_ref().map_or("", |schema| &schema.name)
 }
@@ -136,7 +135,7 @@ fn no_statement_but_a_reading_one_over_the_table_is_run() {
         "ATTACH 'x.db' AS x",
     ] {
         let (asked, heard) = analyst(Helps::Unread, move |request| said(steel(request, hostile)));
-        // What the rules say of it stands.
+        // The answer of the rules is kept.
         assert!(matches!(asked.ask(STEEL), Err(AskError::Unknown { .. })), "{hostile}");
         assert_eq!(heard.count(), 5, "{hostile}");
     }
@@ -223,7 +222,7 @@ fn an_outage_or_a_ceiling_is_an_error_and_never_a_number() {
     assert_eq!(heard.count(), 0);
 }
 
-/// Twelve products of three brands in turn, of which four were bought once.
+/// Twelve products of three brands in turn, four of which were bought once.
 fn shop() -> Arc<IndexedBase> {
     static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
         let (mut nodes, mut edges) = (String::new(), String::new());
@@ -254,7 +253,7 @@ fn shop() -> Arc<IndexedBase> {
     BASE.clone()
 }
 
-/// The number that the rules answer.
+/// The number that the rules answer with.
 fn number(question: &str) -> f64 {
     match Analyst::new(shop()).ask(question).unwrap_or_else(|error| panic!("{question}: {error}")) {
         Answered { outcome: Outcome::Number { value, .. }, .. } => value,
@@ -262,7 +261,7 @@ fn number(question: &str) -> f64 {
     }
 }
 
-/// What the rules refuse a question with.
+/// The refusal of the rules.
 fn refused(question: &str) -> String {
     match Analyst::new(shop()).ask(question) {
         Ok(answered) => panic!("{question}: {}", answered.told),
@@ -380,7 +379,7 @@ fn dates_are_bounded_by_years_and_nothing_else_is_computed_of_them() {
     }
 }
 
-/// The names and the rows that the rules answer.
+/// The number of names and the rows that the rules answer with.
 fn first(base: Arc<IndexedBase>, question: &str) -> (usize, Vec<Vec<SqlValue>>) {
     match Analyst::new(base).ask(question).unwrap_or_else(|error| panic!("{question}: {error}")) {
         Answered { outcome: Outcome::Names { names, .. }, result, .. } => {
@@ -407,7 +406,7 @@ fn first_ones_are_as_many_as_are_asked_for_and_all_that_tie() {
     assert_eq!(n, MANY);
 }
 
-/// Papers of one name and the best rating; others have a lower one.
+/// Number of papers with the same name and the best rating; all others have a lower rating.
 const MANY: usize = 150;
 
 /// Papers of one topic.

@@ -1,6 +1,6 @@
 //! Compares two versions of a base.
 //!
-//! Nodes are the same if they have the same type and key, or, without keys, the same number.
+//! Nodes are the same if they have the same type and key or, without keys, the same number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -115,7 +115,8 @@ fn edges_of(kb: &Kb, relation: &str) -> u64 {
     kb.tuples().iter().filter(|tuple| Some(tuple.relation) == id).map(|tuple| tuple.edges).sum()
 }
 
-/// Edges of a relation of one base that another lacks; `across` has the other's numbers of nodes.
+/// Edges of a relation of one base that another lacks; `across` maps this base's nodes to the
+/// other's.
 fn missing(
     (of, relation): (&Kb, RelationId),
     (other, other_relation): (&Kb, RelationId),

@@ -1,5 +1,6 @@
-//! Errors of dataset files and installed bases. A problem with the input has file, line and remedy; a
-//! strict import fails with all problems at its end, a lenient one skips such lines and counts them.
+//! Errors of dataset files and installed bases. A problem with the input has file, line and remedy.
+//! A strict import fails with all problems at its end; a lenient one skips such lines and counts
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -10,11 +11,11 @@ use std::{
 use agent_ground::files;
 use agent_kb::KbError;
 
-/// Examples kept of each kind of problem.
+/// Number of examples kept of each kind of problem.
 const EXAMPLES: usize = 5;
-/// Problems that an error lists one by one; the others are counted.
+/// Maximum number of problems that an error lists; further ones are counted.
 pub const MAX_LISTED_PROBLEMS: usize = 50;
-/// Characters of an excerpt.
+/// Maximum length of an excerpt, characters.
 const MAX_EXCERPT_CHARS: usize = 100;
 /// Maximum number of installed names in an unknown-name error.
 pub(super) const MAX_LISTED_NAMES: usize = 20;
@@ -32,14 +33,14 @@ pub enum DatasetError {
     /// A file or directory could not be read or written; a full disk ends here too.
     #[error("cannot {action} {path}: {source}{}", files::remedy(source))]
     Io {
-        /// What was attempted, an infinitive.
+        /// Attempted action, an infinitive.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// An input file ends early or cannot be unpacked.
+    /// An input file is truncated or cannot be unpacked.
     #[error(
         "{path}:{line}: cannot read on: {source}; the file is truncated or damaged, fetch it again"
     )]
@@ -51,7 +52,7 @@ pub enum DatasetError {
         /// The cause.
         source: io::Error,
     },
-    /// The base has labels of the user's own.
+    /// The base has the user's own labels.
     #[error(
         "\"{name}\" has {n} labelled questions, which are never replaced; write the new ones \
          elsewhere with --to DIR"
@@ -59,7 +60,7 @@ pub enum DatasetError {
     HasOwnLabels {
         /// The base.
         name: String,
-        /// Its questions.
+        /// Number of its questions.
         n: u64,
     },
     /// The base was replaced since it was opened.
@@ -68,7 +69,7 @@ pub enum DatasetError {
         /// The base.
         name: String,
     },
-    /// A new version lacks so much of the previous one that it may be other data.
+    /// A new version lacks so much of the previous one that it may be different data.
     #[error(
         "\"{name}\" would lose {loss}; review the changes with --dry-run, then accept them with \
          --force"
@@ -76,7 +77,7 @@ pub enum DatasetError {
     WouldLoseData {
         /// The base.
         name: String,
-        /// What would be gone.
+        /// The missing content.
         loss: String,
     },
     /// A file is larger than its limit.
@@ -113,7 +114,7 @@ pub enum DatasetError {
     BadInput {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong and what to do about it.
+        /// What is wrong, and the remedy.
         message: String,
     },
     /// `dataset.toml` or a mapping is wrong.
@@ -121,9 +122,9 @@ pub enum DatasetError {
     BadToml {
         /// The file.
         path: PathBuf,
-        /// The line, 1-based; 0 where it is about the whole file.
+        /// The line, 1-based; 0 for the whole file.
         line: u64,
-        /// What is wrong and what to do about it.
+        /// What is wrong, and the remedy.
         message: String,
     },
     /// A file of the STaRK benchmark, or its directory, is invalid.
@@ -131,16 +132,16 @@ pub enum DatasetError {
     BadStark {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong and what to do about it.
+        /// What is wrong, and the remedy.
         message: String,
     },
-    /// A nodes file without nodes.
+    /// The nodes file has no nodes.
     #[error("{path} holds no nodes; write at least one")]
     NoNodes {
         /// The nodes file.
         path: PathBuf,
     },
-    /// Too many ids are missing to fill them in.
+    /// More ids are missing than may be filled in.
     #[error("{path}: more than {limit} node ids are missing; number the nodes 0, 1, 2, ...")]
     TooManyMissingIds {
         /// The nodes file.
@@ -158,17 +159,17 @@ pub enum DatasetError {
         /// Maximum length in characters.
         limit: usize,
     },
-    /// No base of that name is installed.
+    /// No base with that name is installed.
     #[error("no dataset \"{name}\" is installed{}; {}", hint(.nearest), listed(.installed))]
     UnknownName {
         /// The name.
         name: String,
         /// All installed names, sorted.
         installed: Vec<String>,
-        /// The installed name that is closest, if any is close.
+        /// The nearest installed name, if it is similar.
         nearest: Option<String>,
     },
-    /// A base of that name exists and must not be replaced.
+    /// A base with that name exists and must not be replaced.
     #[error("dataset \"{name}\" is already installed; remove or replace it")]
     AlreadyInstalled {
         /// The name.
@@ -185,20 +186,20 @@ pub enum DatasetError {
     NoSplit {
         /// The base.
         name: String,
-        /// The split that was asked for.
+        /// The requested split.
         split: String,
-        /// The splits that exist, comma-separated.
+        /// The existing splits, comma-separated.
         known: String,
     },
     /// The test split was requested outside of an evaluation.
     #[error("the test split is closed here; only an evaluation may open it")]
     TestClosed,
-    /// A stored file of a base differs from what was imported.
+    /// A stored file of a base differs from the imported one.
     #[error("{path} is damaged: {reason}; import the dataset again")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What does not agree.
+        /// The mismatch.
         reason: String,
     },
     /// The caller asked to stop.
@@ -228,7 +229,7 @@ fn listed(installed: &[String]) -> String {
 }
 
 impl DatasetError {
-    /// Wraps an I/O error with what was attempted and where.
+    /// Wraps an I/O error with the attempted action and the path.
     pub(super) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -244,28 +245,28 @@ impl DatasetError {
 pub enum ProblemKind {
     /// Bytes that are not UTF-8.
     NotUtf8,
-    /// A line above [`crate::MAX_LINE_BYTES`].
+    /// A line longer than [`crate::MAX_LINE_BYTES`].
     LineTooLong,
     /// Not JSON, or not of the expected shape.
     BadJson,
-    /// A quote that is not closed.
+    /// An unclosed quote.
     OpenQuote,
-    /// A column that is missing or occurs twice.
+    /// A missing or repeated column.
     BadColumn,
     /// Not a triple.
     BadTriple,
-    /// A key beside id, type, name and details.
+    /// A key other than id, type, name and details.
     UnknownKey,
-    /// An id that occurred before.
+    /// A repeated id.
     DuplicateId,
-    /// An id between this one and the one before is missing.
+    /// A missing id between this one and the previous one.
     MissingId,
     /// A type, relation or field name that is empty or too long, or a type or relation name with
     /// control characters.
     BadLabel,
     /// The first line is not the header.
     WrongHeader,
-    /// A row with another number of columns than the header.
+    /// A row whose number of columns differs from the header's.
     RaggedRow,
     /// A missing or malformed id.
     BadId,
@@ -275,13 +276,13 @@ pub enum ProblemKind {
     BadAnswers,
     /// An answer that is not a node of the base.
     UnknownAnswer,
-    /// A question without a word.
+    /// A question without words.
     EmptyQuery,
-    /// A query id that occurred before.
+    /// A repeated query id.
     DuplicateQuery,
     /// A split names a query that does not exist.
     UnknownQuery,
-    /// A query that is in two splits.
+    /// A query in two splits.
     SplitOverlap,
 }
 
@@ -318,16 +319,16 @@ impl ProblemKind {
 pub struct Problem {
     /// The file; of a database, the file and the table.
     pub file: PathBuf,
-    /// The line, 1-based, in the unpacked text; of a table of a database, the number of the row; 0
-    /// where it is about the whole file.
+    /// The line, 1-based, in the unpacked text; for a table of a database, the number of the row; 0
+    /// for the whole file.
     pub line: u64,
     /// The kind.
     pub kind: ProblemKind,
-    /// What is wrong, in a line.
+    /// What is wrong, in one line.
     pub message: String,
     /// The invalid part of the input; may be empty.
     pub excerpt: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: String,
 }
 
@@ -419,8 +420,8 @@ impl Fault {
     }
 }
 
-/// Collects problems: the first few are kept, all are counted. A strict import fails with them at its
-/// end, a lenient one reports them.
+/// Collects problems: the first few are kept, all are counted. A strict import fails with them at
+/// its end; a lenient one reports them.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) lenient: bool,
@@ -453,8 +454,8 @@ impl Problems {
         self.counts.values().map(|(count, _)| count).sum()
     }
 
-    /// Adds a likely consequence of another problem: a lenient import reports it as any other, a strict
-    /// one in a line for each file and kind.
+    /// Adds a likely consequence of another problem. A lenient import reports it like any other; a
+    /// strict one summarises consequences in one line per file and kind.
     pub(super) fn add_consequence(&mut self, file: &Path, line: u64, fault: Fault) {
         match self.lenient {
             true => self.add(file, line, fault),

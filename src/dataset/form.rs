@@ -7,8 +7,9 @@ use crate::{
     tables::{MAPPING_FILE, holds_data},
 };
 
-/// Files of a directory that are inspected.
+/// Maximum number of files of a directory that are inspected.
 const MAX_FILES: usize = 10_000;
+/// Suffixes of compressed files.
 const PACKED: [&str; 3] = ["", ".gz", ".zst"];
 
 /// Format of an input.

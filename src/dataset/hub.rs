@@ -2,9 +2,9 @@
 //! and resumes interrupted downloads.
 //!
 //! The two endpoints, as the hub documents them, are `/api/datasets/REPO/tree/main/FOLDER` and
-//! `/datasets/REPO/resolve/main/FILE`. The token goes to the endpoint's own host and nowhere a
-//! redirect may lead. A file appears under its name once its size and, if known, its SHA-256 are
-//! verified; until then it is `NAME.DIGEST.part`.
+//! `/datasets/REPO/resolve/main/FILE`. The token is sent only to the endpoint's own host, never to
+//! the target of a redirect. A file appears under its name once its size and, if known, its SHA-256
+//! are verified; until then it is `NAME.DIGEST.part`.
 
 use std::{
     fs::{self, File},
@@ -27,18 +27,19 @@ use tokio::{runtime::Runtime, time};
 
 use agent_remote::{GiveUp, Retry, is_transient, retry_after};
 
-/// Largest file, bytes.
+/// Maximum size of a file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 30;
-/// Largest answer to a listing, bytes.
+/// Maximum size of a listing, bytes.
 const MAX_LIST_BYTES: usize = 8 << 20;
-/// Redirects followed for one request.
+/// Maximum number of redirects followed for one request.
 const MAX_REDIRECTS: usize = 5;
-/// Consecutive attempts without progress.
+/// Maximum number of consecutive attempts without progress.
 const MAX_ATTEMPTS: u32 = 5;
-/// Maximum wait between two attempts, also if the hub asks for more.
+/// Maximum wait between two attempts, even if the hub asks for more.
 const MAX_WAIT: Duration = Duration::from_secs(120);
-/// Bound of the first wait between two attempts; it doubles.
+/// Cap of the first wait between two attempts; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which waits check the stop flag.
 const POLL: Duration = Duration::from_millis(100);
@@ -51,7 +52,7 @@ const HASH_BUFFER: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// The endpoint or a redirect is not a valid address.
+    /// The endpoint, or the target of a redirect, is not a valid address.
     #[error("{address:?} is not a hub address; use one such as https://huggingface.co")]
     Address {
         /// The address.
@@ -68,35 +69,35 @@ pub enum HubError {
         "{url}: {message}, {attempts} attempts failed; check the connection and run the command again to resume"
     )]
     Network {
-        /// What was asked for.
+        /// The requested address.
         url: String,
-        /// The last cause.
+        /// Error of the last attempt.
         message: String,
         /// Number of attempts.
         attempts: u32,
     },
-    /// The hub refused.
+    /// The hub refused the request.
     #[error("{url}: the hub answers {status}{}", remedy(*.status))]
     Status {
-        /// What was asked for.
+        /// The requested address.
         url: String,
-        /// The status of HTTP.
+        /// HTTP status.
         status: u16,
     },
     /// The response violates the protocol.
     #[error("{url}: {reason}; check the endpoint")]
     Protocol {
-        /// What was asked for.
+        /// The requested address.
         url: String,
         /// What is wrong.
         reason: String,
     },
-    /// The downloaded data are not the file.
+    /// The downloaded data differ from the file.
     #[error("{file} arrived damaged: {reason}; it was removed, run the command again")]
     Damaged {
         /// The file in the repository.
         file: String,
-        /// What differs.
+        /// The mismatch.
         reason: String,
     },
     /// The disk is full.
@@ -106,7 +107,7 @@ pub enum HubError {
     DiskFull {
         /// The partial file.
         path: PathBuf,
-        /// Missing bytes.
+        /// Number of missing bytes.
         needed: u64,
     },
     /// A file could not be read or written.
@@ -136,7 +137,7 @@ fn remedy(status: u16) -> &'static str {
 pub struct RemoteFile {
     /// Path in the repository.
     pub path: String,
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
     /// Hexadecimal digest, known for large files.
     pub sha256: Option<String>,
@@ -219,7 +220,7 @@ impl Hub {
     /// All files below a folder, in the hub's order.
     ///
     /// # Errors
-    /// Any [`HubError`] but those of files.
+    /// Any [`HubError`] except those of files.
     pub fn list(&self, folder: &str, stop: &AtomicBool) -> Result<Vec<RemoteFile>, HubError> {
         let repository = &self.repository;
         let url = self.url(&format!("api/datasets/{repository}/tree/main/{folder}"))?;
@@ -273,8 +274,9 @@ impl Hub {
         Err(HubError::Protocol { url: self.endpoint.to_string(), reason })
     }
 
-    /// Downloads a file to `target`, whose folder is created, unless it exists already. A partial download is
-    /// resumed if the digest is known. `on_progress` receives downloaded and total bytes.
+    /// Downloads a file to `target`, unless it already exists; creates its folder. A partial
+    /// download is resumed if the digest is known. `on_progress` receives downloaded and total
+    /// bytes.
     ///
     /// # Errors
     /// Any [`HubError`]; then `target` is unchanged.
@@ -368,7 +370,7 @@ impl Hub {
         Url::parse(&address).map_err(|_| HubError::Address { address })
     }
 
-    /// Downloads the bytes from `from` on into the sink.
+    /// Downloads the bytes from offset `from` into the sink.
     async fn fetch(
         &self,
         url: &Url,
@@ -422,7 +424,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Sends a request and follows redirects to a successful response.
+    /// Sends a request and follows redirects until a successful response.
     async fn get(
         &self,
         url: &Url,
@@ -481,7 +483,7 @@ fn retry() -> Retry {
     Retry::new(MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT)
 }
 
-/// Sleeps before the next attempt; the error if there is none.
+/// Sleeps before the next attempt; returns the error if there is none.
 fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Result<(), HubError> {
     let (message, status, retry_after) = match failure {
         Failure::Final(error) => return Err(error),
@@ -547,7 +549,7 @@ struct Entry {
     path: String,
     #[serde(default)]
     size: u64,
-    /// Set for files that the hub keeps by their digest.
+    /// Pointer to the content, for files that the hub stores by digest.
     lfs: Option<LfsPointer>,
 }
 
@@ -558,7 +560,8 @@ struct LfsPointer {
 }
 
 impl Entry {
-    /// The file, or what is wrong with the entry. The digest must be valid, as it becomes part of a file name.
+    /// Converts the entry to a file, or returns its error. The digest must be valid, because it
+    /// becomes part of a file name.
     fn into_file(self) -> Result<RemoteFile, String> {
         let Some(LfsPointer { oid, size }) = self.lfs else {
             return Ok(RemoteFile { path: self.path, size: self.size, sha256: None });

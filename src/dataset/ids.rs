@@ -1,8 +1,8 @@
 //! Maps ids of the imported data to nodes and back. Independent of files and formats.
 //!
-//! During an import, [`Ids`] finds nodes by type and key; it keeps a digest of 16 bytes for each key,
-//! not the key. In a written base, [`node_of_id`] reads one id and [`AnswerIds`] the answers of
-//! questions; [`id_of`] and [`id_list`] write what these read.
+//! During an import, [`Ids`] finds nodes by type and key; it stores a digest of 16 bytes for each
+//! key, not the key. In a written base, [`node_of_id`] reads one id and [`AnswerIds`] the answers
+//! of questions; [`id_of`] and [`id_list`] write the same forms.
 
 use std::{
     borrow::Cow,
@@ -12,10 +12,10 @@ use std::{
 use crate::{ProblemKind, error::Fault};
 use agent_kb::{Kb, NodeId};
 
-/// Characters of an id in a message.
+/// Maximum number of characters of an id in a message.
 const MAX_SHOWN: usize = 60;
 
-/// Nodes of a base during its import, by key. Keys are unique within a space: a type or, where types
+/// Nodes of a base during its import, by key. Keys are unique within a space: a type or, if types
 /// share keys, the base.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
@@ -48,7 +48,7 @@ impl Ids {
         is_new
     }
 
-    /// The node of that key.
+    /// The node with that key.
     pub(super) fn get(&self, space: &str, key: &str) -> Option<NodeId> {
         self.nodes.get(&digest(space, key)).copied()
     }
@@ -79,7 +79,7 @@ fn digest(space: &str, key: &str) -> [u8; 16] {
     *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; 16])
 }
 
-/// How a file of questions names its answers.
+/// How a file of questions identifies its answers.
 #[derive(Clone, Copy)]
 pub(super) enum AnswerIds<'a> {
     /// By node number; the value is the number of nodes.
@@ -92,7 +92,7 @@ pub(super) enum AnswerIds<'a> {
 }
 
 impl<'a> AnswerIds<'a> {
-    /// The naming that questions of this base use.
+    /// The identification that questions of this base use.
     pub(super) fn for_base(kb: &'a Kb) -> Self {
         match kb.has_keys() {
             true => AnswerIds::Keys(kb),
@@ -101,11 +101,11 @@ impl<'a> AnswerIds<'a> {
     }
 
     /// The nodes of a list such as `[3, 17]` or `["B-7", product:17]`, sorted, distinct. Python's
-    /// other ways to write a few items mean the same: `(3, 17)`, `{3, 17}`, each with or without a
-    /// comma at the end.
+    /// other notations for a few items are equivalent: `(3, 17)`, `{3, 17}`, each with or without a
+    /// trailing comma.
     ///
     /// # Errors
-    /// What is wrong with the list.
+    /// An error in the list.
     pub(super) fn parse(self, text: &str) -> Result<Vec<NodeId>, Fault> {
         let items = items(text)?;
         let mut answers = Vec::with_capacity(items.len());
@@ -120,7 +120,7 @@ impl<'a> AnswerIds<'a> {
             }
         }
         if answers.is_empty() {
-            let message = "none of the answers is in the base any more";
+            let message = "none of the answers is still in the base";
             let hint = "label the question again";
             return Err(Fault::new(ProblemKind::UnknownAnswer, message, hint));
         }
@@ -140,7 +140,7 @@ fn bad_list(text: &str, reason: &str) -> Fault {
     Fault::new(ProblemKind::BadAnswers, message, hint).with_excerpt(text)
 }
 
-/// The items of a list, without the quotes of those that are quoted.
+/// The items of a list; quotes are removed.
 fn items(text: &str) -> Result<Vec<&str>, Fault> {
     let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
     let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
@@ -191,7 +191,7 @@ fn number(item: &str, n_nodes: u32) -> Result<NodeId, Fault> {
     })
 }
 
-/// The id as a node of a base with `n_nodes`.
+/// The id as a node of a base with `n_nodes` nodes.
 pub(super) fn in_range(id: u64, n_nodes: u32) -> Option<u32> {
     u32::try_from(id).ok().filter(|id| *id < n_nodes)
 }
@@ -203,7 +203,7 @@ pub enum IdError {
     /// No node has the id.
     #[error("no node has the id {id:?}; {like}")]
     Unknown {
-        /// The beginning of the id.
+        /// Prefix of the id.
         id: String,
         /// A description of the ids of the base.
         like: String,
@@ -211,9 +211,9 @@ pub enum IdError {
     /// Several nodes have the id.
     #[error("{n} nodes have the id {id:?}; write the type before it, as in {example}")]
     Shared {
-        /// The beginning of the id.
+        /// Prefix of the id.
         id: String,
-        /// How many.
+        /// Number of nodes with the id.
         n: usize,
         /// An unambiguous id of one of them.
         example: String,
@@ -234,8 +234,8 @@ pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
     nodes
 }
 
-/// The node with an id of the user's data: the only one that has it, or the only candidate among those;
-/// `type:key` distinguishes types.
+/// The node with an id of the user's data: the only node with that id, or the only candidate among
+/// several; `type:key` distinguishes types.
 ///
 /// # Errors
 /// [`IdError`].
@@ -276,8 +276,8 @@ pub fn nodes_of_ids(kb: &Kb, ids: &str) -> Result<Vec<NodeId>, IdError> {
     items.into_iter().map(|item| node_of_id(kb, item)).collect()
 }
 
-/// The id that [`node_of_id`] maps to a node: its key, with the type before it where the key is shared;
-/// its number where the base has no keys.
+/// The id that [`node_of_id`] maps to a node: its key, with the type before it if the key is
+/// shared; its number if the base has no keys.
 pub fn id_of(kb: &Kb, node: NodeId) -> Cow<'_, str> {
     let key = kb.key(node);
     match node_of_id(kb, &key) {
@@ -289,7 +289,7 @@ pub fn id_of(kb: &Kb, node: NodeId) -> Cow<'_, str> {
 /// Nodes in the form of `answer_ids`, with the user's ids: `[3, 17]`, `[B-7, "nuts, bolts"]`.
 ///
 /// # Errors
-/// The first id that such a list cannot hold because of its commas and quotes.
+/// The first id whose commas and quotes such a list cannot represent.
 pub fn id_list(kb: &Kb, nodes: &[NodeId]) -> Result<String, String> {
     let item = |&node: &NodeId| {
         let id = id_of(kb, node);

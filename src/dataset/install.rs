@@ -1,5 +1,5 @@
-//! The common part of all imports: beginning one, and finishing it with graph, questions, summary and the
-//! base in its place.
+//! The common part of all imports: starting an import, and finishing it with graph, questions,
+//! summary and publication of the base.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,8 +21,8 @@ use agent_kb::{Kb, KbError, KbMeta, KbWriter};
 pub struct ImportOptions {
     /// Skip and count invalid lines instead of failing at the end.
     pub lenient: bool,
-    /// Add the import as the next version of an indexed base of that name, which stays current until
-    /// [`Home::make_current`] is called, instead of replacing the base.
+    /// Add the import as the next version of an indexed base of that name, instead of replacing the
+    /// base. The old version stays current until [`Home::make_current`] is called.
     pub as_next_version: bool,
     /// Labelled questions, instead of `qa.csv` in the directory.
     pub questions: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub struct Update {
 /// Phase of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reading nodes; unit: bytes of the file as stored, or as often as it is read.
+    /// Reading nodes; unit: bytes of the file as stored, once per pass.
     Nodes,
     /// Reading edges; unit: bytes of the file as stored, or edges.
     Edges,
@@ -60,7 +60,7 @@ pub struct Progress {
     pub phase: Phase,
     /// Units done, see [`Phase`].
     pub done: u64,
-    /// Units in all.
+    /// Total units.
     pub total: u64,
 }
 
@@ -73,10 +73,10 @@ pub struct ImportReport {
     pub summary: Summary,
     /// Changes since the previous version, for an update.
     pub changes: Option<Changes>,
-    /// What an update loses if it is much: more than half of the nodes, or all questions.
+    /// Content that an update loses, if it is much: more than half of the nodes, or all questions.
     pub loss: Option<String>,
-    /// Numbers of questions kept from the previous version, and of those lost because no answer exists any
-    /// more.
+    /// Number of questions kept from the previous version, and number of questions lost because
+    /// none of their answers exists any more.
     pub kept_questions: Option<(u64, u64)>,
     /// Dropped duplicate edges.
     pub duplicate_edges: u64,
@@ -116,7 +116,7 @@ pub(super) struct Install {
     /// Whether some lines yielded no node, so unknown ids may refer to them.
     pub(super) lost_nodes: bool,
     pub(super) staging: Staging,
-    /// Values that are kept as text.
+    /// Number of values kept as text.
     pub(super) printed_values: u64,
     home: Home,
     name: String,
@@ -147,7 +147,7 @@ impl Install {
         })
     }
 
-    /// Writes the graph, reads the questions of a directory and puts the base in its place.
+    /// Writes the graph, reads the questions of a directory and publishes the base.
     pub(super) fn finish(
         self,
         meta: &KbMeta,
@@ -227,7 +227,7 @@ fn changes(served: &Base, kb: &Kb) -> Result<Changes, DatasetError> {
     Ok(Changes::between(&Kb::open(&served.kb_dir())?, kb))
 }
 
-/// What a new version loses, if it is much.
+/// Content that a new version loses, if it is much.
 fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
     let (nodes, questions) = (u64::from(served.record.n_nodes), served.record.n_queries);
     let gone = changes.nodes_removed;
@@ -237,7 +237,7 @@ fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
     (!lost.is_empty()).then(|| lost.join(" and "))
 }
 
-/// Moves the questions of an installed base to a new version of it.
+/// Transfers the questions of an installed base to a new version of it.
 fn kept(
     served: &Base,
     kb: &Kb,

@@ -1,7 +1,7 @@
-//! Attaches synthetic questions to an installed base. A base with labels of the user's own is refused.
+//! Attaches synthetic questions to an installed base. A base with the user's own labels is refused.
 //!
-//! A reader sees the old questions, none, or the new ones, never a part: the record is written last,
-//! and first without questions where some are replaced.
+//! A reader sees the old questions, none, or all new ones: the record is written last. If questions
+//! are replaced, a record without questions is written first.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
 
@@ -18,7 +18,7 @@ use agent_ground::files;
 const SOURCE: &str = "source";
 /// Value of the column for questions that were generated, not labelled.
 pub const SYNTHETIC: &str = "synthetic";
-/// Directory in the making.
+/// Name prefix of a directory being written.
 const STAGING_PREFIX: &str = ".queries-";
 
 /// Whether any of the questions is synthetic.
@@ -26,7 +26,7 @@ pub fn is_synthetic(queries: &[LabelledQuery]) -> bool {
     queries.iter().any(|query| query.metadata.get(SOURCE).is_some_and(|source| source == SYNTHETIC))
 }
 
-/// Whether a base has labels of the user's own.
+/// Whether a base has the user's own labels.
 ///
 /// # Errors
 /// [`DatasetError::Damaged`], [`DatasetError::Io`].
@@ -44,8 +44,8 @@ pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
 /// Replaces the synthetic questions of a base by those of `qa.csv` and `split/` in a directory.
 ///
 /// # Errors
-/// [`DatasetError::HasOwnLabels`] if the base has labels of the user's own, [`DatasetError::BaseChanged`] if
-/// it was replaced or removed meanwhile; those of an import.
+/// [`DatasetError::HasOwnLabels`] if the base has the user's own labels,
+/// [`DatasetError::BaseChanged`] if it was replaced or removed in the meantime; those of an import.
 pub fn attach_questions(home: &Home, base: &Base, source: &Path) -> Result<Base, DatasetError> {
     let _lock = home.lock()?;
     if !home.is_current(base)? {

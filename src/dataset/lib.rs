@@ -18,12 +18,12 @@
 //!                         [sample] says how a generated base came about and is not read
 //! ```
 //!
-//! Ids that are not 0, 1, 2, ... in file order, texts or numbers, are kept as keys; edges and answers
-//! name nodes by them.
+//! Ids other than 0, 1, 2, ... in file order, texts or numbers, are stored as keys; edges and
+//! answers refer to nodes by them.
 //!
 //! # Input: tables, databases, triples
 //!
-//! See [`tables`] and [`import_triples`]. Beside tables in a directory the files of questions and
+//! See [`tables`] and [`import_triples`]. In a directory of tables, the files of questions and
 //! `dataset.toml` are those of the neutral format.
 //!
 //! # Input: the STaRK benchmark
@@ -38,7 +38,7 @@
 //! stark     := files as in the repository on the hub
 //! ```
 //!
-//! A base appears by rename when it is complete. Names that begin with a dot are work in
+//! A base is published by rename when it is complete. Names that begin with a dot are work in
 //! progress and are never listed.
 //!
 //! # Limits
@@ -52,7 +52,7 @@
 //! | [`MAX_TRIPLE_BYTES`] | bytes | 4 GiB | triples are held until the last is read |
 //! | [`MAX_LISTED_PROBLEMS`] | problems | 50 | listed one by one; the others are counted |
 //!
-//! Those of [`agent_kb`] hold as well.
+//! The limits of [`agent_kb`] apply as well.
 
 mod changes;
 mod error;

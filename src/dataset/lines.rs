@@ -13,9 +13,9 @@ use std::{
 use crate::DatasetError;
 use agent_ground::files;
 
-/// Longest line in bytes, unpacked; one line is held in memory.
+/// Maximum length of a line, bytes, unpacked; one line is held in memory.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
-/// Most bytes of a file, unpacked; a small packed file can unpack to anything.
+/// Maximum size of a file, bytes, unpacked; a small packed file can unpack to any size.
 pub const MAX_FILE_BYTES: u64 = 256 << 30;
 /// Bytes read from the disk and from the unpacker at a time.
 const READ_BUFFER: usize = 256 << 10;
@@ -34,7 +34,7 @@ impl Read for CountingReader {
     }
 }
 
-/// One line without its end.
+/// One line without its line end.
 pub(super) enum Line<'a> {
     Bytes(&'a [u8]),
     TooLong,
@@ -49,9 +49,9 @@ pub(super) struct Lines {
     unpacked: u64,
     number: u64,
     max_line: usize,
-    /// Bytes of the reader that the last line was taken from in place.
+    /// Number of bytes of the last line, if it is borrowed from the reader.
     in_place_bytes: usize,
-    /// The last line, if the reader had it in pieces.
+    /// The last line, if it spans several reads.
     buffer: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl Lines {
         }
     }
 
-    /// Opens a file; lines above `max_line` bytes come as [`Line::TooLong`].
+    /// Opens a file; a line longer than `max_line` bytes is returned as [`Line::TooLong`].
     pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines, DatasetError> {
         let file = files::open(path).map_err(DatasetError::io("open", path))?;
         let stored_bytes = file.metadata().map_err(DatasetError::io("open", path))?.len();
@@ -122,7 +122,7 @@ impl Lines {
         self.bytes_read.clone()
     }
 
-    /// The next line with its 1-based number; a byte order mark and a final CR are taken off.
+    /// The next line with its 1-based number, without a byte order mark and a final CR.
     ///
     /// # Errors
     /// [`DatasetError::Unreadable`] or [`DatasetError::FileTooLong`].
@@ -178,7 +178,7 @@ impl Lines {
     }
 }
 
-/// Skips to the next line; returns the bytes skipped, at most about [`MAX_FILE_BYTES`].
+/// Skips to the next line; returns the number of skipped bytes, at most about [`MAX_FILE_BYTES`].
 fn skip_line(reader: &mut dyn BufRead) -> io::Result<u64> {
     let mut skipped = 0u64;
     while skipped <= MAX_FILE_BYTES {

@@ -1,7 +1,8 @@
 //! Imports a directory in neutral format (see the module docs of `dataset`) by streaming.
 //!
 //! Nodes whose ids are 0, 1, 2, ... in file order have these as their numbers. Any other ids, texts
-//! or numbers, are kept as keys beside numbers in file order; they are unique over all types.
+//! or numbers, are stored as keys, and nodes are numbered in file order; keys are unique over all
+//! types.
 //!
 //! A strict import reads to the end, fails with all problems together and leaves nothing behind. A lenient
 //! one skips invalid lines, counts them by kind and fills missing numbers with empty nodes of type
@@ -37,19 +38,20 @@ pub const EDGES_HEADER: &str = "src_id\trelation\tdst_id";
 pub const MAX_FILLER_NODES: u32 = 1_000_000;
 /// Type of inserted nodes.
 const FILLER_TYPE: &str = "unknown";
-/// Longest `dataset.toml` in bytes.
+/// Maximum size of `dataset.toml`, bytes.
 const MAX_TOML_BYTES: u64 = 1 << 20;
 /// Lines between two progress reports and stop checks.
 const LINES_PER_REPORT: u64 = 4096;
 
-/// Imports the directory `source` as base `name` of `home`, replacing one of that name at once or, with
-/// [`ImportOptions::as_next_version`], later.
+/// Imports the directory `source` as base `name` of `home`, replacing a base with that name at once
+/// or, with [`ImportOptions::as_next_version`], later.
 ///
-/// `on_progress` is called and `stop` checked several times a second. Memory is about
-/// 8 to 16 bytes per edge and 10 per node, 60 and twice the key per node with a key, plus 100 MiB, whatever the length of the texts.
+/// `on_progress` is called and `stop` checked several times per second. Memory: about 8 to 16 bytes
+/// per edge and 10 per node, for a node with a key also 60 and twice the key, plus 100 MiB,
+/// independent of the length of the texts.
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base of that name is unchanged.
+/// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
 pub fn import_neutral(
     source: &Path,
     home: &Home,
@@ -92,7 +94,7 @@ struct DatasetToml {
     licence: String,
     candidate_types: Vec<String>,
     templates: BTreeMap<String, String>,
-    /// Where a generated base comes from; for people.
+    /// Provenance of a generated base, for people.
     #[serde(rename = "sample")]
     _sample: IgnoredAny,
 }
@@ -170,11 +172,11 @@ pub(super) fn text_of<'a>(
 enum Naming {
     /// By their numbers 0, 1, 2, ... in file order.
     Numbers,
-    /// By anything else.
+    /// By other ids.
     Keys(Ids),
 }
 
-/// The space of all keys of a directory in this format.
+/// Key space of a directory in this format.
 const KEY_SPACE: &str = "";
 
 /// Reads all nodes; returns their naming and the number of inserted nodes. Sets `lost` if a node was skipped
@@ -244,8 +246,8 @@ fn read_nodes(
     Ok((naming.unwrap_or(Naming::Numbers), filler_nodes))
 }
 
-/// Writes a node whose number must be the next one; returns the number of inserted nodes. `filled` nodes were
-/// inserted before it; `lost` says whether some could not be read.
+/// Writes a node whose number must be the next one; returns the number of inserted nodes. `filled`
+/// nodes were inserted before it; `lost`: some nodes could not be read.
 fn push_numbered(
     node: NodeLine,
     (filled, lost): (u32, bool),
@@ -298,7 +300,7 @@ fn push_numbered(
     Ok(filled)
 }
 
-/// Writes a node with a key; returns whether a node with that key exists.
+/// Writes a node with a key; returns whether a node with that key already exists.
 fn push_keyed(
     node: NodeLine,
     ids: &mut Ids,
@@ -322,7 +324,7 @@ fn push_keyed(
     Ok(ids.insert(KEY_SPACE, &key, id))
 }
 
-/// Writes one node, or says why it cannot be written.
+/// Writes one node, or returns the reason why it cannot be written.
 fn push_node(
     node: &NodeLine,
     key: Option<&str>,
@@ -341,7 +343,7 @@ pub(super) struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// Writes the node, or says why it cannot be written.
+    /// Writes the node, or returns the reason why it cannot be written.
     pub(super) fn push(
         &self,
         key: Option<&str>,
@@ -376,7 +378,7 @@ impl Content<'_> {
     }
 }
 
-/// The problem with an invalid id or name of a type, relation or field.
+/// The problem of an invalid id or name of a type, relation or field.
 ///
 /// # Errors
 /// Any other error is returned.
@@ -399,7 +401,7 @@ fn push_filler(writer: &mut KbWriter) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// Reads all edges; returns the number written, including duplicates. `lost` says whether some nodes could not
+/// Reads all edges; returns the number written, including duplicates. `lost`: some nodes could not
 /// be read.
 fn read_edges(
     mut lines: Lines,
@@ -460,7 +462,7 @@ fn read_edges(
     Ok(n_pushed)
 }
 
-/// The node with an id in an edge.
+/// The node with this id in an edge.
 fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<NodeId, Fault> {
     let (found, range) = match naming {
         Naming::Numbers => {

@@ -1,4 +1,4 @@
-//! Counts the openings of the test split of a base, since every look at its answers biases later figures.
+//! Counts the openings of the test split of a base: every use of its answers biases later figures.
 //!
 //! The count is a number in `openings/KEY` in the home directory. The key is the digest of the questions
 //! and of the split, so the count continues after the base is imported again or under another name.
@@ -13,7 +13,7 @@ use crate::{Base, DatasetError, Home, queries::TEST_FILES};
 
 /// Directory of the counts in the home directory.
 const DIRECTORY: &str = "openings";
-/// Bytes of a count that are read; a `u64` has 20 digits.
+/// Maximum number of bytes read of a count; a `u64` has 20 digits.
 const MAX_BYTES: u64 = 64;
 
 impl Home {
@@ -48,7 +48,7 @@ impl Home {
         self.raise_openings(base, |n| n.max(count))
     }
 
-    /// Replaces the count by `raised(count)`, which is never less.
+    /// Replaces the count by `raised(count)`, which is at least the count.
     fn raise_openings(
         &self,
         base: &Base,
@@ -82,7 +82,7 @@ impl Home {
     }
 }
 
-/// The number in a file; 0 in an empty one.
+/// The number in a file; 0 if the file is empty.
 fn read(file: &mut File, path: &Path) -> Result<u64, DatasetError> {
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text).map_err(DatasetError::io("read", path))?;

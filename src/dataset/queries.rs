@@ -1,7 +1,8 @@
 //! Labelled queries: imported, checked, stored beside the base, loaded split by split.
 //!
-//! The answers of the test split are for evaluation only: [`load_split`] refuses it, and [`load_test`],
-//! [`load_test_tenth`] and [`load_test_values`] are the only ways to it, so the sources show who opens it.
+//! The answers of the test split are for evaluation only: [`load_split`] refuses the split, and
+//! only [`load_test`], [`load_test_tenth`] and [`load_test_values`] open it, so that its callers
+//! are visible in the sources.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -21,7 +22,7 @@ use crate::{
 use agent_ground::files;
 use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
 
-/// Longest query file in bytes; queries are held in memory.
+/// Maximum size of a query file, bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
 /// The file of all queries except human ones with their own ids.
 pub(super) const QUERIES_FILE: &str = "qa.csv";
@@ -31,9 +32,9 @@ const HUMAN_FILE: &str = "human.csv";
 const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
 /// The optional column of answers that are not nodes.
 const VALUE_COLUMN: &str = "answer_value";
-/// Splits of a base by file name; no query is in two.
+/// Splits of a base by file name; no query is in two splits.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
-/// The files that say which questions are in the test split, and what answers them.
+/// The files that define the questions of the test split and their answers.
 pub(super) const TEST_FILES: [&str; 2] = [QUERIES_FILE, "test.index"];
 /// A tenth of the test split, by file name.
 const TENTH_NAME: &str = "test-0.1";
@@ -45,7 +46,7 @@ pub struct LabelledQuery {
     pub id: i64,
     /// The question.
     pub text: String,
-    /// The nodes that answer it: sorted ascending, distinct; at least one.
+    /// The answers: node ids, ascending, distinct; at least one.
     pub answers: Vec<NodeId>,
     /// Further columns by name; labels for analysis that no retriever may read.
     pub metadata: BTreeMap<String, String>,
@@ -58,7 +59,7 @@ pub struct ValuedQuery {
     pub id: i64,
     /// The question.
     pub text: String,
-    /// What answers it; never nodes.
+    /// The answer; never nodes.
     pub value: AnswerValue,
     /// Further columns by name; labels for analysis that no retriever may read.
     pub metadata: BTreeMap<String, String>,
@@ -71,7 +72,7 @@ pub enum Split {
     Train,
     /// For selection.
     Val,
-    /// For one measurement of a frozen bundle. Only [`load_test`] opens it.
+    /// For a single measurement of a frozen bundle. Only [`load_test`] opens it.
     Test,
     /// A tenth of the test split, for expensive systems. Only [`load_test_tenth`] opens it.
     TestTenth,
@@ -84,7 +85,7 @@ pub enum Split {
 impl std::str::FromStr for Split {
     type Err = std::convert::Infallible;
 
-    /// `train`, `val`, `test`, `test-0.1` and `human` are splits, all else is a file.
+    /// `train`, `val`, `test`, `test-0.1` and `human` are splits; any other text is a path.
     fn from_str(text: &str) -> Result<Split, Self::Err> {
         Ok(match text {
             "train" => Split::Train,
@@ -110,8 +111,7 @@ impl fmt::Display for Split {
     }
 }
 
-/// Loads the queries of any split but the test split whose answers are nodes, in the order of its
-/// file.
+/// Loads the queries of a split, except the test split, whose answers are nodes, in file order.
 ///
 /// # Errors
 /// [`DatasetError::TestClosed`] for [`Split::Test`] and its tenth, [`DatasetError::NoSplit`],
@@ -120,8 +120,7 @@ pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, Data
     Ok(with_nodes(load_all(base, split)?))
 }
 
-/// Loads the queries of any split but the test split whose answers are values, in the order of its
-/// file.
+/// Loads the queries of a split, except the test split, whose answers are values, in file order.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -135,7 +134,7 @@ fn with_nodes(mut queries: Vec<LabelledQuery>) -> Vec<LabelledQuery> {
     queries
 }
 
-/// Queries whose answers are values; what is loaded was checked.
+/// Queries whose answers are values. The input has been checked.
 fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
     let valued = |query: LabelledQuery| {
         let LabelledQuery { id, text, mut metadata, .. } = query;
@@ -145,7 +144,7 @@ fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
     queries.into_iter().filter_map(valued).collect()
 }
 
-/// All queries of a split; those without nodes as answers have a value.
+/// All queries of a split; a query without nodes as answers has a value.
 fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
@@ -165,7 +164,7 @@ fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetErr
     }
 }
 
-/// Loads the test split, in the order of its file. For evaluation only.
+/// Loads the test split, in file order. For evaluation only.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -173,7 +172,7 @@ pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
     Ok(with_nodes(load_named(base, "test")?))
 }
 
-/// Loads a tenth of the test split, in the order of its file. For evaluation only.
+/// Loads a tenth of the test split, in file order. For evaluation only.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -181,8 +180,8 @@ pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> 
     Ok(with_nodes(load_named(base, TENTH_NAME)?))
 }
 
-/// Loads the queries of the test split whose answers are values, or those of its tenth. For
-/// evaluation only.
+/// Loads the queries of the test split, or of its tenth, whose answers are values. For evaluation
+/// only.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -274,11 +273,11 @@ struct QueryFile {
     extra: Vec<String>,
     /// Ids of all rows, including invalid ones.
     seen_ids: HashSet<i64>,
-    /// Whether there are rows whose ids could not be read.
+    /// Whether the ids of some rows could not be read.
     lost: bool,
 }
 
-/// Reads a file; `lost` says whether some nodes could not be read.
+/// Reads a file; `lost`: some nodes could not be read.
 fn parse_queries(
     path: &Path,
     bytes: &[u8],
@@ -380,7 +379,7 @@ fn parse_queries(
     Ok(file)
 }
 
-/// The nodes that answer a query; a query with a value needs none.
+/// The answers of a query that are nodes; a query with a value needs none.
 fn parse_answers(text: &str, value: &str, ids: AnswerIds<'_>) -> Result<Vec<NodeId>, Fault> {
     match parse_value(value)? {
         Some(_) if ["", "[]"].contains(&text.trim()) => Ok(Vec::new()),
@@ -394,11 +393,11 @@ fn row_text(record: &csv::ByteRecord) -> String {
     cells.join(",")
 }
 
-/// Line numbers of records. The CSV reader counts too few: it assigns the line feed of `\r\n` and empty
-/// lines to the following record.
+/// Line numbers of records. The CSV reader assigns the line feed of `\r\n`, and empty lines, to the
+/// following record, so its own numbers are too small.
 struct LineNumbers<'a> {
     bytes: &'a [u8],
-    /// Lines are counted up to this byte.
+    /// Position up to which lines are counted, bytes.
     position: usize,
     line: u64,
 }
@@ -408,7 +407,8 @@ impl<'a> LineNumbers<'a> {
         LineNumbers { bytes, position: 0, line: 1 }
     }
 
-    /// The 1-based line of the record that the reader starts at a byte; bytes must ascend.
+    /// The 1-based line of the record that the reader starts at `byte`; calls must be in ascending
+    /// order.
     fn line_at(&mut self, byte: u64) -> u64 {
         let start = usize::try_from(byte).unwrap_or(usize::MAX).min(self.bytes.len());
         let rest = self.bytes.get(start..).unwrap_or_default();
@@ -441,7 +441,7 @@ pub(super) struct StoredQueries {
     pub(super) n_queries: u64,
     pub(super) splits: BTreeMap<String, u64>,
     pub(super) files: BTreeMap<String, FileRecord>,
-    /// Whether the tenth of the test split was taken from its beginning.
+    /// Whether the tenth of the test split was taken from its start.
     pub(super) derived_tenth: bool,
     /// The queries of all files.
     pub(super) labelled: Vec<LabelledQuery>,
@@ -469,12 +469,12 @@ pub(super) struct QuerySources {
     pub(super) human: PathBuf,
     /// The directory of the splits.
     pub(super) splits: PathBuf,
-    /// Without a file, the first tenth of the test split is its tenth.
+    /// If there is no file, use the first tenth of the test split as its tenth.
     pub(super) derive_tenth: bool,
 }
 
-/// Checks query files and writes clean copies to `target`, if there are any; `lost` says whether
-/// some nodes could not be read.
+/// Checks query files and writes clean copies to `target`, if there are any; `lost`: some nodes
+/// could not be read.
 pub(super) fn import_queries(
     sources: &QuerySources,
     target: &Path,
@@ -542,11 +542,11 @@ pub(super) fn import_queries(
 #[derive(Default)]
 struct SplitScope {
     ids: HashSet<i64>,
-    /// The file that holds them.
+    /// The file of these queries.
     within: &'static str,
     /// Ids of all rows, including invalid ones.
     seen_ids: HashSet<i64>,
-    /// Whether there are rows whose ids could not be read.
+    /// Whether the ids of some rows could not be read.
     lost: bool,
 }
 

@@ -11,25 +11,26 @@
 //!   - another long item
 //! ```
 //!
-//! Nulls and empty values are left out, and so are fields that repeat the name.
-//! A dataset may replace this by a [`Template`] per type.
+//! Null and empty values are omitted, and so are fields that repeat the name. A dataset may define
+//! a [`Template`] per type instead.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// A list with an item above this many bytes is written as bullets, one item a line: a joined
-/// line of sentences is hard to read.
+/// Maximum length of a list item in a joined line, bytes; a list with a longer item is written as
+/// bullets, one item per line.
 const LONG_ITEM_BYTES: usize = 80;
-/// Longest document that a template may make, bytes: what a line of a nodes file may hold.
+/// Maximum length of a document from a template, bytes: the maximum length of a line of a nodes
+/// file.
 pub(super) const MAX_DOCUMENT_BYTES: usize = 64 << 20;
-/// Placeholders of one template; each may repeat a long field.
+/// Maximum number of placeholders of one template; each may repeat a long field.
 const MAX_PLACEHOLDERS: usize = 1_000;
-/// Between items of a list on one line.
+/// Separator of list items on one line.
 const SEPARATOR: &str = "; ";
 
-/// The text of one field: strings as they are, short lists and objects joined by `"; "`, lists
-/// with long items one item a line. Empty for null and empty values.
+/// The text of one field: strings unchanged, short lists and objects joined by `"; "`, lists with
+/// long items one item per line. Empty for null and empty values.
 pub fn render_field(value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -66,7 +67,7 @@ pub fn render_text(name: &str, node_type: &str, details: &Map<String, Value>) ->
     text
 }
 
-/// Whether a list needs a line for each item.
+/// Whether a list must have one line per item.
 fn is_long(items: &[Value]) -> bool {
     let mut scratch = String::new();
     let mut n_filled = 0;
@@ -86,7 +87,8 @@ fn is_long(items: &[Value]) -> bool {
     n_filled > 1 && longest > LONG_ITEM_BYTES
 }
 
-/// Appends one line, except for line ends inside strings. Depth is bounded by the JSON parser.
+/// Appends a value on one line, except for line ends inside strings. The JSON parser bounds the
+/// depth.
 fn push_inline(text: &mut String, value: &Value) {
     match value {
         Value::Null => {}
@@ -131,20 +133,20 @@ fn push_joined(text: &mut String, items: &[Value], separator: &str) {
     }
 }
 
-/// The document of the nodes of one type, as a dataset wants it: text with `{field}`, `{name}`
-/// and `{type}`. A line whose placeholders are all empty is left out.
+/// The document template of a type's nodes: text with `{field}`, `{name}` and `{type}`. A line
+/// whose placeholders are all empty is omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     lines: Vec<Vec<Part>>,
 }
 
-/// Why a text is no template.
+/// Why a text is not a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTemplate {
     /// A brace is not closed, or a placeholder is empty.
     #[error("has a stray brace; write {{field}}")]
     Stray,
-    /// More placeholders than a document has use for.
+    /// The template has too many placeholders.
     #[error("has more than {MAX_PLACEHOLDERS} placeholders; leave some out")]
     TooMany,
 }
@@ -187,8 +189,8 @@ impl Template {
         Ok(Template { lines })
     }
 
-    /// The document of a node; none if it is longer than 64 MiB. Ends with a line
-    /// end unless it is empty. No more than the limit and one field is held.
+    /// The document of a node; none if it is longer than 64 MiB. Ends with a line end unless it is
+    /// empty. Memory: at most the limit and one field.
     pub fn render(
         &self,
         name: &str,

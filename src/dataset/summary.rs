@@ -7,14 +7,16 @@ use serde::Serialize;
 use crate::{Base, DatasetError, LabelledQuery, queries::all_queries};
 use agent_kb::{Direction, Kb, NodeId, Tuple, TypeId};
 
-/// Examples of each kind of issue.
+/// Number of examples of each kind of issue.
 const EXAMPLES: usize = 10;
-/// Kinds of edges whose numbers per node are counted; each visits all nodes of a type.
+/// Maximum number of kinds of edges whose numbers per node are counted; each visits all nodes of a
+/// type.
 const MAX_COUNTED: usize = 500;
-/// A label is rare compared to another with at most this share of its uses, or [`RARE`] uses.
+/// Maximum number of uses of a rare label, as a share of another label's uses.
 const RARE_SHARE: f64 = 0.01;
+/// Number of uses up to which a label is always rare.
 const RARE: u64 = 3;
-/// Labels that are compared with one another.
+/// Maximum number of labels compared with one another.
 const MAX_COMPARED: usize = 1_000;
 
 /// Summary of a base.
@@ -30,7 +32,7 @@ pub struct Summary {
     pub questions: u64,
     /// Questions without a candidate among their answers; no ranking can be right.
     pub unanswerable: Examples,
-    /// Other questions with answers that are not candidates; such answers are left out of scores.
+    /// Other questions with answers that are not candidates; scores ignore such answers.
     pub partly_unanswerable: Examples,
 }
 
@@ -49,7 +51,7 @@ pub struct TypeSummary {
     pub shared_names: u64,
     /// The most frequent shared names, with counts.
     pub frequent_names: Vec<(String, u64)>,
-    /// Nodes without any edge.
+    /// Nodes without edges.
     pub isolated: Examples,
 }
 
@@ -136,13 +138,13 @@ impl Summary {
     /// The summary of an installed base.
     ///
     /// # Errors
-    /// That the base cannot be read.
+    /// The base cannot be read.
     pub fn of_base(base: &Base) -> Result<Summary, DatasetError> {
         let kb = Kb::open(&base.kb_dir())?;
         Ok(Summary::compute(&kb, &all_queries(base)?))
     }
 
-    /// Whether there is anything that looks like a mistake.
+    /// Whether anything looks like a mistake.
     pub fn has_issues(&self) -> bool {
         let isolated = self.types.iter().any(|of| of.isolated.count > 0);
         let questions = self.unanswerable.count + self.partly_unanswerable.count;

@@ -1,4 +1,4 @@
-//! Imports of tiny bases that the tests write, and of real ones if they are at hand.
+//! Imports of tiny bases written by the tests, and of real ones if available.
 
 use std::{
     collections::BTreeSet, fs, io::Write, path::Path, sync::atomic::AtomicBool, time::Instant,
@@ -55,7 +55,7 @@ fn real_bases_have_their_counts_and_open_quickly() {
     }
 }
 
-/// Files of a dataset, by name; a later one replaces an earlier one of the same name.
+/// Files of a dataset, by name; a later one replaces an earlier one with the same name.
 fn dataset(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("split")).unwrap();
@@ -106,7 +106,7 @@ fn imported(source: &Path, lenient: bool) -> Imported {
     Imported { _dir: dir, home, report }
 }
 
-/// What is in the directory of bases, but for the lock.
+/// Content of the directory of bases, except for the lock.
 fn left_in(home: &Home) -> Vec<String> {
     let Ok(entries) = fs::read_dir(home.path().join("bases")) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -668,7 +668,7 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
         let (source, stop) = (edges(n), AtomicBool::new(false));
         import_neutral(source.path(), home, "tiny", &options, &mut |_| {}, &stop).unwrap().base
     };
-    // Without an index nobody asks it.
+    // Without an index the embedder is not used.
     assert_eq!((beside(1).version, home.get("tiny").unwrap().record.n_edges), (1, 1));
     fs::create_dir(first.index_dir()).unwrap();
     let before = home.get("tiny").unwrap();
@@ -713,7 +713,7 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Hostile files end in a base or in an error, never in a panic.
+    /// Hostile files give a base or an error, never a panic.
     #[test]
     fn garbled_files_never_panic(
         file in 0usize..5,

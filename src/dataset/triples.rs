@@ -8,8 +8,9 @@
 //! | object in quotes | a field of the subject, called by the last part of the predicate |
 //! | object with an address, or a blank node | an edge, called likewise |
 //!
-//! Nodes have their addresses as keys, and numbers in order of first occurrence. A node without type is a
-//! `resource`. All triples are held until the end, as those of one subject may be anywhere.
+//! Nodes have their addresses as keys, and numbers in order of first occurrence. A node without
+//! type is a `resource`. All triples are held until the end, because those of one subject may be
+//! anywhere.
 
 use std::{
     collections::HashMap,
@@ -31,23 +32,23 @@ use crate::{
 };
 use agent_kb::{KbWriter, MAX_NODES};
 
-/// Maximum bytes of addresses and texts in memory.
+/// Maximum size of addresses and texts in memory, bytes.
 pub const MAX_HELD_BYTES: u64 = 4 << 30;
-/// Overhead of a held text or edge, bytes.
+/// Overhead of a stored text or edge, bytes.
 const HELD_OVERHEAD: u64 = 48;
 /// Lines between two progress reports and stop checks.
 const LINES_PER_REPORT: u64 = 4096;
 const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 /// Last parts of predicates whose objects are names, best first.
 const NAMES: [&str; 4] = ["label", "prefLabel", "name", "title"];
-/// Type of nodes that have none.
+/// Type of nodes without a type.
 const NO_TYPE: &str = "resource";
 const HINT: &str = "write `<subject> <predicate> <object> .` on a line";
 
 /// Imports the file `source` as base `name` of `home`.
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base of that name is unchanged.
+/// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
 pub fn import_triples(
     source: &Path,
     home: &Home,
@@ -283,7 +284,7 @@ enum Object {
     },
 }
 
-/// The triple of a line; none of an empty line or a comment.
+/// The triple of a line; none for an empty line or a comment.
 fn parse(line: &str) -> Result<Option<(String, String, Object)>, String> {
     let rest = line.trim();
     if rest.is_empty() || rest.starts_with('#') {
@@ -323,7 +324,7 @@ fn node(text: &str) -> Result<(String, &str), String> {
     Err("is neither <an address> nor _:a blank node".to_owned())
 }
 
-/// A text behind its opening quote, with its language or type.
+/// A text after its opening quote, with its language or type.
 fn literal(text: &str) -> Result<(Object, &str), String> {
     let mut is_escaped = false;
     let end = text.bytes().position(|byte| {

@@ -2,17 +2,17 @@
 //! a new import or an interruption.
 //!
 //! Vectors are found by the hash of their text, in one file per embedder and kind of text. A file
-//! is a header and records of one length, and it only grows:
+//! is a header and records of one length; records are only appended:
 //!
 //! ```text
 //! header   8 bytes of format, 4 of dimensions, 32 of the hash of the embedder's fingerprint
 //! record   16 bytes of the hash of the text, dimensions x 4 of the vector, 8 of the hash of both
 //! ```
 //!
-//! Opening reads the file and leaves out records whose hash is wrong; what a killed process wrote
-//! of its last record is cut off. One process writes a file at a time, others read it. The cache
-//! never fails a caller: when a file cannot be used, texts are embedded as if there were none, and
-//! [`EmbedCost`] says why.
+//! Opening reads the file and ignores records with a wrong hash; a partial last record of a killed
+//! process is cut off. Only one process writes a file at a time, others read it. The cache never
+//! fails a caller: if a file cannot be used, texts are embedded without the cache, and
+//! [`EmbedCost`] gives the reason.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -26,16 +26,16 @@ use serde::Serialize;
 
 use crate::{EmbedCost, EmbedError, Embedder, Matrix};
 
-/// Longest file of one embedder's documents, in bytes.
+/// Maximum size of one embedder's file of documents, bytes.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
-/// Longest file of one embedder's queries, in bytes.
+/// Maximum size of one embedder's file of queries, bytes.
 pub const MAX_QUERY_BYTES: u64 = 256 << 20;
 
-/// Begins every file; the number is the version.
+/// Start of every file; the number is the version.
 const MAGIC: [u8; 8] = *b"agentev1";
 const HEADER_BYTES: usize = MAGIC.len() + 4 + blake3::OUT_LEN;
 const CHECK_BYTES: usize = 8;
-/// Longest readable part of a file name.
+/// Maximum length of the readable part of a file name, characters.
 const MAX_NAME_CHARS: usize = 80;
 
 /// The hash of a text.
@@ -48,16 +48,16 @@ pub struct CacheFile {
     pub name: String,
     /// `documents` or `queries`.
     pub kind: &'static str,
-    /// Vectors; 0 when the file is of another format.
+    /// Number of vectors; 0 if the file has another format.
     pub entries: u64,
-    /// Length of the file.
+    /// Size of the file, bytes.
     pub bytes: u64,
 }
 
-/// The files in the directory of a cache, by name; none when there is no such directory.
+/// The files in the directory of a cache, by name; none if the directory does not exist.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// If the directory cannot be read.
 pub fn files(dir: &Path) -> io::Result<Vec<CacheFile>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -85,7 +85,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<CacheFile>> {
 /// Removes and returns the files in the directory of a cache.
 ///
 /// # Errors
-/// When the directory cannot be read or a file cannot be removed.
+/// If the directory cannot be read or a file cannot be removed.
 pub fn clear(dir: &Path) -> io::Result<Vec<CacheFile>> {
     let files = files(dir)?;
     for file in &files {
@@ -116,7 +116,7 @@ pub struct CachedEmbedder {
     queries: Mutex<VectorCache>,
 }
 
-/// One file, opened on first use.
+/// One cache file, opened at first use.
 #[derive(Default)]
 struct VectorCache {
     store: Option<Store>,
@@ -126,7 +126,7 @@ struct VectorCache {
 }
 
 impl CachedEmbedder {
-    /// Puts a cache in the directory `dir`, which need not exist, before an embedder.
+    /// Adds a cache in the directory `dir`, which need not exist, to an embedder.
     pub fn new(inner: Box<dyn Embedder>, dir: &Path) -> CachedEmbedder {
         let (documents, queries) = Default::default();
         CachedEmbedder { inner, dir: dir.to_owned(), documents, queries }
@@ -149,8 +149,7 @@ impl CachedEmbedder {
         Ok(())
     }
 
-    /// The vectors of texts, in order; those that are not kept come from `embed`, which is given
-    /// each once.
+    /// The vectors of texts, in order; `embed` computes missing ones, with each text once.
     fn look_up(
         &self,
         kind: Kind,
@@ -197,7 +196,7 @@ impl CachedEmbedder {
         Matrix::new(texts.len(), dim, data)
     }
 
-    /// The file of a kind, opened when it is first asked for.
+    /// The file of a kind, opened at first use.
     fn kept(&self, kind: Kind) -> MutexGuard<'_, VectorCache> {
         let kept = match kind {
             Kind::Document => &self.documents,
@@ -244,7 +243,7 @@ impl VectorCache {
             Ok(Some(problem)) => self.problem = Some(problem),
             Err(error) => {
                 let path = store.path.display();
-                self.problem = Some(format!("embeddings are not kept any more in {path}: {error}"));
+                self.problem = Some(format!("embeddings are no longer cached in {path}: {error}"));
                 store.writable = false;
             }
         }
@@ -273,7 +272,7 @@ impl Embedder for CachedEmbedder {
         Ok(self.look_up(Kind::Query, &[text], embed)?.into_data())
     }
 
-    /// Not kept: there are too many.
+    /// Not cached: there are too many vectors.
     fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         self.inner.embed_tokens(texts)
     }
@@ -304,7 +303,7 @@ impl Embedder for CachedEmbedder {
     }
 }
 
-/// Kind of a text; some models embed the two differently.
+/// Kind of a text; some models embed documents and queries differently.
 #[derive(Clone, Copy)]
 enum Kind {
     Document,
@@ -321,7 +320,7 @@ impl Kind {
         }
     }
 
-    /// The file of an embedder: a readable part of its fingerprint, and a hash of it all.
+    /// File name of an embedder: a readable part of its fingerprint, and a hash of the whole.
     fn file(self, dir: &Path, fingerprint: &str) -> PathBuf {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
         let name: String = fingerprint.chars().map(plain).take(MAX_NAME_CHARS).collect();
@@ -352,9 +351,9 @@ struct Store {
     path: PathBuf,
     file: File,
     dim: usize,
-    /// The number of the record of each text; later records win.
+    /// Record number of each text; later records win.
     places: HashMap<Key, u64>,
-    /// Records in the file.
+    /// Number of records in the file.
     n_records: u64,
     max_bytes: u64,
     writable: bool,
@@ -407,7 +406,7 @@ impl Store {
         HEADER_BYTES as u64 + record * self.record_bytes() as u64
     }
 
-    /// Reads all whole records, and remembers where the sound ones are.
+    /// Reads all complete records, and indexes the valid ones.
     fn read_keys(&mut self) -> io::Result<()> {
         let length = self.file.metadata()?.len().min(self.max_bytes);
         let records = length.saturating_sub(HEADER_BYTES as u64) / self.record_bytes() as u64;
@@ -427,7 +426,7 @@ impl Store {
         Ok(())
     }
 
-    /// Copies the vector of a text into `row`, if it is kept.
+    /// Copies the vector of a text into `row`, if it is cached.
     fn get(&mut self, key: &Key, row: &mut [f32]) -> io::Result<bool> {
         let Some(&record) = self.places.get(key) else { return Ok(false) };
         let start = self.offset(record) + size_of::<Key>() as u64;
@@ -440,7 +439,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Appends vectors, as many as fit; says so if not all do.
+    /// Appends as many vectors as fit; returns whether all did.
     fn put<'a>(
         &mut self,
         rows: impl Iterator<Item = (Key, &'a [f32])>,
@@ -483,7 +482,7 @@ mod tests {
 
     use super::*;
 
-    /// Two numbers per text: its length, and which kind it was given as. Counts what it is asked.
+    /// Two numbers per text: its length and its kind. Counts the texts.
     struct Counting(Arc<AtomicU64>);
 
     impl Embedder for Counting {
@@ -511,7 +510,7 @@ mod tests {
         }
     }
 
-    /// A cached embedder, and how many texts its embedder was asked for.
+    /// A cached embedder, and the number of texts that its inner embedder received.
     fn cached(dir: &Path) -> (CachedEmbedder, Arc<AtomicU64>) {
         let asked = Arc::new(AtomicU64::new(0));
         (CachedEmbedder::new(Box::new(Counting(asked.clone())), dir), asked)

@@ -1,11 +1,11 @@
 //! Leading singular values and right singular vectors of a large sparse matrix.
 //!
 //! Randomized range finder with power iterations: Halko, Martinsson, Tropp, "Finding structure with
-//! randomness", SIAM Review 53(2), 2011, algorithms 4.4 and 5.1, applied to the transpose because only the
-//! column space is needed. The test matrix holds random signs instead of Gaussians (cheaper to draw, same
-//! use; section 4.6 there). Orthonormal bases come from modified Gram-Schmidt run twice (Giraud, Langou,
-//! Rozložník 2005), the small symmetric eigenproblem from cyclic Jacobi rotations (Golub, Van Loan,
-//! "Matrix Computations", section 8.5).
+//! randomness", SIAM Review 53(2), 2011, algorithms 4.4 and 5.1, applied to the transpose because
+//! only the column space is needed. The test matrix holds random signs instead of Gaussians
+//! (cheaper to draw, equally suitable; section 4.6 there). Orthonormal bases come from modified
+//! Gram-Schmidt run twice (Giraud, Langou, Rozložník 2005), the small symmetric eigenproblem from
+//! cyclic Jacobi rotations (Golub, Van Loan, "Matrix Computations", section 8.5).
 //!
 //! Every sum has a fixed order: results do not depend on the number of threads.
 
@@ -18,17 +18,19 @@ use rayon::prelude::*;
 use crate::matrix::{add_scaled, dot};
 use crate::sparse::SparseMatrix;
 
-/// Vectors drawn beyond the rank asked for; Halko et al. advise 5 to 10, more is cheap and steadier here.
+/// Vectors drawn beyond the requested rank; Halko et al. advise 5 to 10, more is cheap and more
+/// stable here.
 const OVERSAMPLING: usize = 24;
 /// Applications of `AᵀA` after the first; two suffice for slowly decaying spectra (ibid., section 4.5).
 const POWER_ITERATIONS: usize = 2;
-/// A vector that loses this share of its length to the ones before it depends on them.
+/// A vector that keeps less than this share of its length after orthogonalization counts as
+/// linearly dependent.
 const DEPENDENT: f32 = 1e-5;
 /// Singular values below this share of the largest are noise of `f32` arithmetic.
 const NEGLIGIBLE: f64 = 1e-4;
-/// Rows summed in `f32` before the sum is added up in `f64`; a fixed number, so that order is fixed.
+/// Rows summed in `f32` before the sum is added in `f64`; fixed, so that the order is fixed.
 const GRAM_BLOCK_ROWS: usize = 256;
-/// Jacobi sweeps before giving up; convergence is quadratic and takes 6 to 10.
+/// Maximum number of Jacobi sweeps; convergence is quadratic and takes 6 to 10.
 const MAX_SWEEPS: usize = 40;
 
 /// Number of calls of `progress` made by [`right_singular_vectors`].
@@ -43,7 +45,7 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// Number of singular values; fewer than asked for when the matrix has a lower rank.
+    /// Number of singular values; fewer than requested if the matrix has a lower rank.
     pub(crate) fn rank(&self) -> usize {
         self.singular_values.len()
     }
@@ -51,8 +53,8 @@ impl Factor {
 
 /// The `rank` leading right singular vectors of `matrix` (`[m, n]`), fewer if its rank is lower.
 ///
-/// `O((entries + n * l) * l)` time and `O((m + n) * l)` memory with `l = rank + 24`. `progress` is called
-/// with `1..=`[`STEPS`] and may break off, in which case `None` is returned.
+/// `O((entries + n * l) * l)` time and `O((m + n) * l)` memory with `l = rank + 24`. `progress` is
+/// called with `1..=`[`STEPS`]; if it breaks, the result is `None`.
 pub(crate) fn right_singular_vectors(
     matrix: &SparseMatrix,
     rank: usize,
@@ -140,9 +142,9 @@ fn orthonormal(matrix: &[f32], n_rows: usize, width: usize) -> Vec<f32> {
     transpose(&vectors, width, n_rows)
 }
 
-/// `[n_rows, n_columns]` to `[n_columns, n_rows]`.
+/// Transposes `[n_rows, n_columns]` to `[n_columns, n_rows]`.
 fn transpose(matrix: &[f32], n_rows: usize, n_columns: usize) -> Vec<f32> {
-    /// Columns written at once, so that a cache line read is used whole.
+    /// Columns written at once, so that every cache line is used completely.
     const TILE: usize = 16;
     let mut transposed = vec![0.0f32; matrix.len()];
     transposed.par_chunks_mut(n_rows * TILE).enumerate().for_each(|(tile, rows)| {

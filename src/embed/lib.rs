@@ -1,11 +1,11 @@
 //! Text embeddings: vectors whose dot product measures the similarity of two texts.
 //!
-//! An [`Embedder`] maps texts to rows of a [`Matrix`]; everything downstream (the vector index, dense
-//! retrieval, the tools of a program) sees only this trait. The built-in embedder is [`lsa`]: it is
-//! trained on the base's own documents, so that nothing has to be downloaded; [`bert`] runs sentence
-//! encoders from a local directory.
+//! An [`Embedder`] maps texts to rows of a [`Matrix`]; all users (the vector index, dense
+//! retrieval, the tools of a program) depend on this trait only. The built-in embedder is [`lsa`]:
+//! it is trained on the base's own documents, so that nothing has to be downloaded; [`bert`] runs
+//! sentence encoders from a local directory.
 //!
-//! Independent of the knowledge base: texts come in as strings.
+//! Independent of the knowledge base: input texts are strings.
 //!
 //! | file | content |
 //! | --- | --- |
@@ -52,12 +52,12 @@ use agent_remote::RemoteError;
 /// Maps texts to vectors of one fixed length.
 ///
 /// # Contract
-/// - Every returned vector has length [`dim`](Embedder::dim), only finite numbers, and Euclidean norm 1,
-///   so that a dot product is a cosine. The one exception is the zero vector, which is returned for a
-///   text in which the embedder knows no word (an empty text, for instance); its cosine with anything is 0.
-///   Imported vectors ([`table`]) have the norm they came with.
-/// - The vector of a text depends on that text alone, never on its neighbours in a batch, the number of
-///   threads or earlier calls.
+/// - Every returned vector has length [`dim`](Embedder::dim), only finite numbers, and Euclidean
+///   norm 1, so that a dot product is a cosine. The exception is the zero vector, returned for a
+///   text without known words, such as an empty one; its cosine with anything is 0. Imported
+///   vectors ([`table`]) keep their norm.
+/// - The vector of a text depends on that text alone, never on its batch, the number of threads or
+///   earlier calls.
 /// - Two embedders with the same [`fingerprint`](Embedder::fingerprint) return the same vectors.
 pub trait Embedder: Send + Sync {
     /// Length of every vector, at least 1.
@@ -69,7 +69,7 @@ pub trait Embedder: Send + Sync {
     /// One line for people: kind, dimensions, size of the vocabulary.
     fn describe(&self) -> String;
 
-    /// Embeds documents: `[n]` texts to a `[n, dim]` matrix, in the order given.
+    /// Embeds documents: `[n]` texts to a `[n, dim]` matrix, in the given order.
     ///
     /// # Errors
     /// [`EmbedError`] of the implementation; the built-in embedder returns none.
@@ -83,17 +83,17 @@ pub trait Embedder: Send + Sync {
     /// [`EmbedError`] of the implementation; the built-in embedder returns none.
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
-    /// One vector for each token of each text, for comparison token by token: `[tokens, dim]` in the order
-    /// of the text. A row's length is the token's weight, 1 where the model has no weights. A text without
-    /// known tokens gives no rows. What a text gives depends on that text alone.
+    /// One vector for each token of each text, for token-level comparison: `[tokens, dim]` in the
+    /// order of the text. A row's length is the token's weight, 1 if the model has no weights. A
+    /// text without known tokens gives no rows. The rows of a text depend on that text alone.
     ///
     /// # Errors
-    /// [`EmbedError::NoTokens`] unless the model has such vectors, or those of the implementation.
+    /// [`EmbedError::NoTokens`] if the model has no token vectors, or those of the implementation.
     fn embed_tokens(&self, _texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         Err(EmbedError::NoTokens)
     }
 
-    /// What the rows of [`embed_tokens`](Embedder::embed_tokens) stand for, one name a row, for people.
+    /// Names of the rows of [`embed_tokens`](Embedder::embed_tokens), one per row, for people.
     ///
     /// # Errors
     /// As [`embed_tokens`](Embedder::embed_tokens).
@@ -101,15 +101,15 @@ pub trait Embedder: Send + Sync {
         Err(EmbedError::NoTokens)
     }
 
-    /// Loads the model ahead of the first text, on all threads.
+    /// Loads the model before the first text, on all threads.
     ///
     /// # Errors
-    /// Errors of loading.
+    /// Those of loading.
     fn prepare(&self) -> Result<(), EmbedError> {
         Ok(())
     }
 
-    /// Reads the whole model and compares it with its checksum, where it has one.
+    /// Reads the whole model and compares it with its checksum, if it has one.
     ///
     /// # Errors
     /// [`EmbedError::Damaged`].
@@ -117,7 +117,7 @@ pub trait Embedder: Send + Sync {
         Ok(())
     }
 
-    /// Cost since it was opened; zero where it is not counted.
+    /// Cost since opening; zero if it is not counted.
     fn spent(&self) -> EmbedCost {
         EmbedCost::default()
     }
@@ -128,13 +128,13 @@ pub trait Embedder: Send + Sync {
 pub struct EmbedCost {
     /// Texts with a cached vector.
     pub from_cache: u64,
-    /// Paid tokens.
+    /// Tokens paid for.
     pub tokens: u64,
-    /// Texts truncated by the caller to the maximal length of the model.
+    /// Texts that the caller truncated to the maximum length of the model.
     pub cut: u64,
     /// Retried requests.
     pub retries: u64,
-    /// Why vectors are not cached, if so.
+    /// Why vectors are not cached, if they are not.
     pub problem: Option<String>,
 }
 
@@ -142,15 +142,15 @@ pub struct EmbedCost {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbedError {
-    /// The file system refused; `path` is the file being read or written.
+    /// A file operation failed.
     #[error("cannot access embedder file {}: {source}", path.display())]
     Io {
         /// File being read or written.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The file is truncated, altered, or not an embedder at all.
+    /// The file is truncated, altered, or not an embedder.
     #[error("embedder file {} is damaged ({reason}); build it again with `agent index`", path.display())]
     Damaged {
         /// File being read.
@@ -158,7 +158,7 @@ pub enum EmbedError {
         /// First check that failed.
         reason: String,
     },
-    /// The file was written by a version whose format this one does not read.
+    /// The file has an unsupported format version.
     #[error(
         "embedder file {} has format {found}, this version reads {supported}; build it again with `agent index`",
         path.display()
@@ -168,15 +168,15 @@ pub enum EmbedError {
         path: PathBuf,
         /// Format version in the file.
         found: u64,
-        /// Format version this build reads.
+        /// Supported format version.
         supported: u64,
     },
-    /// A file of a model's directory is missing, damaged, or says what this version cannot run.
+    /// A file of a model's directory is missing, damaged, or has an unsupported setting.
     #[error("model file {} cannot be used: {reason}", path.display())]
     Model {
         /// File of the model.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// What is wrong, and the remedy.
         reason: String,
     },
     /// A buffer does not hold a matrix of the stated shape.
@@ -199,7 +199,7 @@ pub enum EmbedError {
         /// Value given.
         got: String,
     },
-    /// Vectors that were computed elsewhere hold none for this text.
+    /// Vectors computed elsewhere do not contain this text.
     #[error(
         "no vector was imported for the query {query:?}; only queries of the imported dictionary can \
          be embedded, index with another --embedder to ask others"
@@ -214,7 +214,7 @@ pub enum EmbedError {
     /// The CUDA device failed.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// The reply of a service cannot be used.
+    /// The reply of a service is invalid.
     #[error("the reply of {host} cannot be used: {reason}")]
     Reply {
         /// The service.
@@ -222,7 +222,7 @@ pub enum EmbedError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The key or address of a service is not given.
+    /// The key or address of a service is missing.
     #[error("the embedder {embedder} needs {what}; set it in the environment")]
     NoAccess {
         /// Its name on the command line.
@@ -230,19 +230,19 @@ pub enum EmbedError {
         /// What is missing.
         what: &'static str,
     },
-    /// The embedder is not the one that the vectors come from.
+    /// The embedder differs from the one that made the vectors.
     #[error(
-        "{embedder} is not the model any more that the index was built with; put that back, or \
+        "{embedder} is no longer the model that the index was built with; restore it, or \
          build the vectors again with `agent index N --embedder {embedder} --force`"
     )]
     Changed {
         /// Its name on the command line.
         embedder: String,
     },
-    /// The embedder of an index could not be opened, which every text is told.
+    /// The embedder of an index could not be opened; every text fails with this error.
     #[error(transparent)]
     Unopened(Arc<EmbedError>),
-    /// The model gives a vector for a text only, none for its tokens.
+    /// The model has vectors of texts only, not of tokens.
     #[error("this embedder has no token vectors; index with builtin or candle:DIR")]
     NoTokens,
     /// The progress callback asked to stop.

@@ -6,16 +6,18 @@
 //! the weighted sum of its stems' rows, scaled to length 1 ("folding in").
 //!
 //! # Properties
-//! It learns which words of *this* base occur together, so it finds documents that share no word with
-//! a query, and it needs no download, no GPU and seconds to train. It is not a language model: no word order,
-//! no negation, one meaning per word, nothing beyond the base, English stems. A stem seen in fewer than
-//! [`MIN_DOCUMENT_FREQUENCY`] sampled documents is unknown; so exact names are better left to text search.
+//! It learns which words of *this* base occur together, so it finds documents that share no word
+//! with a query; it needs no download, no GPU and only seconds to train. It is not a language
+//! model: no word order, no negation, one meaning per word, nothing beyond the base, English stems.
+//! A stem in fewer than [`MIN_DOCUMENT_FREQUENCY`] sampled documents is unknown, so text search
+//! finds exact names better.
 //!
 //! # Weights
-//! Mean reciprocal rank of dense search alone, in hundredths, over the `kind=llm` queries of the train and
-//! val splits of three bases (products 105, biomed 108, papers 96). The last column is the mean difference
-//! from the first row with its standard error over queries; no other setting that was tried is better by
-//! more than noise. Added at 0.2 to BM25 within its first 200, the means of these six differ by at most 0.6.
+//! Mean reciprocal rank of dense search alone, in hundredths, over the `kind=llm` queries of the
+//! train and val splits of three bases (products 105, biomed 108, papers 96). The last column is
+//! the mean difference from the first row with its standard error over queries; no other tested
+//! setting is better by more than noise. Added at 0.2 to BM25 within its first 200, the means of
+//! these six differ by at most 0.6.
 //!
 //! | setting | products | biomed | papers | difference |
 //! | --- | --- | --- | --- | --- |
@@ -64,22 +66,22 @@ use crate::tokens::{StemCache, for_each_word};
 use crate::{EmbedError, Embedder, factor};
 use agent_ground::files;
 
-/// Documents that training reads at most; more are sampled, evenly over the base.
+/// Maximum number of documents that training reads; a larger base is sampled evenly.
 pub const MAX_TRAINING_DOCUMENTS: usize = 100_000;
-/// Bytes of text that training reads at most.
+/// Maximum number of bytes of text that training reads.
 pub const MAX_TRAINING_BYTES: usize = 64 << 20;
-/// Bytes counted, and read, of one training document.
+/// Maximum number of bytes read and counted of one training document.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 10;
-/// Stems kept, by document frequency.
+/// Maximum number of stems, chosen by document frequency.
 pub const MAX_TERMS: usize = 50_000;
-/// Sampled documents in which a stem must occur to be known.
+/// Minimum number of sampled documents that contain a known stem.
 pub const MIN_DOCUMENT_FREQUENCY: u32 = 2;
-/// Dimensions unless asked otherwise; 256 rank better than 128 on two of the three bases measured above.
+/// Default number of dimensions; 256 rank better than 128 on two of the three bases measured above.
 pub const DEFAULT_DIM: usize = 256;
-/// Most dimensions that can be asked for.
+/// Maximum number of dimensions.
 pub const MAX_DIM: usize = 1024;
 
-/// Version of the file format written and read.
+/// Supported version of the file format.
 const FORMAT: u64 = 1;
 /// Documents tokenized by one thread with one stem cache.
 const CHUNK_DOCUMENTS: usize = 1024;
@@ -89,31 +91,32 @@ const CHUNK_TOKEN_TEXTS: usize = 64;
 const CHUNKS_PER_STEP: usize = 16;
 /// Exponent of the singular values by which dimensions are divided: 0 favours broad topics, 1 none.
 const SCALING: f32 = 0.5;
-/// Exponent of the inverse document frequency in a stem's weight: 1 is the textbook, more favours rare
-/// stems and thereby exact words over topics.
+/// Exponent of the inverse document frequency in a stem's weight: 1 is the textbook value, a larger
+/// one favours rare stems and thereby exact words over topics.
 const RARITY: f32 = 1.5;
-/// Further exponent of a stem's weight when a text is folded in, to the same end as [`RARITY`].
+/// Additional exponent of a stem's weight when a text is folded in, for the same purpose as
+/// [`RARITY`].
 const FOLDING: f32 = 1.5;
 
-/// The documents to learn from, by position.
+/// The training documents, by position.
 #[derive(Clone, Copy)]
 pub struct Corpus<'a> {
     /// Number of documents.
     pub n_documents: usize,
-    /// Text of document `i`, `i < n_documents`; the same text whenever it is asked.
+    /// Text of document `i`, `i < n_documents`; the same text in every call.
     pub text: &'a (dyn Fn(usize) -> &'a str + Sync),
 }
 
 /// Parameters of training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LsaParams {
-    /// Dimensions wanted, in `1..=`[`MAX_DIM`]; fewer result when the corpus has a lower rank.
+    /// Requested dimensions, in `1..=`[`MAX_DIM`]; fewer result if the corpus has a lower rank.
     pub dim: usize,
     /// Seed of the sample and of the random range finder.
     pub seed: u64,
-    /// Documents read at most, in `1..=`[`MAX_TRAINING_DOCUMENTS`].
+    /// Maximum number of documents read, in `1..=`[`MAX_TRAINING_DOCUMENTS`].
     pub max_documents: usize,
-    /// Bytes of text read at most, in `1..=`[`MAX_TRAINING_BYTES`].
+    /// Maximum number of bytes of text read, in `1..=`[`MAX_TRAINING_BYTES`].
     pub max_bytes: usize,
 }
 
@@ -128,14 +131,14 @@ impl Default for LsaParams {
     }
 }
 
-/// How far training is; `done == total` ends the stage.
+/// Progress of training; `done == total` ends the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// `"count words"`, `"weigh words"` or `"factor"`, in this order.
     pub stage: &'static str,
-    /// Units of this stage that are done.
+    /// Finished units of this stage.
     pub done: usize,
-    /// Units of this stage.
+    /// Total units of this stage.
     pub total: usize,
 }
 
@@ -170,13 +173,13 @@ impl std::ops::Deref for FileBytes {
 impl LsaEmbedder {
     /// Learns an embedder from a corpus.
     ///
-    /// The result depends on corpus and parameters alone: byte for byte the same on any number of threads.
-    /// A corpus without two words that ever meet (an empty one, for instance) gives a model of one dimension
-    /// that knows no word.
+    /// The result depends on corpus and parameters alone: byte for byte the same on any number of
+    /// threads. A corpus in which no two words occur together, such as an empty one, gives a model
+    /// of one dimension without known words.
     ///
     /// # Errors
-    /// [`EmbedError::Parameter`] for a parameter out of range, [`EmbedError::Interrupted`] when `progress`
-    /// breaks off.
+    /// [`EmbedError::Parameter`] for a parameter out of range, [`EmbedError::Interrupted`] if
+    /// `progress` breaks.
     pub fn train(
         corpus: Corpus<'_>,
         params: &LsaParams,
@@ -199,10 +202,10 @@ impl LsaEmbedder {
         LsaEmbedder::from_bytes(FileBytes::Owned(bytes), Path::new(IN_MEMORY))
     }
 
-    /// Writes the model to `path`, replacing what is there in one step.
+    /// Writes the model to `path`, replacing an existing file atomically.
     ///
     /// # Errors
-    /// [`EmbedError::Io`]; the old file, if any, is then untouched.
+    /// [`EmbedError::Io`]; an old file is then unchanged.
     pub fn save(&self, path: &Path) -> Result<(), EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -214,12 +217,12 @@ impl LsaEmbedder {
         Ok(())
     }
 
-    /// Maps a model written by [`save`](LsaEmbedder::save). Its numbers are not read: altered ones are
-    /// found by [`verify`](Embedder::verify) only. O(bytes of the stems).
+    /// Maps a model written by [`save`](LsaEmbedder::save). Its numbers are not read: only
+    /// [`verify`](Embedder::verify) detects altered ones. O(bytes of the stems).
     ///
     /// # Errors
-    /// [`EmbedError::Io`], [`EmbedError::Format`] for another version, [`EmbedError::Damaged`] when the
-    /// structure is not that of a model.
+    /// [`EmbedError::Io`], [`EmbedError::Format`] for another version, [`EmbedError::Damaged`] if
+    /// the structure is not that of a model.
     pub fn open(path: &Path) -> Result<LsaEmbedder, EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
@@ -229,7 +232,7 @@ impl LsaEmbedder {
         LsaEmbedder::from_bytes(FileBytes::Mapped(map), path)
     }
 
-    /// Number of stems the model knows.
+    /// Number of known stems.
     pub fn n_terms(&self) -> usize {
         self.layout.stem_ends.len()
     }
@@ -312,7 +315,8 @@ impl Embedder for LsaEmbedder {
         Ok(vector)
     }
 
-    /// Every known stem once, where it occurs first; its row is as long as its weight in a text.
+    /// Every known stem once, at its first occurrence; the length of its row is its weight in the
+    /// text.
     fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         let dim = self.layout.dim;
         let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
@@ -381,15 +385,16 @@ fn distinct_terms(
     ids
 }
 
-/// The start of `text` that training reads.
+/// The prefix of `text` that training reads.
 fn training_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_DOCUMENT_BYTES)]
 }
 
-/// Ascending positions of the documents to learn from.
+/// Ascending positions of the training documents.
 ///
-/// The corpus is cut into `max_documents` equal stretches and one document drawn from each, so that every
-/// part of the base is represented; if their text exceeds `max_bytes`, a random subset within it stays.
+/// The corpus is cut into `max_documents` equal ranges, and one document is drawn from each, so
+/// that every part of the base is represented; if their text exceeds `max_bytes`, a random subset
+/// within it stays.
 fn sample(corpus: &Corpus<'_>, params: &LsaParams) -> Vec<usize> {
     let n = corpus.n_documents;
     let mut random = ChaCha8Rng::seed_from_u64(params.seed);
@@ -458,8 +463,8 @@ fn count_words(
     Ok(total)
 }
 
-/// The sampled documents as weighted rows of length 1; rows of fewer than two stems teach nothing about
-/// company and are left out.
+/// The sampled documents as weighted rows of length 1, without rows of fewer than two stems: these
+/// contain no co-occurrence.
 fn weigh_words(
     corpus: &Corpus<'_>,
     sample: &[usize],
@@ -492,7 +497,7 @@ fn weigh_words(
     Ok(matrix)
 }
 
-/// Hands `work` stretches of the sample and reports progress between them.
+/// Passes ranges of the sample to `work` and reports progress between them.
 fn in_steps(
     sample: &[usize],
     stage: &'static str,
@@ -547,7 +552,8 @@ impl Vocabulary {
     }
 }
 
-/// The file of a model. Stems whose row is zero are left out: they never met another word.
+/// The file of a model, without stems whose row is zero: they never occur together with another
+/// word.
 fn encode(
     vocabulary: &Vocabulary,
     factor: &factor::Factor,
@@ -601,9 +607,9 @@ fn encode(
     safetensors::serialize(views, Some(metadata)).map_err(invalid)
 }
 
-/// Stands for the path of a model that has not been saved.
+/// Replaces the path of a model that has not been saved.
 const IN_MEMORY: &str = "(in memory)";
-/// Key of the safetensors metadata that holds ours; a single key, so that its order is not in question.
+/// Key of our safetensors metadata; a single key, so that there is no order of keys.
 const METADATA_KEY: &str = "lsa";
 
 fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> String {
@@ -615,16 +621,16 @@ fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> S
     hasher.finalize().to_hex().to_string()
 }
 
-/// Where things lie in a model file, after every check of its structure.
+/// Positions in a model file, after every check of its structure.
 struct Layout {
     dim: usize,
     n_documents: u64,
-    /// As recorded in the file.
+    /// Checksum in the file.
     checksum: String,
     terms: Range<usize>,
     singular_values: Range<usize>,
     stems: Range<usize>,
-    /// Where each stem ends within `stems`.
+    /// End of each stem within `stems`.
     stem_ends: Vec<u32>,
 }
 
@@ -678,7 +684,7 @@ impl Layout {
     }
 }
 
-/// The ends of the lines of a text without a last newline; none when it is empty.
+/// The ends of the lines of a text without a final newline; none if the text is empty.
 fn line_ends(text: &[u8]) -> Vec<u32> {
     if text.is_empty() {
         return Vec::new();
@@ -697,7 +703,8 @@ mod tests {
         LsaEmbedder::train(corpus, &params, &mut |_| ControlFlow::Continue(())).unwrap()
     }
 
-    /// Two subjects; "automobile" and "car" never meet but share company, "banana" has other company.
+    /// Two topics; "automobile" and "car" never occur together but with the same words, "banana"
+    /// with other words.
     fn planted() -> Vec<String> {
         let mut texts = Vec::new();
         for (word, company) in [

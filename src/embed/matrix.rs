@@ -1,14 +1,14 @@
-//! A dense row-major matrix of `f32`, and the dot product used wherever vectors are compared.
+//! A dense row-major matrix of `f32`, and the dot product for all comparisons of vectors.
 //!
 //! The dot product is always summed in the same order (sixteen
 //! interleaved partial sums, then a fixed tree), so a score does not depend on threads or batching.
 
 use crate::EmbedError;
 
-/// Interleaved partial sums of a dot product: wide enough to fill two AVX2 or four SSE registers.
+/// Interleaved partial sums of a dot product: fills two AVX2 or four SSE registers.
 const LANES: usize = 16;
 
-/// `[rows, dim]` numbers, row after row.
+/// `[rows, dim]` numbers, row-major.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     rows: usize,
@@ -17,7 +17,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Takes `data` as `[rows, dim]`, row after row.
+    /// Wraps `data` as `[rows, dim]`, row-major.
     ///
     /// # Errors
     /// [`EmbedError::Shape`] unless `data.len() == rows * dim`.
@@ -47,12 +47,12 @@ impl Matrix {
         self.dim
     }
 
-    /// All numbers, row after row.
+    /// All numbers, row-major.
     pub fn data(&self) -> &[f32] {
         &self.data
     }
 
-    /// Row `row`, or `None` when there is no such row.
+    /// Row `row`, or `None` if it does not exist.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
         if row >= self.rows {
             return None;
@@ -60,20 +60,20 @@ impl Matrix {
         self.data.get(row * self.dim..(row + 1) * self.dim)
     }
 
-    /// Gives the numbers away, row after row.
+    /// Returns the numbers, row-major.
     pub fn into_data(self) -> Vec<f32> {
         self.data
     }
 }
 
-/// Whether [`dot_le_wide`] may be called: a constant of the machine, read from memory.
+/// Whether [`dot_le_wide`] may be called; constant for a machine and cached.
 #[cfg(target_arch = "x86_64")]
 fn is_wide() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// [`dot_le_lanes`] with registers of 8 lanes. Lanes stay apart and products are rounded before they
-/// are added, so the result is the same bit for bit.
+/// [`dot_le_lanes`] with registers of 8 lanes. Lanes stay separate and products are rounded before
+/// they are added, so the result is the same bit for bit.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn dot_le_wide(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
@@ -105,7 +105,7 @@ fn dot_le_wide(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
     fold_lanes(sums) + rest.fold(0.0, |sum, (a, b)| sum + f32::from_le_bytes(*a) * b)
 }
 
-/// Dot product of two vectors; of the shorter length when they differ.
+/// Dot product of two vectors; if their lengths differ, over the shorter length.
 ///
 /// The order of summation depends on the length alone. No term is skipped, so NaN propagates.
 pub fn dot(left: &[f32], right: &[f32]) -> f32 {
@@ -167,7 +167,7 @@ fn dot_le_lanes(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
     fold_lanes(sums) + rest
 }
 
-/// Scales `vector` to Euclidean norm 1 and returns the norm it had.
+/// Scales `vector` to Euclidean norm 1 and returns its previous norm.
 ///
 /// A vector whose norm is zero, or too small to divide by, becomes the zero vector.
 pub fn normalise(vector: &mut [f32]) -> f32 {
@@ -181,7 +181,8 @@ pub fn normalise(vector: &mut [f32]) -> f32 {
     norm
 }
 
-/// Adds `factor * row` to `target`, element by element; of the shorter length when they differ.
+/// Adds `factor * row` to `target`, element by element; if their lengths differ, over the shorter
+/// length.
 pub fn add_scaled(target: &mut [f32], factor: f32, row: &[f32]) {
     for (sum, value) in target.iter_mut().zip(row) {
         *sum += factor * value;

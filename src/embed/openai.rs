@@ -1,15 +1,15 @@
 //! An embedder behind an OpenAI-compatible interface, `POST /embeddings`.
 //!
-//! Texts go out in batches of at most [`MAX_BATCH_TEXTS`] and [`MAX_BATCH_BYTES`], a few at a time.
-//! Replies are checked (one vector per text, one length, finite numbers) and scaled to norm
+//! Texts are sent in batches of at most [`MAX_BATCH_TEXTS`] and [`MAX_BATCH_BYTES`], a few at a
+//! time. Replies are checked (one vector per text, one length, finite numbers) and scaled to norm
 //! 1. No prompt is put before queries or documents.
 //!
-//! Models refuse long texts, and only the service can count its tokens. A text is cut to
-//! [`MAX_TEXT_BYTES`] at first; one that is still refused is cut further, on its own, so that
-//! its vector does not depend on its batch. [`EmbedCost`] counts the texts that were cut.
+//! Models refuse long texts, and only the service can count its tokens. A text is first cut to
+//! [`MAX_TEXT_BYTES`]; if it is still refused it is cut further, on its own, so that its vector
+//! does not depend on its batch. [`EmbedCost`] counts the texts that were cut.
 //!
-//! The fingerprint is made of the model's name and the length of its vectors: two services that
-//! with the same model name are assumed to offer the same model.
+//! The fingerprint consists of the model's name and the length of its vectors: two services with
+//! the same model name are assumed to offer the same model.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,19 +20,20 @@ use async_openai::types::embeddings::{
 use crate::{EmbedCost, EmbedError, Embedder, Matrix, matrix::normalise};
 use agent_remote::{Account, Limits, Service};
 
-/// Texts of one request.
+/// Maximum number of texts of one request.
 pub const MAX_BATCH_TEXTS: usize = 256;
-/// Bytes of the texts of one request. A token has a byte at least, and OpenAI takes 300,000 tokens.
+/// Maximum total size of the texts of one request, bytes. A token has at least one byte, and OpenAI
+/// accepts 300,000 tokens.
 pub const MAX_BATCH_BYTES: usize = 300_000;
-/// Bytes of a text that are sent at first; English text has about four to a token.
+/// Maximum size of a text as first sent, bytes; English text has about four bytes per token.
 pub const MAX_TEXT_BYTES: usize = 24_000;
-/// Longest name of a model, characters.
+/// Maximum length of a model's name, characters.
 const MAX_NAME_CHARS: usize = 128;
-/// Longest vector; larger than any known text embedding.
+/// Maximum length of a vector; larger than any known text embedding.
 const MAX_DIM: usize = 16_384;
-/// A text that is refused at this length is refused for good.
+/// Minimum size of a shortened text, bytes; a text refused at this size is refused for good.
 const MIN_TEXT_BYTES: usize = 256;
-/// What is embedded to learn the length of the vectors.
+/// Text that is embedded to learn the length of the vectors.
 const PROBE: &str = "text";
 
 /// A model of a service.
@@ -46,11 +47,11 @@ pub struct OpenAiEmbedder {
 }
 
 impl OpenAiEmbedder {
-    /// Opens a model. Without `dim`, the length of its vectors is asked for with a request of one
-    /// token, so that a wrong key or name shows at once.
+    /// Opens a model. Without `dim`, a request of one token determines the length of its vectors,
+    /// so that a wrong key or name is detected at once.
     ///
     /// # Errors
-    /// Those of the service, and [`EmbedError::Parameter`] for an impossible name.
+    /// Those of the service, and [`EmbedError::Parameter`] for an invalid name.
     pub fn open(
         model: &str,
         account: &Account,
@@ -135,8 +136,8 @@ impl OpenAiEmbedder {
         EmbedError::Reply { host: self.service.host().to_owned(), reason }
     }
 
-    /// The vectors of a batch after its reply; one that is refused for its length is halved until
-    /// the text is found that is too long.
+    /// The vectors of a batch from its reply; a batch refused for its length is halved until the
+    /// overlong text is found.
     fn settle(
         &self,
         batch: &[&str],
@@ -163,7 +164,8 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// The vector of the longest beginning of a refused text that is taken, by quarters.
+    /// The vector of the longest accepted prefix of a refused text; every attempt cuts off a
+    /// quarter.
     fn shorten(&self, text: &str) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut text = text;
         loop {
@@ -176,17 +178,17 @@ impl OpenAiEmbedder {
     }
 }
 
-/// Whether a service refuses a text, or several, for their length.
+/// Whether a service refuses texts for their length.
 fn is_too_long(error: &EmbedError) -> bool {
     matches!(error, EmbedError::Remote(error) if error.is_too_long())
 }
 
-/// The longest beginning of at most so many bytes that ends between two characters.
+/// The longest prefix of at most `bytes` bytes that ends at a character boundary.
 fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// Cuts texts into runs that fit a request.
+/// Splits texts into batches that fit a request.
 fn batches<'a, 'b>(texts: &'b [&'a str]) -> Vec<&'b [&'a str]> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
@@ -217,7 +219,7 @@ impl Embedder for OpenAiEmbedder {
         format!("{} of a service: {} dimensions", self.model, self.dim)
     }
 
-    /// Texts of nothing but space get zeros and are not sent.
+    /// Blank texts get zeros and are not sent.
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let is_sent = |text: &&str| !text.trim().is_empty();
         let sent: Vec<&str> = texts
@@ -307,7 +309,7 @@ mod tests {
         reply(200, &body.to_string())
     }
 
-    /// A service that gives each text a vector of its own: its first number falls with the length.
+    /// A service that gives each text its own vector: the first number decreases with the length.
     fn service() -> Scripted {
         Scripted::answering(|body| {
             let data: Vec<Value> = texts(body)

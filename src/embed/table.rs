@@ -1,7 +1,7 @@
-//! Imported vectors of queries: an embedder that knows only these texts.
+//! Imported vectors of queries: an embedder that supports only the imported texts.
 //!
-//! Vectors are kept as they are given, so that dot products are those of the source; every other
-//! embedder gives norm 1.
+//! Vectors are kept unchanged, so that dot products equal those of the source; every other embedder
+//! gives norm 1.
 //!
 //! # File
 //! One safetensors file: `keys` U8 `[n, 16]`, hashes of the texts in ascending order, and `vectors`
@@ -21,13 +21,13 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::{EmbedError, Embedder, Matrix};
 
-/// Most queries of a table.
+/// Maximum number of queries of a table.
 pub const MAX_QUERIES: usize = 1 << 20;
-/// Characters of a query that an error shows.
+/// Maximum number of characters of a query in an error.
 const MAX_SHOWN_CHARS: usize = 100;
-/// Distance of two vectors of one text, as a share of their length, that is taken for rounding.
+/// Maximum relative distance of two vectors of one text that counts as rounding.
 const ROUNDING: f64 = 1e-2;
-/// Version of the file format written and read.
+/// Supported version of the file format.
 const FORMAT: &str = "1";
 
 /// The hash of a text.
@@ -40,7 +40,7 @@ fn key(text: &str) -> Key {
     key
 }
 
-/// Whether two vectors differ by rounding alone, as two replies of a service to one text do.
+/// Whether two vectors differ by rounding only, as two replies of a service to one text do.
 fn is_close(one: &[f32], other: &[f32]) -> bool {
     let squares = |numbers: &mut dyn Iterator<Item = f32>| {
         numbers.map(|number| f64::from(number) * f64::from(number)).sum::<f64>()
@@ -61,8 +61,8 @@ impl QueryTableBuilder {
         Self { dim, rows: BTreeMap::new() }
     }
 
-    /// Adds the vector of a query, whose outer white space does not count. Of equal queries the first
-    /// one stays; false if it has another vector, by more than rounding.
+    /// Adds the vector of a query; leading and trailing white space is ignored. Of equal queries
+    /// the first one stays; returns false if the new vector differs by more than rounding.
     ///
     /// # Errors
     /// [`EmbedError::Shape`] for a vector of another length, [`EmbedError::Parameter`] for numbers
@@ -92,7 +92,7 @@ impl QueryTableBuilder {
     /// The table as the bytes of its file, and their checksum.
     ///
     /// # Errors
-    /// [`EmbedError::Parameter`] if it cannot be written down.
+    /// [`EmbedError::Parameter`] if the table cannot be encoded.
     pub fn encode(&self) -> Result<(Vec<u8>, String), EmbedError> {
         let keys = self.rows.keys().flatten().copied().collect::<Vec<u8>>();
         let numbers = self.rows.values().flatten();
@@ -120,7 +120,7 @@ fn checksum(keys: &[u8], vectors: &[u8]) -> String {
     blake3::Hasher::new().update(keys).update(vectors).finalize().to_hex().to_string()
 }
 
-/// A file of vectors of queries, mapped.
+/// A memory-mapped file of vectors of queries.
 pub struct QueryTable {
     path: PathBuf,
     map: Mmap,
@@ -143,10 +143,10 @@ impl QueryTable {
         file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)
     }
 
-    /// Maps a file. `fingerprint` is that of the vectors it belongs to.
+    /// Maps a file. `fingerprint` is that of the matching document vectors.
     ///
     /// # Errors
-    /// [`EmbedError::Io`], [`EmbedError::Damaged`] when it is not of the stated form.
+    /// [`EmbedError::Io`], [`EmbedError::Damaged`] if it does not have the stated form.
     pub fn open(path: &Path, fingerprint: &str) -> Result<QueryTable, EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let damaged =
@@ -199,14 +199,14 @@ impl Embedder for QueryTable {
         format!("imported vectors: {} dimensions, {} queries", self.dim, self.n)
     }
 
-    /// As queries, each on its own.
+    /// Each text is looked up as a query.
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let rows: Result<Vec<Vec<f32>>, _> =
             texts.iter().map(|text| self.embed_query(text)).collect();
         Matrix::new(texts.len(), self.dim, rows?.concat())
     }
 
-    /// By binary search: O(log n).
+    /// Binary search: O(log n).
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let keys = self.map.get(self.keys.clone()).unwrap_or_default();
         let found = keys.as_chunks::<{ size_of::<Key>() }>().0.binary_search(&key(text));

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 
 use agent_ground::words::{Stems, is_stop_word, name_words};
 
-/// Longest word read, in characters.
+/// Maximum length of a word, characters; longer words are ignored.
 pub(crate) const MAX_WORD_CHARS: usize = 40;
-/// Words read from one text; what follows is ignored.
+/// Maximum number of words read from one text; the rest is ignored.
 pub(crate) const MAX_TEXT_WORDS: usize = 8192;
-/// Words remembered by one [`StemCache`]; it is emptied when full.
+/// Maximum number of words in one [`StemCache`]; a full cache is emptied.
 const MAX_CACHED_WORDS: usize = 100_000;
 
 /// Calls `each` for every word of `text`, folded, function words left out, not stemmed.
@@ -28,9 +28,9 @@ pub(crate) fn for_each_word(text: &str, mut each: impl FnMut(&str)) {
     }
 }
 
-/// Stems words, remembering what each word's stem maps to.
+/// Stems words, and caches the value of each word's stem.
 ///
-/// `T` is whatever the caller keeps per stem: an id, or the stem itself. A cache changes speed only.
+/// `T` is the caller's value per stem: an id, or the stem itself. The cache affects speed only.
 pub(crate) struct StemCache<T> {
     stems: Stems,
     known: HashMap<Box<str>, T>,
@@ -42,7 +42,7 @@ impl<T: Copy> StemCache<T> {
         StemCache { stems: Stems::default(), known: HashMap::new() }
     }
 
-    /// What `make` says of the stem of `word`; asked once per word while the cache remembers it.
+    /// The cached value of a word: `make` of its stem, called once while the word is cached.
     pub(crate) fn get(&mut self, word: &str, make: impl FnOnce(&str) -> T) -> T {
         if let Some(found) = self.known.get(word) {
             return *found;

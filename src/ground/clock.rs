@@ -87,7 +87,7 @@ impl Timer {
         }
     }
 
-    /// Extends the wall time, for waiting that is not charged.
+    /// Extends the wall time, for waits that are not charged as work.
     pub fn with_waiting(self, more: Duration) -> Self {
         Self { wall_limit: self.wall_limit.saturating_add(more), ..self }
     }
@@ -115,7 +115,7 @@ impl Timer {
 mod tests {
     use super::*;
 
-    /// Computes for about so long.
+    /// Computes for about `time`.
     fn compute(clock: &ThreadClock, time: Duration) {
         let end = clock.now() + time;
         while clock.now() < end {

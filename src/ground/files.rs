@@ -3,7 +3,7 @@
 //! A path may lead to a pipe without a writer or to an endless device, so only regular files are
 //! opened, and none is read beyond its limit.
 //!
-//! Independent of what files hold.
+//! Independent of file contents.
 
 use std::{
     fs::{self, File},
@@ -16,8 +16,8 @@ use tempfile::{Builder, NamedTempFile, TempDir};
 /// Opens a regular file, also through links.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for anything but a regular file, without opening it: opening a pipe
-/// would wait for its writer; the error of the system otherwise.
+/// [`io::ErrorKind::InvalidInput`] for anything but a regular file, which is then not opened
+/// (opening a pipe would wait for its writer); the error of the system otherwise.
 pub fn open(path: &Path) -> io::Result<File> {
     let regular = |metadata: fs::Metadata| match metadata.is_file() {
         true => Ok(()),
@@ -36,8 +36,8 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open`]; [`io::ErrorKind::FileTooLarge`] for a longer one, of which no more than the limit
-/// is read.
+/// As [`open`]; [`io::ErrorKind::FileTooLarge`] for a longer file, of which at most `limit` bytes
+/// are read.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let too_long = || {
@@ -55,7 +55,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular file of at most `limit` bytes of UTF-8.
 ///
 /// # Errors
-/// As [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// As [`read`]; [`io::ErrorKind::InvalidData`] if the content is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let not_text = |_| {
         let message = "it is not UTF-8 text; convert it to UTF-8";
@@ -90,7 +90,7 @@ pub fn temporary_dir(folder: &Path, prefix: &str) -> io::Result<TempDir> {
     with_mode(&mut Builder::new(), 0o777).prefix(prefix).tempdir_in(folder)
 }
 
-/// Sets the mode, from which the user's mask is subtracted.
+/// Sets the mode; the system subtracts the user's mask from it.
 #[cfg(unix)]
 fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, mode: u32) -> &'a mut Builder<'b, 'b> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,14 +1,15 @@
-//! Tarballs that prove that all their files arrived unchanged.
+//! Tarballs with digests, which prove that all files arrived unchanged.
 //!
 //! A tarball is a tar file (ustar) compressed by Zstandard, which `tar --zstd -tf` lists. Its first
-//! entry, `manifest.json`, lists path, length and blake3 of the files that follow, in their order. The
-//! header of each file must equal, byte for byte, the one that a writer makes from the manifest. So
-//! there are no links or devices, no path leads out of the directory, and no file is longer than
-//! declared. Equal files give equal bytes.
+//! entry, `manifest.json`, lists path, length and blake3 of the files that follow, in their order.
+//! The header of each file must equal, byte for byte, the header that a writer makes from the
+//! manifest. So there are no links or devices, no path leads out of the directory, and no file is
+//! longer than declared. Equal files give equal bytes.
 //!
-//! Packing reads every file twice, for its digest and for its content, and fails if they differ.
+//! Packing reads every file twice, once for its digest and once for its content, and fails if the
+//! two reads differ.
 //!
-//! Independent of what files hold.
+//! Independent of file contents.
 
 use std::{
     collections::BTreeSet,
@@ -30,7 +31,7 @@ pub const MAX_FILES: usize = 100_000;
 const FORMAT: &str = "agent-tarball-1";
 /// Path of the manifest.
 const MANIFEST: &str = "manifest.json";
-/// Longest manifest, bytes.
+/// Maximum size of a manifest, bytes.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 /// Prefix of temporary files.
 const STAGING_PREFIX: &str = ".tarball-";
@@ -42,9 +43,9 @@ const BUFFER_BYTES: usize = 1 << 20;
 const BLOCK: usize = 512;
 /// Blocks of zeros at the end.
 const END_BLOCKS: usize = 2;
-/// Room for a name in a header, and for the directories before it, bytes; a longer path is refused.
+/// Size of the name field of a tar header, bytes; a longer name is refused.
 const NAME_BYTES: usize = 100;
-/// See [`NAME_BYTES`].
+/// Size of the header field for the directories before the name, bytes.
 const PREFIX_BYTES: usize = 155;
 
 /// Why files cannot be packed or unpacked.
@@ -54,7 +55,7 @@ pub enum TarballError {
     /// A file or directory could not be read or written; a full disk ends here too.
     #[error("cannot {action} {}: {source}{}", path.display(), files::remedy(source))]
     Io {
-        /// What was attempted, an infinitive.
+        /// Attempted action, an infinitive.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -70,10 +71,10 @@ pub enum TarballError {
         /// The path within the tarball.
         path: String,
     },
-    /// There are more than [`MAX_FILES`], or they cannot be listed in 64 MiB.
+    /// There are more than [`MAX_FILES`] files, or their list exceeds 64 MiB.
     #[error("{n} files are too many for one tarball; pack fewer at a time")]
     TooMany {
-        /// How many there are.
+        /// Number of files.
         n: usize,
     },
     /// A file changed while it was packed.
@@ -87,7 +88,7 @@ pub enum TarballError {
     NotATarball {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do about it.
+        /// What is wrong, and the remedy.
         reason: String,
     },
     /// The content does not match the manifest.
@@ -95,7 +96,7 @@ pub enum TarballError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What does not agree.
+        /// The mismatch.
         reason: String,
     },
     /// The caller asked to stop.
@@ -150,8 +151,9 @@ impl Watch<'_> {
 /// complete; replaces an existing file if `replace`. Reads and reports every byte twice.
 ///
 /// # Errors
-/// [`TarballError::BadPath`] also where two files have one path, [`TarballError::TooMany`],
-/// [`TarballError::Changed`], [`TarballError::Stopped`], [`TarballError::Io`]; then no file is left.
+/// [`TarballError::BadPath`] also if two files have the same path, [`TarballError::TooMany`],
+/// [`TarballError::Changed`], [`TarballError::Stopped`], [`TarballError::Io`]; then no file is
+/// left.
 pub fn pack(
     to: &Path,
     replace: bool,
@@ -215,7 +217,7 @@ pub fn pack(
     Ok(manifest.files)
 }
 
-/// An open tarball after its manifest.
+/// An open tarball whose manifest has been read.
 pub struct Tarball {
     path: PathBuf,
     manifest: Manifest,
@@ -278,12 +280,12 @@ impl Tarball {
         &self.manifest.files
     }
 
-    /// Checks length and digest of every file; with a directory, which must be empty, also writes the
-    /// files into it and syncs them.
+    /// Checks length and digest of every file. Given a directory, which must be empty, also writes
+    /// the files into it and syncs them.
     ///
     /// # Errors
     /// [`TarballError::Damaged`] names the first file that differs, [`TarballError::Stopped`],
-    /// [`TarballError::Io`]; then the caller has to remove the directory.
+    /// [`TarballError::Io`]; then the caller must remove the directory.
     pub fn unpack(
         mut self,
         into: Option<&Path>,
@@ -351,7 +353,7 @@ impl Tarball {
     }
 }
 
-/// [`TarballError::Io::action`] where the source of a copy cannot be read.
+/// [`TarballError::Io::action`] if the source of a copy cannot be read.
 const READ: &str = "read";
 
 /// Copies a source, optionally to a target, and returns its length and digest.
@@ -395,13 +397,13 @@ fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Zeros after a file of this length, up to the end of its last block.
+/// Number of zeros after a file of this length, up to the end of its last block.
 fn padding(bytes: u64) -> usize {
     let over = (bytes % BLOCK as u64) as usize;
     if over == 0 { 0 } else { BLOCK - over }
 }
 
-/// Whether a path cannot be packed.
+/// Whether a path cannot be packed: it is empty, too long or leaves the directory.
 fn is_bad(path: &str) -> bool {
     let plain = |c: char| !c.is_control() && c != '\\' && c != ':';
     let bad = |name: &str| name.is_empty() || name.starts_with('.') || !name.chars().all(plain);

@@ -9,9 +9,9 @@
 //! DIR/claims/N       locked by the process that works on unit N
 //! ```
 //!
-//! The directory appears in one step, and so does each result. A result is the bytes that the unit
-//! wrote, followed by a seal: one line with their digest. A truncated or changed result counts as
-//! missing and is computed again. Equal units write equal bytes, wherever they run.
+//! The directory appears in one step, and so does each result. A result is the output of the unit,
+//! followed by a seal: one line with its digest. A truncated or changed result counts as missing
+//! and is computed again. Equal units write equal bytes on every machine.
 //!
 //! Independent of the task and of the engine.
 
@@ -28,19 +28,19 @@ use tempfile::NamedTempFile;
 
 use crate::files;
 
-/// Most units of a plan: what the array jobs of most schedulers allow.
+/// Maximum number of units of a plan: the limit of array jobs in most schedulers.
 pub const MAX_UNITS: u64 = 10_000;
 /// Format of plans and results.
 const FORMAT: &str = "agent-units-1";
-/// Start of a seal. It cannot be within one: quotes in a text of JSON are escaped.
+/// Start of a seal. The text of a seal cannot contain it: JSON escapes quotation marks.
 const SEAL_START: &[u8] = br#"{"format":"agent-units-1","#;
-/// Longest plan, bytes.
+/// Maximum size of a plan, bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
-/// Longest seal, bytes.
+/// Maximum size of a seal, bytes.
 const MAX_SEAL_BYTES: u64 = 1 << 20;
 /// Bytes read or written at a time.
 const BLOCK_BYTES: usize = 1 << 16;
-/// Failed items that a seal lists.
+/// Maximum number of failed items that a seal lists.
 const MAX_LISTED_FAILURES: usize = 100;
 const PLAN: &str = "plan.json";
 const INPUTS: &str = "in";
@@ -81,12 +81,12 @@ pub enum UnitsError {
         /// Units of the plan.
         n: u64,
     },
-    /// The file system refuses.
+    /// A file operation failed.
     #[error("cannot use {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -95,15 +95,15 @@ pub enum UnitsError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Plan {
     format: String,
-    /// The program's version; another one may compute something else.
+    /// Version of the program; other versions may compute other results.
     version: String,
     /// Description of the work on each item.
     task: Value,
-    /// Items in all.
+    /// Total number of items.
     items: u64,
     /// Digest of each unit's input, by number.
     inputs: Vec<String>,
-    /// The file that every unit reads: its name here, and its digest.
+    /// Name (in the directory) and digest of the file that every unit reads.
     file: Option<(String, String)>,
 }
 
@@ -141,10 +141,11 @@ pub struct UnitTotals {
 
 impl Units {
     /// Plans a task on items, split into at most `n` units of about the same size, with an optional
-    /// file that each unit reads. Opens the directory if it holds the same plan.
+    /// file that each unit reads. If the directory already holds the same plan, opens it.
     ///
     /// # Errors
-    /// [`UnitsError::DirectoryInUse`] for a directory that holds anything else; [`UnitsError::Io`].
+    /// [`UnitsError::DirectoryInUse`] for a directory that holds another plan or other files;
+    /// [`UnitsError::Io`].
     pub fn plan(
         dir: &Path,
         task: &impl Serialize,
@@ -233,7 +234,7 @@ impl Units {
         &self.plan.task
     }
 
-    /// How many units there are.
+    /// Number of units.
     pub fn len(&self) -> u64 {
         self.plan.inputs.len() as u64
     }
@@ -254,7 +255,7 @@ impl Units {
         if hex(&bytes) == *digest { Ok(Some(path)) } else { Err(UnitsError::Changed(path)) }
     }
 
-    /// The items of a unit, and the number of the first one, from 0.
+    /// The items of a unit, and the number of the first item, from 0.
     ///
     /// # Errors
     /// [`UnitsError::NoUnit`], [`UnitsError::Changed`], [`UnitsError::Io`].
@@ -268,7 +269,7 @@ impl Units {
         Ok((self.range(unit).start, text.lines().map(str::to_owned).collect()))
     }
 
-    /// The numbers of the items of a unit that is planned.
+    /// The numbers of the items of a planned unit.
     pub fn range(&self, unit: u64) -> Range<u64> {
         share(self.plan.items, self.len(), unit)
     }
@@ -280,14 +281,14 @@ impl Units {
         content.read_to_end(&mut bytes).ok().map(|_| bytes)
     }
 
-    /// Whether the unit has a complete result. Reads it.
+    /// Whether the unit has a complete result. Reads the result.
     pub fn is_done(&self, unit: u64) -> bool {
         let read = |mut content: Content| io::copy(&mut content, &mut io::sink());
         Content::open(&self.result(unit), unit).is_ok_and(|content| read(content).is_ok())
     }
 
-    /// Locks a unit until the claim is dropped; none if another process holds it. Always succeeds on
-    /// file systems without locks: then a unit may be computed twice.
+    /// Locks a unit until the claim is dropped; none if another process holds the lock. Always
+    /// succeeds on file systems without locks: then a unit may be computed twice.
     pub fn claim(&self, unit: u64) -> Option<Claim> {
         let path = self.dir.join(CLAIMS).join(unit.to_string());
         let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
@@ -331,7 +332,7 @@ impl Units {
     /// Outputs of all units, in order.
     ///
     /// # Errors
-    /// [`UnitsError::Missing`] unless every unit has a whole result.
+    /// [`UnitsError::Missing`] unless every unit has a complete result.
     pub fn results(&self) -> Result<Results<'_>, UnitsError> {
         let (missing, n) = (self.remaining(), self.len());
         if !missing.is_empty() {
@@ -343,7 +344,7 @@ impl Units {
     /// Writes the results of all units in order, without their seals.
     ///
     /// # Errors
-    /// [`UnitsError::Missing`] unless every unit has a whole result, before anything is written;
+    /// [`UnitsError::Missing`] unless every unit has a complete result, before anything is written;
     /// [`UnitsError::Io`].
     pub fn collect(&self, out: &mut dyn Write) -> Result<UnitTotals, UnitsError> {
         let mut results = self.results()?;
@@ -353,7 +354,7 @@ impl Units {
         Ok(results.collected)
     }
 
-    /// Where the result of a unit is.
+    /// Path of the result of a unit.
     fn result(&self, unit: u64) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.digest.as_bytes()).update(&unit.to_le_bytes());
@@ -412,7 +413,7 @@ impl ResultWriter<'_> {
     }
 }
 
-/// Output of one unit. Reading to the end fails if it does not match its seal.
+/// Output of one unit. The read that reaches the end fails if the output does not match its seal.
 struct Content {
     input: BufReader<Take<File>>,
     hasher: blake3::Hasher,
@@ -481,7 +482,7 @@ fn incomplete() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a result is incomplete")
 }
 
-/// The seal at the end of a result, with its offset.
+/// The seal at the end of a result, with its offset, bytes.
 fn seal_of(mut file: &File) -> io::Result<Option<(u64, Seal)>> {
     let from = file.metadata()?.len().saturating_sub(MAX_SEAL_BYTES);
     file.seek(SeekFrom::Start(from))?;
@@ -519,7 +520,7 @@ mod tests {
         (0..n).map(|at| format!("item {at}")).collect()
     }
 
-    /// Runs all units in reverse; each answers its items with their numbers.
+    /// Runs all units in reverse order; the output of each is the numbers of its items.
     fn run_all(units: &Units) {
         for unit in (0..units.len()).rev() {
             let (first, items) = units.items(unit).unwrap();
@@ -614,7 +615,7 @@ mod tests {
         let found = units.collect(&mut out).unwrap();
         assert!(out == contents.concat());
         assert_eq!((found.bytes, found.failed), (out.len() as u64, 4));
-        // What changes between the look and the reading is no result either.
+        // A file that changes between the check and the reading is not a result either.
         let mut results = units.results().unwrap();
         let path = units.result(1);
         let mut bytes = fs::read(&path).unwrap();

@@ -5,7 +5,7 @@
 //!   analysis of the BM25 baseline of STaRK (pattern `\b\w\w+\b`, no stemming).
 //! - [`name_words`]: case and accents folded, every alphanumeric run, nothing dropped; names are
 //!   looked up by these.
-//! - [`Stems`]: name words of two characters or more, stop words dropped, English stems.
+//! - [`Stems`]: name words of at least two characters, stop words dropped, English stems.
 //!
 //! Independent of nodes, indexes and queries.
 
@@ -18,8 +18,8 @@ use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 pub use crate::words::quoted::quoted;
 
-/// Longest word of a language, letters. A longer run (an encoded file, a sequence) matches by its exact
-/// form only: stems, parts and typos would cost more than linear time.
+/// Maximum length of a word of a language, letters. A longer run (an encoded file, a sequence)
+/// matches by its exact form only: stems, parts and typos would cost more than linear time.
 pub const MAX_WORD_LETTERS: usize = 64;
 
 /// Function words that carry no topic, sorted; the English list of Lucene's standard analyzer.
@@ -196,16 +196,16 @@ pub fn fold(word: &str) -> Cow<'_, str> {
     )
 }
 
-/// Whether a character ends a line, moves a cursor or turns the direction of the text around it:
+/// Whether a character ends a line, moves a cursor or changes the direction of the text around it:
 /// control characters, line and paragraph separators, and the embeddings, overrides and isolates of
-/// the bidirectional algorithm (Unicode Standard Annex 9). Joiners, soft hyphens and directional marks
-/// are not included: some languages need them.
+/// the bidirectional algorithm (Unicode Standard Annex 9). Joiners, soft hyphens and directional
+/// marks are not included: some languages need them.
 pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether the character is matched by `\w`: letters and numbers, without the symbols that look
-/// like circled or squared letters, although Unicode calls them alphabetic.
+/// Whether `\w` matches the character: letters and numbers, without the symbols that look like
+/// circled or squared letters, although Unicode calls them alphabetic.
 fn is_reference_char(c: char) -> bool {
     let is_symbol = || {
         matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f149}'
@@ -214,9 +214,9 @@ fn is_reference_char(c: char) -> bool {
     c == '_' || c.is_alphanumeric() && !is_combining_mark(c) && !is_symbol()
 }
 
-/// Calls back with the words of the BM25 baseline, in order.
+/// Calls `each` with the words of the BM25 baseline, in order.
 pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
-    // The lower case of this letter depends on what stands around it, beyond the word too.
+    // The lower case of this letter depends on its context, even beyond the word.
     if text.contains('\u{3a3}') {
         for_each_run(&text.to_lowercase(), &mut each);
     } else {
@@ -224,7 +224,7 @@ pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
     }
 }
 
-/// [`for_each_reference_word`] of a text whose words can be lowercased one by one.
+/// [`for_each_reference_word`] for a text whose words can be lowercased one by one.
 fn for_each_run(text: &str, each: &mut impl FnMut(&str)) {
     let is_ascii_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let (bytes, mut word) = (text.as_bytes(), String::new());
@@ -277,8 +277,8 @@ impl Default for Stems {
 }
 
 impl Stems {
-    /// The stem of a folded word; the word itself past [`MAX_WORD_LETTERS`], as stemming takes the
-    /// square of the length.
+    /// The stem of a folded word; the word itself if longer than [`MAX_WORD_LETTERS`], because
+    /// stemming is quadratic in the length.
     pub fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
         match word.len() <= MAX_WORD_LETTERS && word.is_ascii() {
             true => self.0.stem(word),

@@ -1,5 +1,5 @@
-//! Takes over the index of one version of a base for another with the same nodes and edges. Index files
-//! are never changed in place, so they are shared by hard links.
+//! Reuses the index of one version of a base for another version with the same nodes and edges.
+//! Index files are never changed in place, so hard links share them.
 
 use std::{fs, io, path::Path};
 
@@ -11,8 +11,8 @@ use crate::{
 /// Maximum depth of folders below a part.
 const MAX_DEPTH: usize = 6;
 
-/// Links the files of an index into another index directory, or copies them where the file system has no
-/// links. Each part appears complete; an existing one is replaced.
+/// Links the files of an index into another index directory, or copies them if the file system has
+/// no links. Each part appears complete and replaces an existing one.
 ///
 /// # Errors
 /// [`IndexError::Io`] if a file cannot be linked or copied.

@@ -1,10 +1,11 @@
-//! Approximate nearest neighbours: a graph over the candidate nodes, searched from near to nearer.
+//! Approximate nearest neighbours: best-first search of a graph over the candidate nodes.
 //!
-//! The module `graph` builds it (HNSW: Malkov & Yashunin 2018); the file holds its lowest layer as arrays.
-//! The search runs over the exact vectors: scores are exact, nothing is stored twice, opening reads a
-//! header, and no bytes in the file can lead outside of it. Entry points spread over the graph take
-//! the place of the upper layers. Nodes are cut into shards of at most `SHARD_NODES`; one thread builds
-//! a shard, so the graph does not depend on the number of threads. Independent of texts and queries.
+//! The module `graph` builds it (HNSW: Malkov & Yashunin 2018); the file holds its lowest layer as
+//! arrays. The search runs over the exact vectors: scores are exact, no vector is stored twice,
+//! opening reads a header, and no bytes in the file can cause an access outside of it. Entry points
+//! spread over the graph replace the upper layers. Nodes are split into shards of at most
+//! `SHARD_NODES`; one thread builds a shard, so the graph does not depend on the number of threads.
+//! Independent of texts and queries.
 
 mod graph;
 
@@ -23,19 +24,19 @@ use crate::{
 };
 use agent_kb::{NodeId, best};
 
-/// Nodes of one graph at most: bounds the memory and time of one thread.
+/// Maximum number of nodes of one shard; bounds the memory and time of one thread.
 const SHARD_NODES: usize = 1 << 17;
-/// Candidates kept by a search, at least; more find more and take longer.
+/// Minimum number of candidates that a search keeps; more find more and take longer.
 const EXPANSION_SEARCH: usize = 256;
-/// Nodes of a shard that a search starts from.
+/// Number of entry points of a shard.
 const ENTRY_POINTS: usize = 64;
-/// Nodes whose recall is measured.
+/// Number of nodes whose recall is measured.
 const SAMPLED: usize = 100;
-/// Neighbours of each that are compared.
+/// Number of neighbours compared for each.
 const RECALL_AT: usize = 100;
 /// Nodes inserted between two progress reports.
 const REPORT_EVERY: usize = 1_024;
-/// The file inside its directory.
+/// Name of the file in its directory.
 const FILE: &str = "graph";
 /// Name of the stage in progress reports.
 const STAGE: &str = "ann";
@@ -43,7 +44,7 @@ const STAGE: &str = "ann";
 /// An opened graph.
 pub struct AnnIndex {
     arrays: Arrays,
-    /// The node of each place, ascending. Nodes without a vector have no place.
+    /// The node at each place, ascending. Nodes without a vector have no place.
     nodes: Array<u32>,
     /// Bounds of the shards in places.
     shards: Array<u64>,
@@ -139,7 +140,7 @@ impl AnnIndex {
         self.arrays.verify()
     }
 
-    /// A one-line summary for people: size and measured recall.
+    /// One-line summary for people: size and measured recall.
     pub fn describe(&self) -> String {
         let n = self.nodes.as_slice().len();
         let sampled = n.div_ceil(sample_step(n));
@@ -147,9 +148,9 @@ impl AnnIndex {
         format!("graph over {n} nodes, recall@{RECALL_AT} {recall:.3} on {sampled} of them")
     }
 
-    /// Approximately the `k` nodes nearest to `query` (`[dim]`, not zero), best first, ties by ascending
-    /// id. `vectors` must be those the graph was built over. Scores are exact dot products; a node may
-    /// be missing. About `(k + 256) * 32` dot products for each shard.
+    /// Approximately the `k` nodes nearest to `query` (`[dim]`, not zero), best first, ties by
+    /// ascending id. `vectors` must be those that the graph was built over. Scores are exact dot
+    /// products; a node may be missing. About `(k + 256) * 32` dot products per shard.
     ///
     /// # Errors
     /// Those of [`VectorIndex::score`].
@@ -205,7 +206,7 @@ impl AnnIndex {
     }
 }
 
-/// Distance between sampled nodes, of `n`.
+/// Distance between sampled nodes among `n`.
 fn sample_step(n: usize) -> usize {
     n.div_ceil(SAMPLED).max(1)
 }

@@ -1,7 +1,7 @@
 //! Named arrays of numbers in one memory-mapped file.
 //!
 //! The file is safetensors: a JSON header with names, types and offsets, then the arrays. Values
-//! are little-endian. Opening reads the header only; slices point into the map.
+//! are little-endian. Opening reads only the header; slices point into the mapped file.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ const SEAL: &str = "seal";
 
 /// A number type that arrays may hold.
 pub trait Number: bytemuck::Pod {
-    /// Its name in the file.
+    /// Its type in the file.
     const DTYPE: Dtype;
 }
 
@@ -59,8 +59,8 @@ impl<T: Number> Array<T> {
         bytes.and_then(|bytes| bytemuck::try_cast_slice(bytes).ok()).unwrap_or(&[])
     }
 
-    /// The numbers of part `index`, where `bounds` holds the ends of all parts after a leading zero;
-    /// empty when out of range.
+    /// The numbers of part `index`, where `bounds` holds the ends of all parts after a leading
+    /// zero; empty if out of range.
     pub fn part<'a, B: Number + TryInto<usize>>(
         &'a self,
         bounds: &Array<B>,
@@ -82,10 +82,10 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// Writes named arrays to a new file and makes it durable.
+    /// Writes named arrays to a new file and syncs it.
     ///
     /// # Errors
-    /// [`IndexError::Io`] names the path.
+    /// [`IndexError::Io`] with the path.
     pub fn write(path: &Path, arrays: &[(&str, Dtype, &[u8])]) -> Result<(), IndexError> {
         let views: Result<Vec<_>, _> = arrays
             .iter()
@@ -108,7 +108,7 @@ impl Arrays {
     /// [`Arrays::write`] with a checksum (BLAKE3) of all arrays, for [`Arrays::verify`].
     ///
     /// # Errors
-    /// [`IndexError::Io`] names the path.
+    /// [`IndexError::Io`] with the path.
     pub fn write_sealed(path: &Path, arrays: &[(&str, Dtype, &[u8])]) -> Result<(), IndexError> {
         let seal = seal(arrays.iter().map(|&(name, _, bytes)| (name, bytes)));
         let mut arrays = arrays.to_vec();
@@ -119,7 +119,7 @@ impl Arrays {
     /// Reads a sealed file and compares it with its checksum.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] when they differ or the file has none.
+    /// [`IndexError::Damaged`] if they differ or the file has no checksum.
     pub fn verify(&self) -> Result<(), IndexError> {
         let damaged = |reason: String| IndexError::Damaged { path: self.path.clone(), reason };
         let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(e.to_string()))?;
@@ -132,9 +132,9 @@ impl Arrays {
         Err(damaged("its checksum does not match".to_owned()))
     }
 
-    /// As [`Self::write`] with one array, `streamed`, that may be larger than memory: `stream` writes
-    /// its bytes, whose number is given. It stands between the arrays `before` and `after`; all arrays are in
-    /// descending size of their numbers, so that they are aligned.
+    /// As [`Self::write`] with one array, `streamed`, that may be larger than memory: `stream`
+    /// writes its bytes, whose number is given. It lies between the arrays `before` and `after`;
+    /// all arrays are ordered by descending size of their numbers, so that they are aligned.
     ///
     /// # Errors
     /// The error of the system or of `stream`.
@@ -170,10 +170,11 @@ impl Arrays {
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
     }
 
-    /// Maps a file; reads its header only.
+    /// Maps a file; reads only its header.
     ///
     /// # Errors
-    /// [`IndexError::Io`] when it cannot be read, [`IndexError::Damaged`] when it is not such a file.
+    /// [`IndexError::Io`] if it cannot be read, [`IndexError::Damaged`] if it is not a file of
+    /// arrays.
     pub fn open(path: &Path) -> Result<Self, IndexError> {
         let file = File::open(path).map_err(|error| IndexError::io(path, error))?;
         // SAFETY: index files are written once and published by rename; nothing writes to them
@@ -184,10 +185,10 @@ impl Arrays {
         Ok(Self { map: Arc::new(map), path: path.display().to_string() })
     }
 
-    /// The array of that name.
+    /// The array with this name.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] when it is absent, of another type or out of place.
+    /// [`IndexError::Damaged`] if it is missing, has another type or lies out of bounds.
     pub fn get<T: Number>(&self, name: &str) -> Result<Array<T>, IndexError> {
         let damaged = |reason: String| IndexError::Damaged { path: self.path.clone(), reason };
         let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(e.to_string()))?;
@@ -202,7 +203,7 @@ impl Arrays {
     }
 }
 
-/// Checksum of named arrays in any order.
+/// Checksum of named arrays, independent of their order.
 fn seal<'a>(arrays: impl Iterator<Item = (&'a str, &'a [u8])>) -> blake3::Hash {
     let mut arrays: Vec<(&str, &[u8])> = arrays.collect();
     arrays.sort_unstable_by_key(|array| array.0);
@@ -221,7 +222,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Lays sorted strings out as (bounds, bytes).
+    /// Encodes sorted strings as (bounds, bytes).
     pub fn layout<'a, S: AsRef<[u8]> + ?Sized + 'a>(
         strings: impl Iterator<Item = &'a S>,
     ) -> (Vec<u64>, Vec<u8>) {
@@ -233,7 +234,7 @@ impl Strings {
         (bounds, bytes)
     }
 
-    /// The strings kept in two arrays.
+    /// The strings stored in two arrays.
     pub fn new(bounds: Array<u64>, bytes: Array<u8>) -> Self {
         Self { bounds, bytes }
     }
@@ -243,7 +244,7 @@ impl Strings {
         self.bounds.as_slice().len().saturating_sub(1)
     }
 
-    /// Whether it is empty.
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,5 +1,5 @@
-//! Builds the requested parts of an index. Each part appears when it is complete, independent of the
-//! others.
+//! Builds the requested parts of an index. Each part appears when it is complete, independent of
+//! the other parts.
 
 mod vectors;
 mod words;
@@ -37,7 +37,7 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// What to build.
+/// Parts to build, with their sources.
 #[derive(Clone, Copy)]
 pub struct Plan<'a> {
     /// Source of the words, if they are built.
@@ -48,7 +48,7 @@ pub struct Plan<'a> {
     pub parts: &'a [Part],
     /// Access for opening the embedder for optional parts.
     pub access: &'a Access,
-    /// The previous version of the base; parts that can reuse its unchanged content do.
+    /// The previous version of the base; its parts are reused where the content is unchanged.
     pub previous: Option<IndexedVersion<'a>>,
 }
 
@@ -82,18 +82,18 @@ pub enum VectorSource<'a> {
     Builtin,
     /// An opened embedder.
     Embedder {
-        /// The choice, for opening it again.
+        /// The embedder by name, for later opening.
         choice: &'a EmbedderChoice,
         /// The embedder.
         embedder: &'a dyn Embedder,
-        /// Whether only nodes of candidate types are embedded; others get zeros.
+        /// Whether only nodes of candidate types are embedded; other nodes get zeros.
         candidates_only: bool,
     },
     /// Vectors computed elsewhere by [`embed`].
     Precomputed(&'a PrecomputedVectors<'a>),
     /// Imported vectors, without an embedder.
     Import {
-        /// Where.
+        /// The directory of the vectors.
         choice: &'a EmbedderChoice,
         /// The vectors.
         vectors: &'a Import,
@@ -102,7 +102,7 @@ pub enum VectorSource<'a> {
 
 /// Vectors computed elsewhere by [`embed`].
 pub struct PrecomputedVectors<'a> {
-    /// Their identity.
+    /// Identity of the vectors.
     pub spec: VectorsSpec,
     /// The vectors in node order, as little-endian `f32`.
     pub input: Mutex<&'a mut (dyn Read + Send)>,
@@ -120,7 +120,7 @@ impl Watch<'_> {
     /// Reports progress of a stage, then checks the stop flag.
     ///
     /// # Errors
-    /// [`IndexError::Stopped`] once the caller wants that.
+    /// [`IndexError::Stopped`] once the caller asked to stop.
     pub(super) fn progress(
         &self,
         stage: &'static str,
@@ -134,7 +134,7 @@ impl Watch<'_> {
     /// Checks the stop flag; cheap.
     ///
     /// # Errors
-    /// [`IndexError::Stopped`] once the caller wants that.
+    /// [`IndexError::Stopped`] once the caller asked to stop.
     pub(super) fn check_stop(&self) -> Result<(), IndexError> {
         if self.stop.load(Ordering::Relaxed) { Err(IndexError::Stopped) } else { Ok(()) }
     }
@@ -153,12 +153,12 @@ pub fn build(
     build_parts(kb, index, &Plan::complete(), report, stop)
 }
 
-/// Builds parts of an index, each replacing an older one atomically; leftovers of killed builds are
-/// removed first.
+/// Builds parts of an index, each replacing an older one atomically; first removes leftovers of
+/// killed builds.
 ///
 /// # Errors
-/// [`IndexError::Stopped`] soon after `stop` is set, or the failure; parts completed by then are published,
-/// the others are unchanged.
+/// [`IndexError::Stopped`] soon after `stop` is set, or the failure; parts completed before are
+/// published, the others are unchanged.
 pub fn build_parts(
     kb: &Kb,
     index: &Path,
@@ -182,7 +182,7 @@ pub fn build_parts(
     plan.parts.iter().try_for_each(|&part| build_part(kb, index, part, plan, &watch))
 }
 
-/// Builds an optional part, then lists it in the record.
+/// Builds an optional part, then adds it to the record.
 fn build_part(
     kb: &Kb,
     index: &Path,
@@ -198,7 +198,7 @@ fn build_part(
     let previous = plan.previous.filter(|version| has_part(version, part));
     let materials = Materials { kb, vectors: &vectors, embedder: &embedder, previous };
     parts::build(part, &materials, watch, staging.path())?;
-    // The record never names digests of what is being replaced.
+    // The record never has digests of files being replaced.
     if record.parts.contains(&part) {
         record.parts.retain(|&listed| listed != part);
         record.write(&dir)?;

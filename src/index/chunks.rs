@@ -1,8 +1,8 @@
-//! Vectors of chunks of documents, since one vector blurs a long document.
+//! Vectors of chunks of documents: a single vector represents a long document poorly.
 //!
-//! Documents of candidates are cut into chunks of at most [`CHUNK_CHARS`] characters that overlap; each
-//! chunk has a vector. Row `i` of the matrix is chunk `i`, ordered by node, then by position in the text.
-//! Chunk texts are not stored: they are cut again.
+//! Documents of candidates are cut into overlapping chunks of at most [`CHUNK_CHARS`] characters;
+//! each chunk has a vector. Row `i` of the matrix is chunk `i`, ordered by node, then by position
+//! in the text. Chunk texts are not stored; they are cut again when needed.
 
 use std::path::Path;
 
@@ -17,17 +17,18 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// Longest chunk, characters; STaRK's multi-vector baseline cuts at as many.
+/// Maximum length of a chunk, characters, as in STaRK's multi-vector baseline.
 pub const CHUNK_CHARS: usize = 256;
-/// Characters of the end of a chunk that the next may repeat.
+/// Maximum overlap of consecutive chunks, characters.
 const OVERLAP_CHARS: usize = CHUNK_CHARS / 5;
-/// Chunks of one document that have a vector; what follows is not found by its chunks.
+/// Maximum number of chunks of one document with a vector; the rest of the document is not found by
+/// its chunks.
 pub const MAX_CHUNKS: usize = 64;
-/// Separators at which a text is split, best first.
+/// Separators at which a text is split, preferred first.
 const SEPARATORS: [&str; 3] = ["\n\n", "\n", " "];
 /// Nodes whose chunks are embedded at a time.
 const BLOCK_NODES: usize = 256;
-/// The files inside the directory.
+/// Names of the files in the directory.
 const VECTORS: &str = "vectors";
 const PLACES: &str = "places";
 /// Name of the stage in progress reports.
@@ -35,10 +36,10 @@ const STAGE: &str = "multi";
 
 /// Splits a text into chunks of at most `size` characters, each trimmed and not empty, in order.
 ///
-/// Recursive: a text is split at the first of `"\n\n"`, `"\n"`, `" "` that it contains, parts that are too
-/// long at the next, finally between characters. A separator belongs to the part after it. Parts are
-/// joined greedily while they fit; a chunk begins with the last whole parts of the previous one that have
-/// at most `overlap` characters together.
+/// Recursive: a text is split at the first of `"\n\n"`, `"\n"`, `" "` that it contains; overlong
+/// parts are split at the next separator, finally between characters. A separator belongs to the
+/// part after it. Parts are joined greedily while they fit; a chunk begins with the last complete
+/// parts of the previous one that have at most `overlap` characters together.
 pub fn chunk_text(text: &str, size: usize, overlap: usize) -> Vec<&str> {
     let mut splitter = Splitter { text, size: size.max(1), overlap, chunks: Vec::new() };
     splitter.split(0, text.len(), &SEPARATORS);
@@ -112,7 +113,7 @@ impl Splitter<'_> {
 
 /// The chunks of a document that have vectors.
 pub fn chunks_of(text: &str) -> Vec<&str> {
-    // Four bytes hold any character; what is cut off here is past the last chunk.
+    // Four bytes hold any character; the rest is after the last chunk.
     let text = &text[..text.floor_char_boundary(4 * (MAX_CHUNKS + 1) * CHUNK_CHARS)];
     let mut chunks = chunk_text(text, CHUNK_CHARS, OVERLAP_CHARS);
     chunks.truncate(MAX_CHUNKS);
@@ -123,7 +124,7 @@ pub fn chunks_of(text: &str) -> Vec<&str> {
 pub struct ChunkIndex {
     arrays: Arrays,
     vectors: VectorIndex,
-    /// The nodes, ascending.
+    /// The nodes with chunks, ascending.
     nodes: Array<u32>,
     /// Bounds of each node's chunks among all.
     bounds: Array<u64>,
@@ -161,7 +162,7 @@ impl ChunkIndex {
     /// Maps the files in a directory; constant time.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] when they are not such files, or not of one build.
+    /// [`IndexError::Damaged`] if they are not chunk files, or not of one build.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let arrays = Arrays::open(&dir.join(PLACES))?;
         let vectors = VectorIndex::open(&dir.join(VECTORS))?;
@@ -176,7 +177,7 @@ impl ChunkIndex {
     /// Reads all files and compares them with their checksums.
     ///
     /// # Errors
-    /// That a file is damaged.
+    /// [`IndexError::Damaged`].
     pub fn verify(&self) -> Result<(), IndexError> {
         self.arrays.verify()?;
         Ok(self.vectors.verify()?)
@@ -223,8 +224,8 @@ mod tests {
 
     use super::*;
 
-    /// Texts with their chunks as LangChain's `RecursiveCharacterTextSplitter` 1.x cuts them, with
-    /// an overlap of a fifth.
+    /// Texts with their chunks from LangChain's `RecursiveCharacterTextSplitter` 1.x, with an
+    /// overlap of a fifth.
     #[derive(serde::Deserialize)]
     struct Golden {
         text: String,

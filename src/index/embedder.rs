@@ -1,10 +1,10 @@
-//! The embedder of an index: its kind, and opening it again. The only module that knows all kinds of
-//! embedders.
+//! The embedder of an index: its kind, and how it is opened. The only module that depends on all
+//! kinds of embedders.
 //!
-//! It is opened with the index, and its fingerprint is compared with the record's: both read model files
-//! on all threads, which must not happen on a thread that others wait for. Weights are read by
-//! [`Embedder::prepare`] or at the first text. If it cannot be opened, the index remains usable, and
-//! embedding a text returns the reason.
+//! The embedder is opened with the index, and its fingerprint is compared with the record's: both
+//! read model files on all threads, which must not block a thread that others wait for.
+//! [`Embedder::prepare`] or the first text loads the weights. If the embedder cannot be opened, the
+//! index remains usable, and embedding a text returns the reason.
 
 use std::{
     fmt,
@@ -25,14 +25,14 @@ use agent_embed::{
 };
 use agent_remote::{Account, Limits};
 
-/// An embedder by its name on the command line; records keep it in that form.
+/// An embedder by its name on the command line; records store this name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum EmbedderChoice {
     /// Latent semantic analysis, trained on the base.
     #[default]
     Builtin,
-    /// A transformer in a directory, computed on this machine.
+    /// A transformer in a directory, run on this machine.
     Candle(PathBuf),
     /// A model behind an interface like OpenAI's.
     OpenAi(String),
@@ -79,20 +79,20 @@ impl fmt::Display for EmbedderChoice {
     }
 }
 
-/// What opening an embedder needs from outside the base.
+/// External resources for opening an embedder.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// Where vectors are kept, so that no text is paid for twice.
+    /// Directory of cached vectors, so that no text is paid for twice.
     pub cache: Option<PathBuf>,
     /// The service of `openai:MODEL`.
     pub service: Option<Account>,
 }
 
 impl Access {
-    /// Nothing.
+    /// No resources.
     pub const NONE: Access = Access { cache: None, service: None };
 
-    /// Puts the cache, if there is one, before an embedder.
+    /// Adds the cache, if there is one, to an embedder.
     pub fn cached(&self, embedder: Box<dyn Embedder>) -> Box<dyn Embedder> {
         match &self.cache {
             Some(dir) => Box::new(CachedEmbedder::new(embedder, dir)),
@@ -102,8 +102,8 @@ impl Access {
 }
 
 impl EmbedderChoice {
-    /// Opens an embedder that belongs to no base; `None` for the others. `dim` is the length of its
-    /// vectors, where it is known.
+    /// Opens an embedder that belongs to no base; `None` for other embedders. `dim` is the length
+    /// of its vectors, if known.
     ///
     /// # Errors
     /// Those of the embedder.
@@ -137,8 +137,8 @@ impl IndexEmbedder {
     /// The embedder of the vectors in an index directory.
     ///
     /// # Errors
-    /// That one that lies beside them is damaged or not theirs; one that lies elsewhere fails at
-    /// the first text.
+    /// If the embedder stored with the vectors is damaged or another one. An external embedder
+    /// fails at the first text instead.
     pub(super) fn new(
         index: &Path,
         record: VectorsRecord,
@@ -151,7 +151,7 @@ impl IndexEmbedder {
         Ok(Self { record, opened })
     }
 
-    /// The record it was made from.
+    /// The record that it was opened from.
     pub(super) fn record(&self) -> &VectorsRecord {
         &self.record
     }
@@ -164,10 +164,10 @@ impl IndexEmbedder {
     }
 }
 
-/// The embedder that lies beside the vectors of an index; none for those that lie elsewhere.
+/// The embedder stored with the vectors of an index; none if it is external.
 ///
 /// # Errors
-/// That it is damaged, or not the one of the record.
+/// If it is damaged, or not the embedder of the record.
 pub(super) fn open_own(
     index: &Path,
     record: &VectorsRecord,
@@ -187,7 +187,7 @@ pub(super) fn open_own(
     Ok(Some(own))
 }
 
-/// An embedder that lies elsewhere.
+/// Opens an external embedder.
 fn open_other(record: &VectorsRecord, access: &Access) -> Result<Box<dyn Embedder>, EmbedError> {
     let choice = &record.embedder;
     let changed = || EmbedError::Changed { embedder: choice.to_string() };

@@ -1,13 +1,13 @@
 //! Entity linking: finds the nodes that a text names.
 //!
-//! A node is found by its name, by aliases (fields such as synonyms), by identifiers (one-word fields that
-//! hardly repeat; numbers below five digits are excluded) and by the initials of its name.
-//! A query names a node
-//! - exactly: all words of a name in order, however words are split and inflected,
-//!   so that "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
-//! - in part: some words of it, weighted by rarity;
-//! - with a typo: one edit in a word of five letters or more. A word of the query that
-//!   some name has may be a typo too, but only where no name with it is covered by the query.
+//! A node is found by its name, by aliases (fields such as synonyms), by identifiers (one-word
+//! fields with almost no repeated values; numbers below five digits are excluded) and by the
+//! initials of its name. A query names a node
+//! - exactly: all words of a name in order, regardless of word boundaries and inflection, so that
+//!   "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
+//! - in part: some words of a name, weighted by rarity;
+//! - with a typo: one edit in a word of at least five letters. A query word that occurs in some
+//!   name may also be a typo, but only if the query covers no name with that word.
 //!
 //! | array | content |
 //! | --- | --- |
@@ -48,50 +48,54 @@ use crate::{
 use agent_ground::words::{Stems, is_question_word, name_words};
 use agent_kb::{Combine, Kb, NodeId, Scores, TypeId, best, best_first};
 
-/// Words of a name that are looked up in order; longer names are found by their parts.
+/// Maximum number of words of a name that are looked up in order; longer names are found by their
+/// parts.
 const MAX_EXACT_WORDS: usize = 32;
-/// Entries whose coverage is computed for one query; stems are taken rarest first until then.
+/// Maximum number of entries whose coverage is computed for one query; stems are taken rarest
+/// first.
 const MAX_ENTRIES_TRIED: usize = 30_000;
-/// Entries with a word of which one in the query may be a typo; more common ones are not tried.
+/// Maximum number of entries of a stem that is tried as the intended word of a typo.
 const MAX_TYPO_ENTRIES: usize = 2_000;
 /// Entries or nodes processed between two checks whether to continue.
 const ENTRIES_AT_ONCE: usize = 256;
-/// Numbers of entries with a precomputed idf; most stems are rarer.
+/// Entry counts below this have a precomputed idf; most stems are rarer.
 const CACHED_IDFS: usize = 4_096;
-/// Letters a word must have to be matched with one edit, and letters that words must have together
-/// to be matched where names part them otherwise.
+/// Minimum number of letters of a word matched with one edit, and minimum total number of letters
+/// of words matched across other word boundaries.
 const MIN_FUZZY_LETTERS: usize = 5;
 
-/// The entry holds capitals or digits inside, as symbols do; case then matters.
+/// The entry contains inner capitals or digits, as symbols do; case is then significant.
 const SYMBOL: u8 = 1;
-/// The entry is made of initials.
+/// The entry consists of initials.
 const ACRONYM: u8 = 2;
 /// The entry is an identifier.
 const IDENTIFIER: u8 = 4;
 
-/// Strength of a symbol met in lower case, relative to its own case.
+/// Strength of a symbol written in lower case, relative to its own case.
 const WRONG_CASE_STRENGTH: f32 = 0.5;
-/// Strength of initials, relative to a name.
+/// Strength of initials, relative to the full name.
 const ACRONYM_STRENGTH: f32 = 0.6;
-/// Strength of a name or stem whose words the query parts otherwise, relative to the same words.
+/// Strength of a name or stem matched across other word boundaries, relative to the same words.
 const PARTED_STRENGTH: f32 = 0.9;
-/// Strength of a name whose words have other forms, relative to the same words.
+/// Strength of a name matched by other word forms, relative to the same words.
 const FORMS_STRENGTH: f32 = 0.9;
-/// Strength of a stem taken for what a known word of the query should be.
+/// Strength of a stem as the correction of a known query word.
 const KNOWN_TYPO_STRENGTH: f32 = 0.7;
-/// Share of a name that must be covered for its words to be no typos.
+/// Minimum covered share of a name for its words not to be typos.
 const EXPLAINED_SHARE: f32 = 0.75;
-/// Idf mass at which an exact name reaches half of full strength.
+/// Idf mass at which an exact name reaches half of the full strength.
 const EXACT_HALF: f32 = 1.5;
-/// Idf mass at which a name found in part reaches half of full strength.
+/// Idf mass at which a partial name reaches half of the full strength.
 const PART_HALF: f32 = 6.0;
 
-/// Linked nodes of each type that are kept in order.
+/// Number of linked nodes of each type that are kept in order.
 const ORDERED: usize = 64;
 
-/// Cached texts, bytes of each, and nodes of each: 26 MB at most.
+/// Maximum number of cached texts; with the limits below at most 26 MB.
 const MAX_CACHED_TEXTS: usize = 32;
+/// Maximum size of a cached text, bytes.
 const MAX_CACHED_TEXT_BYTES: usize = 16 << 10;
+/// Maximum number of nodes cached for a text.
 const MAX_CACHED_NODES: usize = 100_000;
 
 /// The entity index.
@@ -110,25 +114,25 @@ pub struct EntityIndex {
     word_stems: Array<u32>,
     vocabulary: Strings,
     words: Strings,
-    /// Idf by number of entries, for numbers below [`CACHED_IDFS`]; filled when first needed.
+    /// Idf by number of entries, below [`CACHED_IDFS`]; filled at first use.
     idfs: OnceLock<Vec<f32>>,
-    /// Idf mass of each entry, as bits, filled when first needed; 0 for what is not known yet.
+    /// Idf mass of each entry, as bits, filled at first use; 0 if not computed yet.
     masses: OnceLock<Box<[AtomicU32]>>,
     /// Nodes linked to recent texts, by their words: the router, every program and the reranker link the
     /// same query.
     named: Mutex<VecDeque<(String, Arc<CachedMentions>)>>,
-    /// Where keys begin, filled when first needed.
+    /// Positions of keys, filled at first use.
     exact_places: KeyPlaces,
     fuzzy_places: KeyPlaces,
 }
 
-/// Cached nodes of a text; locked while they are looked up, so that a text is looked up once.
+/// Cached nodes of a text; locked during the lookup, so that a text is looked up once.
 type CachedMentions = Mutex<Option<Arc<LinkedNodes>>>;
 
 /// The nodes that a text names, by type.
 struct LinkedNodes {
     n: usize,
-    /// By type; the [`ORDERED`] strongest come first, in order.
+    /// Nodes with strength by type; the [`ORDERED`] strongest come first, in order.
     of_type: Vec<Vec<(NodeId, f32)>>,
 }
 
@@ -150,7 +154,7 @@ impl LinkedNodes {
         Self { n: found.len(), of_type }
     }
 
-    /// The `k` strongest of one type, in any order.
+    /// The `k` strongest nodes of one type, in any order.
     fn strongest(&self, kind: usize, k: usize) -> Cow<'_, [(NodeId, f32)]> {
         let all = self.of_type.get(kind).map_or(&[][..], Vec::as_slice);
         match all.get(..k) {
@@ -165,16 +169,16 @@ impl LinkedNodes {
 struct Span {
     n_words: usize,
     n_letters: usize,
-    /// Whether any has a capital.
+    /// Whether any word has a capital.
     capital: bool,
-    /// Whether any is a question word.
+    /// Whether any word is a question word.
     asks: bool,
-    /// Whether it is one word that no name has.
+    /// Whether it is a single word that no name contains.
     unknown: bool,
 }
 
 impl EntityIndex {
-    /// Maps an index; costs the same whatever its size.
+    /// Maps an index; constant time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -314,8 +318,8 @@ impl EntityIndex {
             .combine(&Scores::new(typos), Combine::Max))
     }
 
-    /// The text without the words that name any of the nodes, including typos and words split otherwise;
-    /// words keep their order.
+    /// The text without the words that name any of the nodes, including words with typos and words
+    /// split otherwise; the rest keeps its order.
     pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
         let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
         left
@@ -357,7 +361,7 @@ impl EntityIndex {
         Ok(kept.join(" "))
     }
 
-    /// Whether a word is one of the stems, or a typo of one, or two of them in one.
+    /// Whether a word is one of the stems, a typo of one, or two of them joined.
     fn names_any(&self, stems: &Stems, word: &str, named: &BTreeSet<u32>) -> bool {
         if named.is_empty() {
             return false;
@@ -395,7 +399,7 @@ impl EntityIndex {
         kept.get(df).copied().unwrap_or_else(|| idf(df))
     }
 
-    /// Every entry whose words stand in a query in order.
+    /// Calls `keep` with every entry whose words occur in a query in order, and its strength.
     fn for_exact(&self, query: &[Word], mut keep: impl FnMut(u32, f32)) {
         for (start, first) in query.iter().enumerate() {
             let (mut words, mut stems) = (Key::of_words(), Key::of_stems());
@@ -439,7 +443,8 @@ impl EntityIndex {
         self.exact_entries.as_slice().get(same).unwrap_or(&[])
     }
 
-    /// How strongly words name an entry of the same words, one of so many; zero if not at all.
+    /// Strength with which words name an entry of the same words, one of `same` such entries; zero
+    /// if they do not.
     fn strength_of_whole(&self, span: &Span, entry: u32, same: usize) -> f32 {
         let at = |array: &Array<u8>| array.as_slice().get(entry as usize).copied().unwrap_or(0);
         let (flags, n_words) = (at(&self.entry_flags), usize::from(at(&self.entry_words)));
@@ -482,8 +487,8 @@ impl EntityIndex {
         sharing
     }
 
-    /// The share of an entry that the query covers, and how strongly that names it; with one more
-    /// stem of some strength, if any.
+    /// The share of an entry that the query covers, and the resulting strength; optionally with one
+    /// more stem of some strength.
     fn strength_of_part(
         &self,
         linked: &QueryWords,
@@ -517,8 +522,8 @@ impl EntityIndex {
         }
     }
 
-    /// Every entry that shares a stem with the query, and another but for a typo in a word that
-    /// other names have: one that explains no name covered by the query.
+    /// Calls back for entries that share a stem with the query and, but for a typo, another: the
+    /// typo is a query word that other names contain, but no name covered by the query.
     fn for_known_typos<E>(
         &self,
         linked: &QueryWords,

@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use crate::{IndexedBase, chunks::chunk_text};
 use agent_kb::NodeId;
 
-/// Characters of a text that are searched for what concerns the question.
+/// Maximum number of characters of a text that are searched for relevant chunks.
 const MAX_SEARCHED_CHARS: usize = 200_000;
-/// Characters of a chunk, and of the start of a text, which is always shown.
+/// Length of a chunk, and of the start of a text, which is always shown, characters.
 const CHUNK_CHARS: usize = 400;
 
-/// The document of a node without its relations, within some characters, as [`relevant`] cuts it.
+/// The document of a node without its relations, cut to `max_chars` characters by [`relevant`].
 pub fn text_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usize) -> String {
     relevant(base, base.kb.text(node), wanted, max_chars)
 }
 
-/// A text within some characters: all of it, or its start and the chunks that share the rarest
-/// words with the wanted ones, in the order of the text.
+/// A text cut to `max_chars` characters: the whole text, or its start and the chunks that share the
+/// rarest words with `wanted`, in the order of the text.
 pub fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> String {
     if text.chars().count() <= max_chars {
         return text.trim().to_owned();

@@ -1,9 +1,9 @@
-//! Text search field by field: each field of the nodes that may be answers is a collection of its
-//! own, with its own idf and mean length, over the nodes that have it.
+//! Text search by field: each field of the candidate nodes is a separate collection, with its own
+//! idf and mean length, over the nodes that have the field.
 //!
-//! Fields are the name, the type where there are several, every field of the details, and for each
-//! relation and direction the names of the neighbours (mFAR: Li et al. 2024, section 3). Each is one
-//! file of [`postings`](crate::postings) over stems, whose places are those of the field's
+//! Fields are the name, the type if there are several, every field of the details, and for each
+//! relation and direction the names of the neighbours (mFAR: Li et al. 2024, section 3). Each is
+//! one file of [`postings`](crate::postings) over stems, whose places are those of the field's
 //! nodes; the file `fields` has for all of them:
 //!
 //! | array | holds |
@@ -30,20 +30,20 @@ use crate::{
 use agent_ground::words::Analysis;
 use agent_kb::{Direction, FileRecord, Kb, NodeId, RelationId};
 
-/// Neighbours of one relation and direction whose names are indexed with a node.
+/// Maximum number of neighbours of one relation and direction whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
-/// Most fields of a base: each is a file.
+/// Maximum number of fields of a base; each is a file.
 const MAX_FIELDS: usize = 4_096;
 /// Nodes between two reports of progress.
 const REPORT_EVERY: usize = 4_096;
-/// The file beside those of the postings.
+/// Name of the file beside the postings.
 const FILE: &str = "fields";
 /// Name of the stage in progress reports.
 const STAGE: &str = "fields";
-/// Bytes of a digest, hex.
+/// Length of a digest in hex, bytes.
 const DIGEST: usize = 64;
 
-/// Where the text of a field comes from.
+/// Source of the text of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// The node's name.
@@ -76,7 +76,7 @@ struct Field {
     postings: Postings,
 }
 
-/// What a field is made from.
+/// Source of a field.
 enum Source {
     Name,
     Type,
@@ -92,7 +92,7 @@ struct FieldBuilder {
     nodes: Vec<NodeId>,
 }
 
-/// The fields that a base may have, details by their ids first.
+/// All possible fields of a base, details first, by their ids.
 fn all_fields(kb: &Kb) -> Vec<FieldBuilder> {
     let builder = |name: &str, kind, source| FieldBuilder {
         name: name.to_owned(),
@@ -190,7 +190,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
     watch.progress(STAGE, candidates.len() as u64, candidates.len() as u64)
 }
 
-/// Adds the text of a node to a field; a field that a node has twice counts once.
+/// Adds the text of a node to a field; duplicate fields of a node count once.
 fn add<'a>(
     fields: &mut [FieldBuilder],
     builders: &mut [PostingsBuilder],
@@ -210,7 +210,7 @@ fn digest(path: &Path) -> Result<String, IndexError> {
 }
 
 impl FieldIndex {
-    /// Maps the fields in a directory; costs the same whatever their size.
+    /// Maps the fields in a directory; constant time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -253,7 +253,7 @@ impl FieldIndex {
     /// Reads all files and compares them with their checksums.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] names the file that differs.
+    /// [`IndexError::Damaged`] with the file that differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.arrays.verify()?;
         for at in 0..self.fields.len() {
@@ -279,7 +279,7 @@ impl FieldIndex {
         self.fields.len()
     }
 
-    /// Whether it is empty.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
@@ -301,8 +301,8 @@ impl FieldIndex {
         self.nodes.part(&self.bounds, field)
     }
 
-    /// The `k` best nodes by BM25 in one field, best first; ties by ascending id. Only nodes that
-    /// may be answers. As [`Postings::search`].
+    /// The `k` best candidate nodes by BM25 in one field, best first; ties by ascending id. As
+    /// [`Postings::search`].
     pub fn search(&self, field: usize, text: &str, k: usize) -> Vec<(NodeId, f32)> {
         let nodes = self.nodes(field);
         let Some(field) = self.fields.get(field) else { return Vec::new() };
@@ -322,7 +322,7 @@ mod tests {
     use crate::postings;
     use agent_kb::{KbMeta, KbWriter};
 
-    /// Things with a colour or not, and places near them.
+    /// Nodes with and without a colour, and places near them.
     fn base(dir: &Path) -> Kb {
         let mut writer = KbWriter::create(dir).unwrap();
         for at in 0..40u32 {

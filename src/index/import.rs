@@ -1,5 +1,5 @@
-//! Imports vectors that were computed elsewhere: collected in any order, checked against the base, read
-//! back in node order.
+//! Imports vectors computed elsewhere: collected in any order, checked against the base, read back
+//! in node order.
 //!
 //! Vectors are kept unchanged: search ranks by dot product, as their source does.
 
@@ -19,7 +19,7 @@ pub struct ImportBuilder<'a> {
     place: &'a Path,
     file: File,
     has_vector: Vec<bool>,
-    /// Number and first of the ids that are not candidates.
+    /// Number of the ids that are not candidates, and the first of them.
     unknown_ids: (u64, Option<i64>),
     dim: Option<usize>,
     queries: Option<QueryTableBuilder>,
@@ -35,7 +35,7 @@ pub struct Import {
 }
 
 impl<'a> ImportBuilder<'a> {
-    /// Starts an import into the base; the temporary file is made in `place`.
+    /// Starts an import into the base; `place` is the directory of the temporary file.
     ///
     /// # Errors
     /// [`IndexError::Io`].
@@ -66,8 +66,8 @@ impl<'a> ImportBuilder<'a> {
     /// Adds the vector of a node.
     ///
     /// # Errors
-    /// [`IndexError::BadImport`] for a second vector, or one of another length or with numbers that
-    /// are not finite; [`IndexError::Io`].
+    /// [`IndexError::BadImport`] for a repeated node, another length or a number that is not
+    /// finite; [`IndexError::Io`].
     pub fn node(&mut self, id: i64, vector: &[f32]) -> Result<(), IndexError> {
         let dim = self.check_dim(vector)?;
         let node = NodeId::try_from(id).ok().filter(|&node| {

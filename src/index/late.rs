@@ -1,9 +1,9 @@
 //! Vectors of the tokens of documents, compressed, and late interaction over them.
 //!
 //! The score of a document is the sum over the tokens of the query of the best dot product with any
-//! token of the document (MaxSim of ColBERT: Khattab & Zaharia 2020). Tokens of a document have length
-//! 1; a token of the query counts by its length. Documents of the nodes that may be answers are stored,
-//! the first [`MAX_TOKENS`] tokens of each, in the short codes of `codec`.
+//! token of the document (MaxSim of ColBERT: Khattab & Zaharia 2020). Tokens of a document have
+//! length 1; the length of a query token is its weight. The index holds the documents of the
+//! candidate nodes, the first [`MAX_TOKENS`] tokens of each, in the short codes of `codec`.
 
 mod codec;
 
@@ -31,32 +31,33 @@ use agent_embed::{
 };
 use agent_kb::{NodeId, best};
 
-/// Tokens of one document that are stored.
+/// Maximum number of stored tokens of one document.
 pub const MAX_TOKENS: usize = 256;
-/// Tokens of a query that are compared.
+/// Maximum number of tokens of a query.
 pub const MAX_QUERY_TOKENS: usize = 64;
-/// Bits of a number of a residual: 1, 2, 4 or 8.
+/// Bits per number of a residual: 1, 2, 4 or 8.
 const BITS: usize = 2;
-/// Documents that the codec learns from, spread over all.
+/// Documents that the codec is trained on, evenly sampled.
 const SAMPLED_NODES: usize = 512;
-/// Tokens of each of them that it learns from, spread over the document.
+/// Tokens of each training document, evenly sampled.
 const SAMPLED_TOKENS: usize = 64;
 /// Documents embedded at a time.
 const BLOCK_NODES: usize = 256;
-/// Maximum cached codes during a build, since a model may give few distinct vectors; then all are dropped.
+/// Maximum number of cached codes during a build (a model may have few distinct vectors); a full
+/// cache is emptied.
 const MAX_CACHED_CODES: usize = 1 << 16;
 /// Documents scored by one thread at a time.
 const BLOCK_SCORED: usize = 16;
-/// The file inside the directory, and a temporary one during the build.
+/// Names of the index file, and of the temporary file during the build.
 const FILE: &str = "tokens";
 const CODES: &str = "codes";
 /// Name of the stage in progress reports.
 const STAGE: &str = "late";
 
-/// The compressed tokens of all documents, opened.
+/// The compressed tokens of all documents, memory-mapped.
 pub struct LateIndex {
     arrays: Arrays,
-    /// The nodes, ascending.
+    /// The nodes with tokens, ascending.
     nodes: Array<u32>,
     /// Bounds of each node's tokens among all.
     bounds: Array<u64>,
@@ -69,9 +70,9 @@ pub struct LateIndex {
 /// A token of a query with the token of a document that is most similar to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Row of the query.
+    /// Index of the query's token.
     pub query: usize,
-    /// Row of the document.
+    /// Index of the document's token.
     pub document: usize,
     /// Their dot product.
     pub score: f32,
@@ -135,8 +136,7 @@ pub(super) fn build(
     watch.progress(STAGE, nodes.len() as u64, nodes.len() as u64)
 }
 
-/// The tokens of each node's document, `[tokens, dim]`, each of length 1; those of length 0 are left
-/// as they are.
+/// The tokens of each node's document, `[tokens, dim]`, each of length 1; zero rows stay zero.
 fn tokens(materials: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexError> {
     let texts: Vec<&str> = nodes.iter().map(|&node| materials.kb.text(node)).collect();
     let dim = materials.embedder.dim();
@@ -174,7 +174,7 @@ impl LateIndex {
     /// Maps the file in a directory; constant time.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] when it is not such a file.
+    /// [`IndexError::Damaged`] if it is not a file of tokens.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let path = dir.join(FILE);
         let arrays = Arrays::open(&path)?;
@@ -210,9 +210,9 @@ impl LateIndex {
         format!("{tokens} tokens of {nodes} documents, {bytes} bytes each")
     }
 
-    /// Scores those of the given nodes (any order, each once) that have tokens, for the tokens of a
-    /// query: the best `k`, best first, ties by ascending id.
-    /// O(tokens of the nodes * tokens of the query * dim).
+    /// Scores the given nodes (any order, each once) that have tokens against the tokens of a
+    /// query: the best `k`, best first, ties by ascending id. O(tokens of the nodes * tokens of the
+    /// query * dim).
     pub fn rank(&self, query: &Matrix, nodes: &[NodeId], k: usize) -> Vec<(NodeId, f32)> {
         let table = self.codec().table();
         let scored: Vec<(NodeId, f32)> = nodes
@@ -228,8 +228,8 @@ impl LateIndex {
         best(scored, k)
     }
 
-    /// The pairs that make up the score of a node, one for each token of the query; none for a node
-    /// without tokens.
+    /// The pairs that add up to the score of a node, one for each token of the query; none for a
+    /// node without tokens.
     pub fn pairs(&self, query: &Matrix, node: NodeId) -> Vec<Pair> {
         self.pairs_with(query, node, &self.codec().table(), &mut vec![0.0; self.dim])
     }
@@ -259,7 +259,7 @@ impl LateIndex {
         pairs
     }
 
-    /// What reads the codes.
+    /// The codec of the stored codes.
     fn codec(&self) -> Codec<'_> {
         Codec {
             dim: self.dim,

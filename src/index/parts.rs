@@ -16,13 +16,13 @@ use crate::{
 use agent_embed::Embedder;
 use agent_kb::Kb;
 
-/// What optional parts are made from.
+/// Inputs of optional parts.
 pub(super) struct Materials<'a> {
     pub(super) kb: &'a Kb,
     /// The vectors of all nodes, built by `embedder`.
     pub(super) vectors: &'a VectorIndex,
     pub(super) embedder: &'a dyn Embedder,
-    /// A version of the base before that has the part.
+    /// The previous version of the base, if it has the part.
     pub(super) previous: Option<IndexedVersion<'a>>,
 }
 
@@ -86,7 +86,7 @@ impl OpenedPart {
         }
     }
 
-    /// Its name and what it is, in a line for people.
+    /// Name and one-line summary for people.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Ann(index) => format!("{}: {}", Part::Ann, index.describe()),

@@ -1,13 +1,14 @@
 //! A query language over all nodes: words and phrases with slop in any field, prefixes, typos,
-//! ranges of numbers, must and not. The only module that uses tantivy.
+//! ranges of numbers, required and excluded terms. The only module that uses tantivy.
 //!
-//! One index with one document for each node: `id`, `type`, `name` and `body` (the document), a JSON
-//! field `fields` with the text of each field, one `amounts` with those that are numbers, and one
+//! One index with one document for each node: `id`, `type`, `name` and `body` (the document), a
+//! JSON field `fields` with the text of each field, one `amounts` with the numeric fields, and one
 //! `rel` with the names of the neighbours by each relation; their keys are `f` or `r` and the id.
-//! Documents are in node order, except in an updated index (`update`). Words are those of [`name_words`]: case and accents folded,
-//! nothing dropped, no stems.
+//! Documents are in node order, except in an updated index (`update`). Words are those of
+//! [`name_words`]: case and accents folded, nothing dropped, no stems.
 //!
-//! Queries are parsed by tantivy's grammar; names of fields, typos and prefixes are interpreted here. Scores are tantivy's BM25, whose lengths are kept in a byte; the baselines of
+//! Tantivy's grammar parses queries; names of fields, typos and prefixes are interpreted here.
+//! Scores are tantivy's BM25, which stores lengths in one byte; the baselines of
 //! [`text`](crate::text) are exact.
 
 mod directory;
@@ -50,20 +51,20 @@ use crate::{
 use agent_ground::words::name_words;
 use agent_kb::{Direction, FileRecord, Kb, NodeId, RelationId, TypeId};
 
-/// Names the numbers in the schema; another name since those with the sign of a currency are among
-/// them, so that an index without them is refused.
+/// Name of the numbers in the schema. Renamed when numbers with a currency sign were added, so that
+/// an index without them is refused.
 const NUMBERS: &str = "amounts";
-/// Names the words of a text in the schema.
+/// Name of the tokenizer in the schema.
 const WORDS: &str = "words";
-/// The file beside tantivy's, with the digests of these.
+/// Name of the file with the digests of tantivy's files.
 const FILES: &str = "files";
-/// Bytes of a digest, hex.
+/// Length of a digest in hex, bytes.
 const DIGEST: usize = 64;
-/// Memory of the writer, bytes.
+/// Memory limit of the writer, bytes.
 const WRITER_BYTES: usize = 128 << 20;
-/// Longest word that is indexed, bytes; a longer run is known by its beginning.
+/// Maximum length of an indexed word, bytes; a longer run is indexed by its prefix.
 const MAX_WORD_BYTES: usize = 256;
-/// Neighbours of one relation whose names are indexed with a node.
+/// Maximum number of neighbours of one relation whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
@@ -103,8 +104,8 @@ fn schema() -> (Schema, Fields) {
     (schema.build(), fields)
 }
 
-/// The finite number that a whole field is, if it is one: with the sign of a currency before it or
-/// none, commas left out.
+/// The number in a field, if the whole field is a finite number: an optional currency sign before
+/// it, commas ignored.
 pub fn number(text: &str) -> Option<f64> {
     let plain = text.trim().trim_start_matches(['$', '€', '£']).replace(',', "");
     plain.parse().ok().filter(|number: &f64| number.is_finite())
@@ -146,7 +147,7 @@ fn document(kb: &Kb, node: NodeId, slot: u64, at: Fields) -> TantivyDocument {
     document
 }
 
-/// Builds the index into a directory; one thread indexes, so that documents stay in order.
+/// Builds the index into a directory, on one thread, so that documents stay in order.
 pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
     let failed = |error: tantivy::TantivyError| IndexError::io(dir, io::Error::other(error));
     let (schema, at) = schema();
@@ -174,7 +175,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
     watch.progress(STAGE, kb.n_nodes().into(), kb.n_nodes().into())
 }
 
-/// The segments in the order of their ids of nodes.
+/// The segments in the order of their nodes.
 fn in_order(index: &Index) -> tantivy::Result<Vec<SegmentId>> {
     let reader: IndexReader =
         index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
@@ -216,7 +217,7 @@ fn seal(dir: &Path) -> Result<(), IndexError> {
     Arrays::write_sealed(&dir.join(FILES), &arrays)
 }
 
-/// Opens what tantivy keeps in a directory.
+/// Opens tantivy's index in a directory.
 fn reader_of(dir: &Path) -> Result<IndexReader, IndexError> {
     let damaged = |error: tantivy::TantivyError| IndexError::damaged(dir, error.to_string());
     let directory =
@@ -238,12 +239,12 @@ pub struct QueryIndex {
     dir: PathBuf,
     searcher: Searcher,
     fields: Fields,
-    /// Where the documents of an updated index are; none where the id of each is its node.
+    /// Slots of the documents of an updated index; none if the id of each document is its node.
     slots: Option<Slots>,
 }
 
 impl QueryIndex {
-    /// Maps the index in a directory; writes nothing there.
+    /// Maps the index in a directory; writes nothing.
     ///
     /// # Errors
     /// [`IndexError::Io`], [`IndexError::Damaged`].
@@ -278,7 +279,7 @@ impl QueryIndex {
     /// Reads all files and compares them with their checksums.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] names the file that differs.
+    /// [`IndexError::Damaged`] with the file that differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.arrays.verify()?;
         for at in 0..self.names.len() {
@@ -298,7 +299,7 @@ impl QueryIndex {
         format!("{} nodes in a query language", self.searcher.num_docs())
     }
 
-    /// Whether a field of any node is a number, by the field's key.
+    /// Whether the field with this key is a number in any node.
     fn has_numbers(&self, key: &str) -> tantivy::Result<bool> {
         let path = format!("{NUMBERS}.{key}");
         for segment in self.searcher.segment_readers() {
@@ -309,11 +310,11 @@ impl QueryIndex {
         Ok(false)
     }
 
-    /// The `k` best nodes that a query wants of the given types, or of all if none is given, best
-    /// first; ties by ascending id. `kb` names its fields and relations.
+    /// The `k` best nodes of a query among the given types, or all if none is given, best first;
+    /// ties by ascending id. `kb` resolves names of fields and relations.
     ///
     /// # Errors
-    /// [`QueryError`] says where the query is wrong, or that the index is damaged.
+    /// [`QueryError`]: the place of an error in the query, or that the index is damaged.
     pub fn search(
         &self,
         kb: &Kb,
@@ -354,10 +355,10 @@ impl QueryIndex {
     }
 }
 
-/// The score of a node of another type, below all others.
+/// The score of a node of another type, below all other scores.
 const UNWANTED: Score = Score::NEG_INFINITY;
 
-/// By node, whether it is of one of these types; empty if there are none.
+/// For each node, whether it has one of these types; empty if there are no types.
 fn wanted(kb: &Kb, types: &[TypeId]) -> Arc<[bool]> {
     let n_nodes = if types.is_empty() { 0 } else { kb.n_nodes() as usize };
     let mut is_wanted = vec![false; n_nodes];
@@ -369,9 +370,8 @@ fn wanted(kb: &Kb, types: &[TypeId]) -> Arc<[bool]> {
     is_wanted.into()
 }
 
-/// Scores of the nodes that are wanted, or of all if it is empty, as they are. So that every match is
-/// scored: a search that leaves out blocks of postings by their bounds misses nodes where fields are
-/// in JSON.
+/// Keeps the scores of the nodes in `wanted`, or of all if it is empty. Every match is scored:
+/// tantivy's block-max pruning misses nodes with JSON fields.
 fn only(
     is_wanted: Arc<[bool]>,
 ) -> impl Fn(&SegmentReader) -> Box<dyn Fn(DocId, Score) -> Score> + Send + Sync + use<> {
@@ -386,7 +386,7 @@ fn only(
     }
 }
 
-/// The words of texts for tantivy.
+/// Tokenizer for tantivy.
 #[derive(Clone, Copy)]
 struct Words;
 
@@ -396,7 +396,7 @@ struct WordStream {
     token: Token,
 }
 
-/// The words of a text, one by one, long ones cut.
+/// The words of a text, one by one; long words are cut.
 fn words_of(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
     name_words(text).map(|(range, word)| {
         let end = word.floor_char_boundary(MAX_WORD_BYTES);

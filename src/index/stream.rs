@@ -1,5 +1,5 @@
-//! Streams of arrays and words, by which machines that read parts of a base pass them to the one that
-//! builds the index. Numbers are little-endian; each array follows its length.
+//! Streams of arrays and words, by which machines that read parts of a base send them to the
+//! builder of the index. Numbers are little-endian; each array follows its length.
 
 use std::{
     io::{self, Read, Write},
@@ -34,7 +34,7 @@ pub(super) fn write<T: Pod>(out: &mut dyn Write, array: &[T]) -> io::Result<()> 
     out.write_all(bytemuck::cast_slice(array))
 }
 
-/// Reads an array; memory is bounded by the actual input, whatever length it claims.
+/// Reads an array; memory is bounded by the actual input, independent of the declared length.
 ///
 /// # Errors
 /// `InvalidData` if it ends early, and those of `input`.

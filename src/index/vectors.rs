@@ -3,17 +3,17 @@
 //! Returns the nodes whose rows have the largest dot product with a query vector; row `i` belongs to node
 //! `i`.
 //!
-//! Search is exact. A score is the dot product of query and row in `f32`, summed in one order, and results
-//! are ordered by score descending, then node id ascending. Most rows are ruled out without computing their
-//! score: a quarter of their size, one byte a number, gives a proven upper bound on it
-//! (`quantized.rs`); scores are computed for rows whose bound reaches the `k`-th best score so far
-//! (`search.rs`). So the answer is that of scoring every row, bit for bit, on any processor and any
-//! number of threads.
+//! Search is exact. A score is the dot product of query and row in `f32`, summed in a fixed order,
+//! and results are ordered by score descending, then node id ascending. Most rows are excluded
+//! without computing their score: codes of one byte per number, a quarter of the size, give a
+//! proven upper bound on it (`quantized.rs`); scores are computed only for rows whose bound reaches
+//! the `k`-th best score so far (`search.rs`). So the result equals that of scoring every row, bit
+//! for bit, on any processor and any number of threads.
 //!
 //! # File
-//! A safetensors file. Its header is padded with spaces to [`HEADER_BYTES`], so that rows can be streamed
-//! behind it before their number is known. Tensors, in this order, all but `padding` beginning at multiples
-//! of 64 bytes:
+//! A safetensors file. Its header is padded with spaces to [`HEADER_BYTES`], so that rows can be
+//! streamed after it before their number is known. Tensors, in this order, all but `padding` at
+//! multiples of 64 bytes:
 //!
 //! | name | type | shape | holds |
 //! | --- | --- | --- | --- |
@@ -22,10 +22,10 @@
 //! | `centre` | F32 | `[dim]`, to a multiple of 16 | mean of the rows, then zeros |
 //! | `codes` | U8 | `[n / 64, 64 (stride + 12)]` | blocks of 64 coded rows; `stride` is `dim` to a multiple of 64 |
 //!
-//! Metadata: `format` (this version writes `2`), `embedder` (fingerprint of the model, empty if none),
-//! `checksum` and `codes` (BLAKE3 of rows and of codes). Files are written beside their final place and
-//! renamed into it. Opening checks the header against the length of the file in constant time;
-//! [`VectorIndex::verify`] reads it all.
+//! Metadata: `format` (this version writes `2`), `embedder` (fingerprint of the model, empty if
+//! none), `checksum` and `codes` (BLAKE3 of rows and of codes). Files are written to a temporary
+//! name in the same directory and renamed. Opening checks the header against the length of the file
+//! in constant time; [`VectorIndex::verify`] reads the whole file.
 
 mod device;
 mod kernels;
@@ -55,14 +55,14 @@ use agent_embed::{
 use agent_ground::files;
 use agent_kb::NodeId;
 
-/// Length of the part of the file before the rows, in bytes; a multiple of 64 keeps rows aligned.
+/// Length of the header, bytes; a multiple of 64 keeps rows aligned.
 pub const HEADER_BYTES: usize = 2048;
-/// Longest row, in numbers; larger than any known text embedding.
+/// Maximum length of a row, numbers; larger than any known text embedding.
 pub const MAX_DIM: usize = 16_384;
-/// Longest fingerprint of an embedder, in bytes, so that the header keeps its size.
+/// Maximum length of an embedder's fingerprint, bytes, so that the header keeps its size.
 pub const MAX_FINGERPRINT_BYTES: usize = 256;
 
-/// Version of the file format written and read.
+/// Supported version of the file format.
 const FORMAT: &str = "2";
 /// Name of the tensor of rows.
 const TENSOR: &str = "vectors";
@@ -136,7 +136,7 @@ pub enum VectorError {
         /// Row (node), or 0 for a query.
         row: u64,
     },
-    /// A node has no row.
+    /// The index has no row for a node.
     #[error("node {node} has no vector; the index holds nodes below {n}")]
     UnknownNode {
         /// The node.
@@ -160,13 +160,13 @@ pub enum VectorError {
     /// A parameter of the writer, or the number of rows, is out of range.
     #[error("{name} is {got}; it must be {min} to {max}")]
     OutOfRange {
-        /// What is out of range.
+        /// Name of the value.
         name: &'static str,
         /// Its value.
         got: u64,
-        /// Smallest value.
+        /// Minimum.
         min: u64,
-        /// Largest value.
+        /// Maximum.
         max: u64,
     },
 }
@@ -191,7 +191,7 @@ impl VectorIndex {
     /// Maps a file written by [`VectorWriter`]; constant time.
     ///
     /// # Errors
-    /// [`VectorError::Io`], [`VectorError::Damaged`] when header and length of the file do not fit.
+    /// [`VectorError::Io`], [`VectorError::Damaged`] if header and length of the file do not match.
     pub fn open(path: &Path) -> Result<VectorIndex, VectorError> {
         let failed = |source| VectorError::Io { path: path.to_owned(), source };
         let damaged = |reason: String| VectorError::Damaged { path: path.to_owned(), reason };
@@ -266,7 +266,7 @@ impl VectorIndex {
         self.precision
     }
 
-    /// Fingerprint of the model the vectors come from.
+    /// Fingerprint of the model of the vectors.
     pub fn embedder(&self) -> &str {
         &self.embedder
     }
@@ -296,9 +296,9 @@ impl VectorIndex {
 
     /// The `k` nodes with the largest dot product with `query` (`[dim]`), best first.
     ///
-    /// Ties go to the smaller node id; fewer than `k` come back when the index or the filter holds fewer.
-    /// `filter` restricts the search to nodes, strictly ascending. O(n dim), or O(filter * dim); on all
-    /// threads.
+    /// Ties go to the smaller node id; fewer than `k` results if the index or the filter has fewer
+    /// nodes. `filter` restricts the search to nodes, strictly ascending. O(n dim), or O(filter *
+    /// dim); on all threads.
     ///
     /// # Errors
     /// [`VectorError::Dimension`], [`VectorError::NotFinite`] for the query, [`VectorError::UnsortedFilter`],
@@ -312,9 +312,9 @@ impl VectorIndex {
         Ok(self.search(&[query], k, filter)?.pop().unwrap_or_default())
     }
 
-    /// [`top_k`](Self::top_k) for each row of `queries` (`[n_queries, dim]`), in their order; rows of the
-    /// index are read once for 256 queries. Memory for codes and waiting rows of 256 queries besides the
-    /// results.
+    /// [`top_k`](Self::top_k) for each row of `queries` (`[n_queries, dim]`), in their order; rows
+    /// of the index are read once for 256 queries. Memory: codes and waiting rows of 256 queries,
+    /// in addition to the results.
     ///
     /// # Errors
     /// Those of [`top_k`](Self::top_k).
@@ -328,9 +328,10 @@ impl VectorIndex {
         self.search(&rows, k, filter)
     }
 
-    /// Dot products of `query` (`[dim]`) with the rows of `nodes`, in the order given; any order, any number.
+    /// Dot products of `query` (`[dim]`) with the rows of `nodes`, in the given order; nodes in any
+    /// order, possibly repeated.
     ///
-    /// A product beyond the range of `f32` is infinite, and negative infinity where its sum has no value.
+    /// An overflowing product is infinite; an undefined sum is negative infinity.
     ///
     /// # Errors
     /// [`VectorError::Dimension`], [`VectorError::NotFinite`] for the query, [`VectorError::UnknownNode`].
@@ -353,7 +354,7 @@ impl VectorIndex {
         Ok(decode(self.bytes(node as usize..node as usize + 1), self.precision))
     }
 
-    /// Room to decode a row of halves; unused for full precision.
+    /// Buffer to decode a row of 16-bit floats; unused for full precision.
     fn buffer(&self) -> DecodeBuffer {
         match self.precision {
             Precision::F32 => DecodeBuffer::default(),
@@ -421,7 +422,7 @@ struct DecodeBuffer {
     row: Vec<f32>,
 }
 
-/// A scored node; the smaller one is the better one.
+/// A scored node; the smaller is the better.
 #[derive(Clone, Copy)]
 struct Hit {
     score: f32,
@@ -448,7 +449,7 @@ impl PartialEq for Hit {
 
 impl Eq for Hit {}
 
-/// The numbers that bytes of a file stand for.
+/// Decodes the numbers in bytes of a file.
 fn decode(bytes: &[u8], precision: Precision) -> Vec<f32> {
     match precision {
         Precision::F32 => {

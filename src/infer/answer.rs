@@ -14,7 +14,7 @@ use agent_retrieve::{
 /// The system that answers if a program of the requested system fails.
 pub const STAND_IN: System = System::Hybrid;
 /// Bounds of the search for paths from named entities to a node. Over more than two edges almost
-/// everything is connected, so that longer paths are not informative.
+/// everything is connected, so longer paths are not informative.
 const PATH_BOUNDS: PathBounds = PathBounds { hops: 2, nodes: 20_000, edges: 500_000 };
 
 /// The answer of a system: at most `k` nodes with the requested detail, the understood parts of the
@@ -94,7 +94,7 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
 }
 
 /// Adds the words of the question that each node's document or its neighbours' names contain, and
-/// those that none contains.
+/// the words that none contains.
 fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
     let mut known: Vec<(String, [Option<u32>; 2])> = Vec::new();
     for (range, word) in name_words(query) {

@@ -25,7 +25,7 @@ use agent_retrieve::{
 };
 use agent_tools::{Assistant, AssistantError, schema_text};
 
-/// Writes texts that queries are expanded by.
+/// The role that writes texts for query expansion.
 pub const EXPAND_ROLE: RoleSpec = RoleSpec {
     name: "expand",
     summary: "writes texts that queries are expanded by",
@@ -74,8 +74,8 @@ impl Expander {
         Self { base, inner, texts: TextSource::Documents(n) }
     }
 
-    /// Appends `n` texts that a language model writes, or for AGR the text that it refines them to.
-    /// Each request has one repair.
+    /// Appends `n` texts that a language model writes or, for AGR, the text into which it refines
+    /// them. Each request has one repair.
     pub fn new(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,

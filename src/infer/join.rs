@@ -1,4 +1,4 @@
-//! Joins the rankings of categories to one answer.
+//! Joins the rankings of categories into one answer.
 //!
 //! ```text
 //! member     rankings of its categories -> fused -> ordered by its re-ranker
@@ -21,7 +21,7 @@ use agent_index::{IndexError, IndexedBase};
 use agent_kb::{Combine, Scores};
 use agent_retrieve::{Ranking, RetrieveError};
 
-/// Minimum probability of a category that answers, except for the first. On training and validation
+/// Minimum probability of an answering category other than the first. On training and validation
 /// queries of three bases the mean reciprocal rank is the same as with 0.01; from 0.05 on, biomed
 /// loses recall.
 const MIN_PROBABILITY: f32 = 0.03;
@@ -80,9 +80,10 @@ pub fn merged_routes(routes: &[Vec<(usize, f32)>]) -> Vec<(usize, f32)> {
     merged
 }
 
-/// The routed categories and the one that a model names, each with the mean probability of router and
-/// model, most probable first, ties by position. The rest of the model's probability is distributed
-/// like the router's. All routed categories stay, so that a wrong name removes no ranking.
+/// The routed categories and the one that a model names, each with the mean probability of router
+/// and model, most probable first, ties by position. The rest of the model's probability is
+/// distributed in proportion to the router's. All routed categories stay, so that a wrong name
+/// removes no ranking.
 fn mix_in(
     probabilities: &[f32],
     routed: &[(usize, f32)],
@@ -191,8 +192,8 @@ fn ensemble(mut rankings: Vec<Ranking>) -> Ranking {
     joined.ranking()
 }
 
-/// Joins the rankings of categories to one answer: fuses and re-ranks those of each member, joins the
-/// members, and puts the answers of a plain question first, if phrasings are given.
+/// Joins the rankings of categories into one answer: fuses and re-ranks those of each member, joins
+/// the members, and puts the answers of a plain question first, if phrasings are given.
 ///
 /// # Errors
 /// Those of the indexes.
@@ -233,7 +234,7 @@ impl QueryContext {
     }
 }
 
-/// The joined ranking with the features and the reading it was made from.
+/// The joined ranking with its features and its reading.
 pub(super) struct JoinedAnswer {
     pub(super) ranking: Ranking,
     /// By member, the node features, if it uses a re-ranker.
@@ -273,7 +274,7 @@ mod tests {
         (1u8..).zip(nodes).map(|(rank, &node)| (node, 1.0 / f32::from(rank))).collect()
     }
 
-    /// A member that holds its categories for right in this order, whatever is asked.
+    /// A member whose router always prefers these categories, in this order.
     fn member(categories: &[usize], weights: &[f32]) -> Member {
         let weights = [("always".to_owned(), weights.to_vec())].into();
         Member {

@@ -84,7 +84,7 @@ pub use record::{
 pub use rerank::{RERANK_REQUESTS, RERANK_ROLE, Rerank};
 pub(crate) use shown::LinkedEntities;
 
-/// Reads a new query.
+/// The role that reads a new query.
 pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     name: "router",
     summary: "reads a new query: its category, entities, wanted type, constraints",
@@ -97,7 +97,7 @@ pub const ROUTER_ROLE: RoleSpec = RoleSpec {
 pub struct RequestBounds {
     /// The role that asks.
     pub role: RoleSpec,
-    /// The longest of its prompts.
+    /// Name of the longest of its prompts.
     pub prompt: &'static str,
     /// The prompt of later turns, and their maximum number.
     pub later: Option<(&'static str, usize)>,
@@ -107,7 +107,7 @@ pub struct RequestBounds {
     pub max: usize,
 }
 
-/// Number of candidates that a program gets.
+/// Number of candidates passed to a program.
 pub const SHORTLIST: usize = 100;
 /// Maximum number of queries with cached candidates; the cache is cleared when it is full.
 const MAX_SHORTLISTS: usize = 10_000;
@@ -122,7 +122,8 @@ pub struct Runtime {
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
     assistant: Option<Arc<Assistant>>,
-    /// Maximum requests and tokens of the tools in one program call; `None` for the general limits.
+    /// Maximum number of requests and tokens of the tools in one program call; `None` for the
+    /// general limits.
     asking: Option<(u64, u64)>,
     /// Set to end calls soon.
     stop: Arc<AtomicBool>,
@@ -140,8 +141,8 @@ impl Runtime {
         Self::in_sandbox(base, workers, cache, &SandboxOptions::default())
     }
 
-    /// [`Runtime::new`] with sandbox options. Prepares the embedder, so that no program waits for it;
-    /// an embedder that fails is reported by the tools that need it.
+    /// [`Runtime::new`] with sandbox options. Prepares the embedder, so that no program waits for
+    /// it; the tools that need it report an embedder that fails.
     pub fn in_sandbox(
         base: Arc<IndexedBase>,
         workers: Arc<Workers>,
@@ -226,9 +227,9 @@ impl Runtime {
     /// Runs a program on one query; records its tool calls in `trace`.
     ///
     /// # Errors
-    /// [`RetrieveError`] if the query cannot be searched, if a tool could not ask its language model,
-    /// or if the run was stopped, whatever the program did. The inner result holds a failure of the
-    /// program.
+    /// [`RetrieveError`] if the query cannot be searched, if a tool could not ask its language
+    /// model, or if the run was stopped, independent of the program's result. The inner result
+    /// holds a failure of the program.
     pub fn run(
         &self,
         compiled: &CompiledProgram,
@@ -353,7 +354,7 @@ struct CategoryRun<'a> {
     calls: Vec<ToolCall>,
 }
 
-/// Everything that is joined to an answer.
+/// The inputs of a joined answer.
 struct RankedCategories<'a> {
     /// Runs of all routed categories, most probable first.
     runs: Vec<CategoryRun<'a>>,
@@ -404,8 +405,8 @@ impl BundleRetriever {
         Ok(Self { runtime, name, category_programs, members, phrasings, cutoff, assistant })
     }
 
-    /// Lets a language model read queries, given names and descriptions of the categories and the
-    /// linked entities.
+    /// Uses a language model to read queries; its prompt has names and descriptions of the
+    /// categories and the linked entities.
     pub fn read_by(mut self, assistant: Arc<Assistant>) -> Self {
         self.assistant = Some(assistant);
         self
@@ -415,7 +416,7 @@ impl BundleRetriever {
     /// bundle's routers and, if a model reads the query, the mean of router and model.
     ///
     /// # Errors
-    /// If the query cannot be read, or a ceiling or a stop prevents asking the model.
+    /// If the query cannot be read, or a ceiling or a stop prevents the request to the model.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
         let query = check_query(query)?;
         let read = self.read(query)?.and_then(Result::ok);
@@ -456,7 +457,7 @@ impl BundleRetriever {
 }
 
 /// Runs `here` on this thread and `elsewhere` on a rayon thread. Unlike `rayon::join`, the waiting
-/// thread does not take up work of other questions.
+/// thread does not start work of other questions.
 fn run_both<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B + Send) -> (A, B) {
     let mut found = None;
     let own = rayon::in_place_scope(|scope| {
@@ -467,7 +468,7 @@ fn run_both<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B 
     (own, found)
 }
 
-/// The error of a query that a program failed on.
+/// The error of a query on which a program failed.
 fn failed(failure: &Failure, message: String) -> RetrieveError {
     match failure.kind {
         FailureKind::Deadline => RetrieveError::Late(message),

@@ -3,7 +3,7 @@
 //! probability that the model gives it, and removes nothing. Names without a node in the base are
 //! ignored.
 //!
-//! Known answers take the role of a made-up document in query expansion by model knowledge: Gao et
+//! Known answers replace the hypothetical document of query expansion by model knowledge: Gao et
 //! al., *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2022.
 
 use rustc_hash::FxHashSet;
@@ -24,27 +24,31 @@ const PROMPT: &str = "router/read";
 /// Bounds of reading a query: one request and its repair.
 pub const READ_REQUESTS: RequestBounds =
     RequestBounds { role: ROUTER_ROLE, prompt: PROMPT, later: None, min: 1, max: 2 };
-/// Maximum entities of a reading.
+/// Maximum number of entities of a reading.
 const MAX_ENTITIES: usize = 4;
-/// Maximum names of entities, known answers and relations of a reading.
+/// Maximum number of names of an entity in a reading.
 const MAX_NAMES: usize = 4;
+/// Maximum number of known answers of a reading.
 const MAX_ANSWERS: usize = 5;
+/// Maximum number of relations of a reading.
 const MAX_RELATIONS: usize = 6;
-/// Maximum constraints of a reading, and characters of each text.
+/// Maximum number of constraints of a reading.
 const MAX_CONSTRAINTS: usize = 8;
+/// Maximum length of a text of a reading, characters.
 const MAX_CHARS: usize = 200;
-/// Maximum nodes of one name.
+/// Maximum number of nodes of one name.
 const BEARERS: usize = 2;
-/// Minimum link strength of a name, absolute and relative to the strongest node.
+/// Minimum link strength of a name.
 const MIN_STRENGTH: f32 = 0.5;
+/// Minimum link strength of a name, as a share of that of the strongest node.
 const MIN_SHARE: f32 = 0.9;
-/// Maximum neighbours of a node by one relation that are followed.
+/// Maximum number of followed neighbours of a node by one relation.
 const MAX_NEIGHBORS: usize = 2_000;
-/// Maximum nodes in the middle of two steps that are followed.
+/// Maximum number of followed middle nodes of two steps.
 const MAX_MIDDLES: usize = 500;
 /// Number of nodes found by the constraints.
 const FOUND: usize = 200;
-/// Maximum nodes in the ranking of a reading.
+/// Maximum number of nodes in the ranking of a reading.
 const RANKED: usize = 200;
 /// Score for links to all entities, compared to 1 for a known answer and 2 for matching words.
 const LINKED: f32 = 3.0;
@@ -65,7 +69,7 @@ const RANK_OFFSET: f32 = 5.0;
 /// A category, as shown to the model.
 pub(super) struct CategoryOption<'a> {
     pub(super) name: &'a str,
-    /// `None` if the name says it all.
+    /// `None` if the name is sufficient.
     pub(super) description: Option<&'a str>,
 }
 
@@ -98,7 +102,7 @@ pub(super) struct ReadQuery {
 /// Asks a model to read a query; a [`Miss`] if its reply is missing or unusable.
 ///
 /// # Errors
-/// [`RetrieveError::Llm`] for ceilings and stops, which would fail any other request too.
+/// [`RetrieveError::Llm`] for ceilings and stops, which would also fail any other request.
 pub(super) fn read_query(
     base: &IndexedBase,
     assistant: &Assistant,
@@ -221,11 +225,11 @@ impl ReadQuery {
     }
 }
 
-/// Mixes the ranking of a reading into `ranking`: a node scores `w r + (1 - w) 6 / (5 + rank)`, where
-/// `r` is its score with the reading over the best one, and `w` the weight, or a quarter of it if none
-/// of the reading's first 3 nodes is among the first 200 of the ranking: a confidently wrong reading
-/// names nodes that no program finds. Descending, ties by ascending id. No node is removed; without
-/// nodes or weight the ranking is unchanged.
+/// Mixes the ranking of a reading into `ranking`: a node scores `w r + (1 - w) 6 / (5 + rank)`,
+/// where `r` is its score with the reading divided by the best one, and `w` the weight, or a
+/// quarter of it if none of the reading's first 3 nodes is among the first 200 of the ranking: a
+/// confidently wrong reading names nodes that no program finds. Descending, ties by ascending id.
+/// No node is removed; without nodes or weight the ranking is unchanged.
 pub(super) fn mix_in(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
     if own.is_empty() || weight <= 0.0 {
         return ranking;

@@ -33,7 +33,7 @@ use agent_retrieve::{
 };
 use agent_tools::{Assistant, AssistantError};
 
-/// Writes an answer in prose, and checks it.
+/// The role that writes an answer in prose, and checks it.
 pub const ANSWER_ROLE: RoleSpec = RoleSpec {
     name: "answer",
     summary: "writes an answer in prose and checks it",
@@ -41,13 +41,13 @@ pub const ANSWER_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Maximum nodes that an answer is written from.
+/// Maximum number of nodes that an answer is written from.
 pub const MAX_NODES: usize = 10;
-/// Maximum characters of a node's document in a request.
+/// Maximum length of a node's document in a request, characters.
 const DOCUMENT_CHARS: usize = 1_200;
-/// Maximum sentences of an answer.
+/// Maximum number of sentences of an answer.
 const MAX_SENTENCES: usize = 10;
-/// Maximum nodes that one sentence cites.
+/// Maximum number of nodes cited by one sentence.
 const MAX_CITES: usize = MAX_NODES;
 /// The prompts.
 const WRITE: &str = "answer/write";
@@ -106,7 +106,7 @@ impl Prose {
 }
 
 /// Writes an answer from the first ten of `nodes`; with `check`, keeps only the sentences that a
-/// second request confirms. Asks nothing without nodes.
+/// second request confirms. Sends no request without nodes.
 ///
 /// # Errors
 /// [`RetrieveError::Program`] if a reply is unusable; [`RetrieveError::Llm`] for outages,
@@ -167,7 +167,7 @@ fn failed(error: AssistantError) -> RetrieveError {
     }
 }
 
-/// Parses the sentences of a reply; those with missing or unknown citations are dropped.
+/// Parses the sentences of a reply; drops sentences with missing or unknown citations.
 fn parse_citations(reply: &Json, nodes: &[NodeId]) -> Prose {
     let mut prose = Prose::default();
     let sentences = reply["sentences"].as_array().into_iter().flatten();

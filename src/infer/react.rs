@@ -26,7 +26,7 @@ use agent_tools::{
     Value, registry, schema_text, source::literal, toolkit_text,
 };
 
-/// Calls tools step by step to answer one query.
+/// The role that calls tools step by step to answer one query.
 pub const REACT_ROLE: RoleSpec = RoleSpec {
     name: "react",
     summary: "calls tools step by step",
@@ -34,27 +34,27 @@ pub const REACT_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Processor time of one tool call.
+/// Maximum processor time of one tool call.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
-/// Maximum turns for one query.
+/// Maximum number of turns for one query.
 const MAX_TURNS: usize = 12;
-/// Maximum tool calls for one query.
+/// Maximum number of tool calls for one query.
 const MAX_CALLS: usize = 30;
-/// Maximum tool calls of one turn.
+/// Maximum number of tool calls of one turn.
 const CALLS_PER_TURN: usize = 5;
 /// Number of shortlist nodes in the prompt.
 const SHOWN: usize = 20;
-/// Maximum characters of their documents.
+/// Maximum length of their documents, characters.
 const SHOWN_CHARS: usize = 300;
-/// Maximum nodes that the model may name.
+/// Maximum number of nodes that the model may name.
 const MAX_NAMED: usize = 100;
-/// Maximum nodes or items of a result in a prompt.
+/// Maximum number of nodes or items of a result in a prompt.
 const SHOWN_ITEMS: usize = 20;
-/// Maximum characters of a result in a prompt.
+/// Maximum length of a result in a prompt, characters.
 const RESULT_CHARS: usize = 2_000;
 /// Name of the system.
 const NAME: &str = "react";
-/// The prompts of the first turn and of the others.
+/// The prompts of the first turn and of later turns.
 const PROMPT: &str = "react/step";
 const RESULTS_PROMPT: &str = "react/results";
 /// Group of the tools that ask a language model.
@@ -85,9 +85,9 @@ pub struct React {
 /// A tool call.
 #[derive(Clone, Debug)]
 struct Step {
-    /// The call as the model wrote it.
+    /// The call as written by the model.
     call: String,
-    /// The result as the prompt shows it.
+    /// The result as shown in the prompt.
     result: String,
     /// The result, for later calls; `None` if the call failed.
     value: Option<Value>,
@@ -192,7 +192,8 @@ impl React {
         Ok(self.assistant.prompts().render(RESULTS_PROMPT, inputs)?.user)
     }
 
-    /// Makes one call. Errors that would end a program fail the query; others are shown to the model.
+    /// Makes one call. Errors that would end a program fail the query; other errors are shown to
+    /// the model.
     fn step(
         &self,
         session: &mut Session,

@@ -16,7 +16,7 @@ use agent_retrieve::{
 /// An answer as JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct AnswerRecord<'a> {
-    /// Whether the question names anything of the base.
+    /// Whether the question names anything in the base.
     pub recognised: bool,
     /// The categories that answered, most probable first.
     pub route: Vec<WayRecord<'a>>,
@@ -25,7 +25,7 @@ pub struct AnswerRecord<'a> {
     /// The value, if the answer is not a list of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<&'a AnswerValue>,
-    /// The last rank that is an answer, possibly behind the hits; `None` if unknown.
+    /// The last rank that is an answer, possibly after the hits; `None` if unknown.
     pub cutoff: Option<usize>,
     /// Expected quality of the nodes up to the cut-off.
     pub expected: Option<Expected>,
@@ -55,9 +55,9 @@ pub struct WayRecord<'a> {
 /// Expected quality of the nodes up to the cut-off, each in `0..=1`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Expected {
-    /// Share of them that are right.
+    /// Share of these nodes that are correct.
     pub precision: f32,
-    /// Share of the right nodes that are among them.
+    /// Share of the correct nodes that are among them.
     pub recall: f32,
 }
 

@@ -1,10 +1,11 @@
 //! `rerank`, and `--effort 2`: a language model scores the first candidates of another ranking.
 //!
-//! Source: the LLM reranker of STaRK (Wu et al. 2024). Differences: a request has several candidates,
-//! each with its relations and their directions; every request shows the linked entities with their
-//! relations, so that all batches are scored alike; nodes are ordered by score, and the shortlist only
-//! breaks ties (adding its rank to the score, as the source does, lets lower scores win); any number
-//! in 0..=1 is accepted, and an unusable reply does not affect the others.
+//! Source: the LLM reranker of STaRK (Wu et al. 2024). Differences: a request has several
+//! candidates, each with its relations and their directions; every request shows the linked
+//! entities with their relations, so that all batches are scored consistently; nodes are ordered by
+//! score, and the shortlist only breaks ties (adding its rank to the score, as the source does,
+//! lets lower scores win); any number in 0..=1 is accepted, and an unusable reply does not affect
+//! other batches.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -23,7 +24,7 @@ use agent_retrieve::{
 };
 use agent_tools::{Assistant, AssistantError, unit_score};
 
-/// Scores candidates of a ranking.
+/// The role that scores candidates of a ranking.
 pub const RERANK_ROLE: RoleSpec = RoleSpec {
     name: "rerank",
     summary: "scores candidates",
@@ -37,9 +38,9 @@ const SCORED: usize = 20;
 const SCORED_DEEP: usize = 50;
 /// Minimum high score.
 const HIGH: f32 = 0.8;
-/// Maximum candidates of one request.
+/// Maximum number of candidates of one request.
 const PER_REQUEST: usize = 10;
-/// Maximum requests for one batch of candidates: the first, its repair, one more.
+/// Maximum number of requests for one batch of candidates: the first, its repair, one more.
 const MAX_TRIES: usize = 3;
 /// Bounds for one shortlist: the first 20 in two batches, at most 50 with all tries.
 pub const RERANK_REQUESTS: RequestBounds = RequestBounds {
@@ -49,20 +50,21 @@ pub const RERANK_REQUESTS: RequestBounds = RequestBounds {
     min: SCORED.div_ceil(PER_REQUEST),
     max: SCORED_DEEP.div_ceil(PER_REQUEST) * MAX_TRIES,
 };
-/// Difference between the scores of nodes that the model scores alike.
+/// Difference between the scores of nodes to which the model gives the same score.
 const TIE: f32 = 1e-6;
-/// Maximum characters of a candidate's document in a request.
+/// Maximum length of a candidate's document in a request, characters.
 const DOCUMENT_CHARS: usize = 1_200;
 /// The prompt.
 const PROMPT: &str = "rerank/score";
-/// Repairs in each round; every round asks about the candidates without a usable score.
+/// Maximum number of repairs in each round; every round asks about the candidates without a usable
+/// score.
 const ROUNDS: [u32; 2] = [1, 0];
 
-/// Reranks the first 20 nodes of another retriever, and the first 50 if the model scores none of the
-/// 20 high. Nodes are ordered by score, ties as in the shortlist; a candidate without a usable score
-/// counts as 0 if others of its request have one. If none of a request has one, the shortlist is
-/// returned unchanged and [`Answer::unassisted`] says so. Nodes that were not scored follow in their
-/// order, with scores -1, -2, ...
+/// Reranks the first 20 nodes of another retriever, or the first 50 if the model scores none of the
+/// 20 high. Nodes are ordered by score, ties as in the shortlist. A candidate without a usable
+/// score counts as 0 if other candidates of its request have one. If no candidate of a request has
+/// one, the shortlist is returned unchanged and [`Answer::unassisted`] says so. Nodes that were not
+/// scored follow in their order, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
@@ -88,8 +90,8 @@ impl Rerank {
         Self { base, shortlist, assistant }
     }
 
-    /// The model's score of each node, and why a whole batch was not scored. After an outage the
-    /// service is not asked again.
+    /// The model's score of each node, and why a whole batch was not scored. After an outage no
+    /// further request is sent.
     fn scores(
         &self,
         query: &str,
@@ -208,7 +210,7 @@ impl Retriever for Rerank {
     }
 
     /// If a batch was not scored, returns the shortlist's answer with its cut-off: ranking by the
-    /// other scores would put all unscored nodes last.
+    /// remaining scores would put all unscored nodes last.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let judged = self.score_shortlist(query, k, detail)?;
         if judged.missed.is_some() || judged.scores.is_empty() {

@@ -8,44 +8,44 @@ use serde_json::{Value as Json, json};
 use agent_index::{IndexedBase, excerpt::text_about};
 use agent_kb::{Direction, NodeId, RelationId, best};
 
-/// Maximum linked entities, and of one type.
+/// Maximum number of linked entities.
 const MAX_ENTITIES: usize = 6;
+/// Maximum number of linked entities of one type.
 const MAX_PER_TYPE: usize = 3;
-/// Number of linked nodes of each type that entities are made of, and maximum further nodes of the
-/// same name in an entity.
+/// Number of linked nodes of each type from which entities are made.
 const LINKED_PER_TYPE: usize = 10;
+/// Maximum number of further nodes with the same name in an entity.
 const MAX_NAMESAKES: usize = 4;
 /// Minimum link strength.
 const MIN_STRENGTH: f32 = 0.2;
-/// Maximum neighbours by one relation and direction that are named.
+/// Maximum number of neighbours named by one relation and direction.
 const NAMED: usize = 8;
-/// Maximum characters of the relations of one node; the first line is always shown.
+/// Maximum length of the relations of one node, characters; the first line is always shown.
 const RELATION_CHARS: usize = 800;
-/// Maximum characters of the relations listed without neighbours.
+/// Maximum length of the relations listed without neighbours, characters.
 const FURTHER_CHARS: usize = 400;
-/// Degree by one relation from which a middle node is a hub: links over a venue or a colour are not
-/// informative.
+/// Minimum degree by one relation of a hub: links over a venue or a colour are not informative.
 const HUB: usize = 300;
-/// Maximum neighbours by one relation and direction that are read.
+/// Maximum number of neighbours read by one relation and direction.
 const MAX_NEIGHBORS: usize = 20_000;
-/// Maximum links between a candidate and the linked entities.
+/// Maximum number of links between a candidate and the linked entities.
 const MAX_LINKS: usize = 12;
-/// Maximum links between a candidate and one entity.
+/// Maximum number of links between a candidate and one entity.
 const LINKS_TO_ONE: usize = 4;
-/// Note behind the strength of an entity that a model read in the query.
+/// Note after the strength of an entity that a model read in the query.
 const READ: &str = ", which the query was read to mean";
-/// Maximum characters of a name.
+/// Maximum length of a name, characters.
 const NAME_CHARS: usize = 100;
 
 /// A linked entity and its neighbours.
 pub(super) struct Entity {
     pub(super) node: NodeId,
-    /// Other nodes of the same type and name, which the query may mean as well.
+    /// Other nodes of the same type and name, which the query may also refer to.
     pub(super) namesakes: Vec<NodeId>,
     pub(super) strength: f32,
     /// Whether a language model read it in the query.
     is_read: bool,
-    /// By relation and direction, ascending.
+    /// Neighbours by relation and direction, ascending.
     neighbors: Vec<(RelationId, Direction, Vec<NodeId>)>,
 }
 
@@ -97,8 +97,8 @@ fn neighbors(
 }
 
 /// A line for each relation and direction: number, type and names of the neighbours, with nodes in
-/// `first` first. Lines with such nodes come first; lines beyond the limit share one line without
-/// names, and relations beyond its limit are counted.
+/// `first` first. Lines with such nodes come first. Relations beyond the limit share one line
+/// without names; relations beyond that line's limit are only counted.
 fn relation_lines(
     base: &IndexedBase,
     lists: impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)>,
@@ -175,7 +175,7 @@ impl<'a> LinkedEntities<'a> {
         true
     }
 
-    /// Puts entities that a model read in the query first; at most [`MAX_ENTITIES`] in all.
+    /// Puts entities that a model read in the query first; at most [`MAX_ENTITIES`] in total.
     pub(super) fn with(mut self, read: &[(NodeId, f32)]) -> Self {
         let mut linked = Self { base: self.base, entities: Vec::new() };
         for &(node, strength) in read {

@@ -1,10 +1,10 @@
 //! Reorders the tail of a joined answer for recall.
 //!
 //! The first ranks are for readers; the tail is for consumers of a shortlist, such as a re-ranking
-//! model, for which it matters that an answer is included at all. In the joined scores, one program
-//! can hide the first nodes of another, and nodes that no program reaches are missing. Behind the
-//! first [`HEAD`] ranks, nodes are therefore ordered by expected reciprocal rank: the sum over all
-//! rankings of the ranking's probability divided by the node's rank. Vector search is one of them.
+//! model, which only need an answer to be included. In the joined scores, one program can hide the
+//! first nodes of another, and nodes that no program reaches are missing. Therefore nodes after the
+//! first [`HEAD`] ranks are ordered by expected reciprocal rank: the sum over all rankings of the
+//! ranking's probability divided by the node's rank. Vector search is one of the rankings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use agent_retrieve::Ranking;
 pub(super) const HEAD: usize = 20;
 /// Number of nodes from vector search.
 const FOUND: usize = 50;
-/// Weight of vector search, compared to probabilities of categories.
+/// Weight of vector search, relative to probabilities of categories.
 const MEANING: f32 = 0.1;
 /// Weight of the joined ranking, which breaks ties.
 const JOINED: f32 = 1e-3;

@@ -1,4 +1,4 @@
-//! Tests of programs, the reranker and ReAct with a scripted model.
+//! Programs, the reranker and ReAct with a scripted model.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -31,7 +31,7 @@ use agent_testing::{
 };
 use agent_tools::{ToolCache, Trace};
 
-/// Scores candidates for the first tool of programs.
+/// A program whose first tool scores candidates.
 const PROGRAM: &str = "fn retrieve(query, candidates, params) {
     let ids = candidates.of_type(\"product\");
     let list = []; for id in ids { list.push(id); }
@@ -56,7 +56,7 @@ fn own(text: &str) -> &str {
         .fold(text, |text, mark| text.split(mark).next().unwrap())
 }
 
-/// Scores things by whether their text has a word.
+/// Scores items by whether their text contains a word.
 fn likes(word: &'static str) -> impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static {
     move |request| {
         let shown = question(request);

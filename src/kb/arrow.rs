@@ -1,10 +1,10 @@
 //! Arrow IPC files: written by streaming, read in place.
 //!
-//! The reader takes the footer and the batch headers through the flatbuffers verifier and then
-//! addresses buffers itself. The reader of the `arrow` crates would either check every string
-//! when the file is opened, which costs seconds, or trust all offsets, which is unsafe on damaged
-//! files. Here each string is checked when it is asked for.
-//! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format>.
+//! The reader passes the footer and the batch headers through the flatbuffers verifier and then
+//! addresses buffers itself. The reader of the `arrow` crates would either check every string when
+//! the file is opened, which costs seconds, or trust all offsets, which is unsafe on damaged files.
+//! Here each string is checked at access. Format:
+//! <https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format>.
 
 use std::{
     fs::File,
@@ -21,12 +21,13 @@ use memmap2::Mmap;
 
 use crate::{FileRecord, KbError};
 
-/// A batch is written when it holds this many bytes of text. With one line of input at most
-/// 64 MiB a batch stays far below the 2 GiB that its 32-bit offsets address.
+/// Text bytes at which a batch is written. With input lines of at most 64 MiB a batch stays far
+/// below the 2 GiB that its 32-bit offsets address.
 const BATCH_BYTES: usize = 16 << 20;
-/// Also when it holds this many rows.
+/// Rows at which a batch is written.
 const BATCH_ROWS: usize = 65_536;
-/// Bytes between digest and caller: large enough for the digest to use wide instructions.
+/// Size of the buffer between caller and digest, bytes: large enough for the digest's wide
+/// instructions.
 const WRITE_BUFFER: usize = 256 << 10;
 /// `ARROW1`, at both ends of the file.
 const MAGIC: &[u8] = b"ARROW1";
@@ -169,7 +170,7 @@ fn arrow_error(path: &Path, error: ArrowError) -> KbError {
     KbError::io("write", path)(source)
 }
 
-/// A mapped table as written by [`TableWriter`].
+/// A memory-mapped table as written by [`TableWriter`].
 #[derive(Debug)]
 pub(super) struct Table {
     map: Mmap,
@@ -181,7 +182,7 @@ pub(super) struct Table {
 struct Batch {
     first_row: u64,
     n_rows: u64,
-    /// Byte ranges in the file, inside its bounds.
+    /// Byte ranges of the buffers, within the file.
     buffers: Vec<Range<usize>>,
 }
 
@@ -197,8 +198,8 @@ impl Table {
         self.n_rows
     }
 
-    /// The string in `column` (0 = first `utf8` column) of `row`; `None` if the row does not
-    /// exist or its bytes make no sense.
+    /// The string in `column` (0 = first `utf8` column) of `row`; `None` if the row does not exist
+    /// or its bytes are invalid.
     pub(super) fn get(&self, row: u64, column: usize) -> Option<&str> {
         let index = self.batches.partition_point(|batch| batch.first_row <= row).checked_sub(1)?;
         let batch = self.batches.get(index)?;
@@ -221,7 +222,7 @@ fn parse(bytes: &[u8], columns: &[&str]) -> Result<(Vec<Batch>, u64), String> {
     let body_end = bytes.len().checked_sub(TAIL_BYTES).ok_or("it is too short")?;
     let tail = bytes.get(body_end..).ok_or("it is too short")?;
     if !bytes.starts_with(MAGIC) || !tail.ends_with(MAGIC) {
-        return Err("it is no Arrow file".into());
+        return Err("it is not an Arrow file".into());
     }
     let footer_length = tail.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b)) as usize;
     let footer = body_end

@@ -1,8 +1,8 @@
 //! Writes a base by streaming: nodes in id order, edges in any order, then [`KbWriter::finish`].
 //!
-//! Memory: text goes to disk batch by batch (about 16 MiB each); 8 bytes are held per edge, at
-//! most twice that while a list grows or is sorted, 10 bytes per node and 2 bytes per field value; of
-//! nodes with keys their keys too, and 12 bytes each.
+//! Memory: text goes to disk batch by batch (about 16 MiB each). The writer holds 8 bytes per edge
+//! (at most twice that while a list grows or is sorted), 10 bytes per node and 2 bytes per field
+//! value; for nodes with keys, also the keys and 12 bytes each.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,20 +33,21 @@ pub struct KbMeta {
     pub candidate_types: Vec<String>,
 }
 
-/// Slots for recent names: every edge names its relation, and hashing all would be slow.
+/// Slots of the cache of recent names: every edge names its relation, and hashing all would be
+/// slow.
 const RECENT: usize = 256;
 /// Name of fields in messages.
 const FIELD: &str = "field";
-/// Longest excerpt of a refused name, characters.
+/// Maximum length of the excerpt of a refused name, characters.
 const SHOWN_CHARS: usize = 60;
-/// Bytes that are digested at once: enough for wide instructions.
+/// Bytes digested at once: enough for wide instructions.
 const DIGEST_BUFFER: usize = 64 << 10;
 
-/// Numbers for names, in order of first use.
+/// Assigns numbers to names, in order of first use.
 struct Interner {
     ids: HashMap<String, u16>,
     names: Vec<String>,
-    /// Ids of recent names, by a few of their bytes.
+    /// Ids of recent names, by a hash of a few of their bytes.
     recent: [u16; RECENT],
 }
 
@@ -97,7 +98,7 @@ impl Interner {
         Ok(id)
     }
 
-    /// Sorted names, and for each old id its rank among them.
+    /// Sorted names, and the new id of each old id.
     fn sorted(&self) -> (Vec<String>, Vec<u16>) {
         let mut order: Vec<(&String, u16)> = self.names.iter().zip(0..=u16::MAX).collect();
         order.sort_unstable();
@@ -128,7 +129,7 @@ impl Keys {
         self.texts.get(start.unwrap_or_default()..end).unwrap_or_default()
     }
 
-    /// All nodes by key, equal ones by number.
+    /// All nodes by key, equal keys by node id.
     fn order(&self) -> Vec<u32> {
         let mut nodes: Vec<u32> = (0..self.ends.len() as u32).collect();
         nodes.sort_by(|&a, &b| self.key(a).cmp(self.key(b)));
@@ -136,13 +137,13 @@ impl Keys {
     }
 }
 
-/// Builds a base in a directory of its own. Dropping it early leaves partial files there; the
-/// caller owns the directory.
+/// Builds a base in its own directory. Dropping it early leaves partial files there; the caller
+/// owns the directory.
 pub struct KbWriter {
     dir: PathBuf,
     nodes: TableWriter,
     fields: TableWriter,
-    /// Set by the first node with a key.
+    /// Keys of the nodes; set by the first node with a key.
     keys: Option<Keys>,
     types: Interner,
     relations: Interner,
@@ -150,7 +151,7 @@ pub struct KbWriter {
     node_types: Vec<u16>,
     field_offsets: Vec<u64>,
     field_ids: Vec<u16>,
-    /// Per relation the edges as `source << 32 | target`.
+    /// Edges by relation, as `source << 32 | target`.
     edges: Vec<Vec<u64>>,
     n_edges: u64,
     content: Content,
@@ -183,18 +184,18 @@ impl KbWriter {
         })
     }
 
-    /// Nodes pushed so far, which is the id of the next one.
+    /// Nodes pushed so far; also the id of the next node.
     pub fn n_nodes(&self) -> u32 {
         // Not above MAX_NODES, see `push_node`.
         self.node_types.len() as u32
     }
 
-    /// Appends a node and returns its id. `text` is its document without relations, `fields` the
-    /// flattened text of each field in the order in which readers get them.
+    /// Appends a node and returns its id. `text` is its document without relations; `fields` holds
+    /// the flattened text of each field, in the order in which readers get them.
     ///
     /// # Errors
     /// [`KbError::TooMany`], [`KbError::BadLabel`], [`KbError::ControlInLabel`] or [`KbError::Io`].
-    /// After the first three the writer is as before and may go on.
+    /// After the first three the writer is unchanged and may continue.
     pub fn push_node(
         &mut self,
         node_type: &str,
@@ -231,8 +232,8 @@ impl KbWriter {
     /// base have keys or none; duplicates are not checked.
     ///
     /// # Errors
-    /// As [`KbWriter::push_node`], also where the key is empty or longer than
-    /// [`MAX_KEY_BYTES`], or where nodes before have no key: [`KbError::MissingKeys`].
+    /// As [`KbWriter::push_node`]; [`KbError::MissingKeys`] if the key is empty or longer than
+    /// [`MAX_KEY_BYTES`], or if an earlier node has no key.
     pub fn push_keyed_node(
         &mut self,
         key: &str,
@@ -268,11 +269,11 @@ impl KbWriter {
         Ok(node)
     }
 
-    /// Adds a directed edge between nodes that were pushed before. Duplicates are dropped later.
+    /// Adds a directed edge between nodes already pushed. Duplicates are dropped later.
     ///
     /// # Errors
     /// [`KbError::EdgeOutOfRange`], [`KbError::TooMany`], [`KbError::BadLabel`] or
-    /// [`KbError::ControlInLabel`]; the writer may go on after each of them.
+    /// [`KbError::ControlInLabel`]; after each of them the writer may continue.
     pub fn push_edge(
         &mut self,
         source: NodeId,
@@ -297,11 +298,11 @@ impl KbWriter {
         Ok(())
     }
 
-    /// Sorts the edges, writes the graph and the manifest, and flushes all to the disk.
-    /// Returns the manifest; edges pushed minus `n_edges` are the duplicates dropped.
+    /// Sorts the edges, writes the graph and the manifest, and syncs all files to the disk. Returns
+    /// the manifest; edges pushed minus `n_edges` are the duplicates dropped.
     ///
-    /// `go_on(done, total)` is called with edges done, at least once per relation; it returns
-    /// false to stop. Time is `O(e log e)` in the edges of a relation.
+    /// Calls `go_on(done, total)` with the number of edges done, at least once per relation; it
+    /// returns false to stop. Time is `O(e log e)` in the edges of a relation.
     ///
     /// # Errors
     /// [`KbError::NoNodes`], [`KbError::MissingKeys`], [`KbError::UnknownCandidateType`], [`KbError::Stopped`] or
@@ -399,7 +400,7 @@ impl KbWriter {
     }
 }
 
-/// Digests the content of a base; small pieces are collected first.
+/// Digests the content of a base; buffers small pieces.
 struct Content(BufWriter<blake3::Hasher>);
 
 impl Content {
@@ -451,7 +452,8 @@ fn candidate_types(meta: &KbMeta, types: &[String]) -> Result<Vec<u16>, KbError>
     Ok(ids)
 }
 
-/// Writes node types, the nodes of each type and the candidates; returns the count of each type.
+/// Writes node types, the nodes of each type and the candidates; returns the number of nodes of
+/// each type.
 fn write_types(
     graph: &mut GraphWriter,
     node_types: &[u16],
@@ -520,7 +522,7 @@ fn write_manifest(dir: &Path, manifest: &mut Manifest) -> Result<(), KbError> {
     sync_dir(dir)
 }
 
-/// Place and digest of the section table.
+/// Offset and digest of the section table.
 struct TableRecord {
     offset: u64,
     entries: u64,
@@ -556,7 +558,7 @@ impl GraphWriter {
         }
     }
 
-    /// Writes a section; returns where it begins and ends.
+    /// Writes a section; returns its start and end.
     fn section(
         &mut self,
         kind: SectionKind,
@@ -581,7 +583,7 @@ impl GraphWriter {
         self.entries += 1;
     }
 
-    /// Writes both directions of a relation; one of them if they are the same.
+    /// Writes both directions of a relation, or only one if they are equal.
     fn relation(
         &mut self,
         relation: u16,

@@ -1,5 +1,5 @@
-//! Adjacency as compressed sparse rows over mapped bytes: given a node, its sorted neighbors.
-//! All bounds are checked at each access, so any bytes are safe.
+//! Adjacency as compressed sparse rows over mapped bytes: given a node, its sorted neighbors. Every
+//! access is bounds-checked, so any bytes are safe.
 
 use std::{borrow::Cow, ops::Deref, ops::Range};
 
@@ -7,8 +7,8 @@ use crate::NodeId;
 
 /// Neighbors of one node: sorted ascending, distinct. Derefs to `[NodeId]`.
 ///
-/// One direction is a slice of the mapped file; both directions together are merged into memory
-/// of their own only if the node has different edges both ways.
+/// One direction is a slice of the mapped file; both directions together are merged into owned
+/// memory only if the node has different edges both ways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Neighbors<'a>(Cow<'a, [NodeId]>);
 
@@ -17,7 +17,8 @@ impl<'a> Neighbors<'a> {
         Neighbors(Cow::Borrowed(ids))
     }
 
-    /// Unites two sorted, distinct slices. Linear in their lengths, free if they are one slice.
+    /// Merges two sorted, distinct slices. Linear in their lengths; free if they are the same
+    /// slice.
     pub(super) fn merge(left: &'a [NodeId], right: &'a [NodeId]) -> Neighbors<'a> {
         if right.is_empty() || std::ptr::eq(left, right) {
             return Neighbors::slice(left);
@@ -46,7 +47,7 @@ impl<'a> Neighbors<'a> {
         &self.0
     }
 
-    /// The ids as a vector; copies only if they are still in the mapped file.
+    /// The ids as a vector; copies only if they are a slice of the mapped file.
     pub fn into_vec(self) -> Vec<NodeId> {
         self.0.into_owned()
     }
@@ -66,7 +67,7 @@ impl Deref for Neighbors<'_> {
     }
 }
 
-/// Iterator over [`Neighbors`], which it owns.
+/// Owning iterator over [`Neighbors`].
 #[derive(Clone, Debug)]
 pub struct NeighborsIter<'a> {
     neighbors: Neighbors<'a>,
@@ -108,12 +109,12 @@ impl<'a> IntoIterator for &'a Neighbors<'_> {
     }
 }
 
-/// One direction of one relation: where its rows are in the mapped file.
+/// One direction of one relation: location of its rows in the mapped file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
-    /// The node that the first row belongs to.
+    /// The node of the first row.
     pub(super) first: NodeId,
-    /// Byte range of the nodes of the rows, ascending; empty where they are one after the other.
+    /// Byte range of the nodes of the rows, ascending; empty if the nodes are consecutive.
     pub(super) nodes: Range<usize>,
     /// Byte range of `u32[rows + 1]`, starting with 0.
     pub(super) offsets: Range<usize>,
@@ -122,7 +123,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The sorted targets of `node`; empty if it has none or the bytes make no sense.
+    /// The sorted targets of `node`; empty if it has none or the bytes are invalid.
     pub(super) fn get<'a>(&self, bytes: &'a [u8], node: NodeId) -> &'a [NodeId] {
         let row = match self.nodes.is_empty() {
             true => node.checked_sub(self.first).map(|row| row as usize),
@@ -141,21 +142,21 @@ impl Rows {
     }
 }
 
-/// The bytes as `u32`; empty if they are not aligned to 4. A rest of up to 3 bytes is left out.
+/// The bytes as `u32`; empty if they are not aligned to 4. A remainder of up to 3 bytes is dropped.
 pub(super) fn as_u32(bytes: &[u8]) -> &[u32] {
     // SAFETY: every bit pattern is a valid u32, and `align_to` keeps to aligned whole elements.
     let (before, middle, _) = unsafe { bytes.align_to::<u32>() };
     if before.is_empty() { middle } else { &[] }
 }
 
-/// The bytes as `u16`; empty if they are not aligned to 2. A rest of 1 byte is left out.
+/// The bytes as `u16`; empty if they are not aligned to 2. A remainder of 1 byte is dropped.
 pub(super) fn as_u16(bytes: &[u8]) -> &[u16] {
     // SAFETY: every bit pattern is a valid u16, and `align_to` keeps to aligned whole elements.
     let (before, middle, _) = unsafe { bytes.align_to::<u16>() };
     if before.is_empty() { middle } else { &[] }
 }
 
-/// The bytes as `u64`; empty if they are not aligned to 8. A rest of up to 7 bytes is left out.
+/// The bytes as `u64`; empty if they are not aligned to 8. A remainder of up to 7 bytes is dropped.
 pub(super) fn as_u64(bytes: &[u8]) -> &[u64] {
     // SAFETY: every bit pattern is a valid u64, and `align_to` keeps to aligned whole elements.
     let (before, middle, _) = unsafe { bytes.align_to::<u64>() };

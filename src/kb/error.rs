@@ -9,7 +9,7 @@ pub enum KbError {
     /// A file or directory could not be read or written; a full disk ends here too.
     #[error("cannot {action} {path}: {source}{}", files::remedy(source))]
     Io {
-        /// What was attempted, an infinitive ("write", "open").
+        /// Attempted action, an infinitive ("write", "open").
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -22,16 +22,16 @@ pub enum KbError {
         /// The directory.
         path: PathBuf,
     },
-    /// The base was written in another format.
+    /// The base has another format version.
     #[error(
         "{path} has format {found}, this program reads format {supported}; import the dataset again"
     )]
     Version {
         /// The manifest.
         path: PathBuf,
-        /// Its format.
+        /// Its format version.
         found: u64,
-        /// The only format that is read.
+        /// The only supported format version.
         supported: u64,
     },
     /// A file does not agree with the manifest or with its own format.
@@ -45,9 +45,9 @@ pub enum KbError {
     /// A limit of the format is exceeded.
     #[error("more than {limit} {what}; split the base or merge rare {what}")]
     TooMany {
-        /// The things counted, plural.
+        /// The counted things, plural.
         what: &'static str,
-        /// The most allowed.
+        /// Maximum number.
         limit: u64,
     },
     /// A type, relation or field name is empty or too long.
@@ -57,10 +57,10 @@ pub enum KbError {
         what: &'static str,
         /// Its length in bytes.
         bytes: usize,
-        /// The most allowed.
+        /// Maximum length, bytes.
         limit: usize,
     },
-    /// A type or relation name holds a character that ends a line, moves a cursor or turns the
+    /// A type or relation name holds a character that ends a line, moves a cursor or changes the
     /// direction of text.
     #[error("{what} name {shown} holds a control character; rename it in the data")]
     ControlInLabel {
@@ -107,7 +107,7 @@ use crate::NodeId;
 use agent_ground::files;
 
 impl KbError {
-    /// Wraps an I/O error with what was attempted and where.
+    /// Wraps an I/O error with the attempted action and the path.
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,

@@ -19,10 +19,10 @@ use petgraph::{
 
 use crate::{Direction, Kb, NodeId, RelationId, csr::NeighborsIter};
 
-/// A directed graph over all relations of a base, or over one.
+/// A directed graph over one relation of a base, or over all.
 ///
-/// Two nodes that are joined by several relations are neighbors once per relation. Order:
-/// relation ascending, then node ascending. Node weights are `()`, edge weights relations.
+/// Two nodes that several relations connect are neighbors once per relation. Order: relation
+/// ascending, then node ascending. Node weights are `()`, edge weights relations.
 #[derive(Clone, Copy, Debug)]
 pub struct KbGraph<'a> {
     kb: &'a Kb,
@@ -51,11 +51,11 @@ impl<'a> KbGraph<'a> {
 /// An edge; its id is the edge itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KbEdge {
-    /// Where it starts.
+    /// Start node.
     pub source: NodeId,
     /// Its relation.
     pub relation: RelationId,
-    /// Where it ends.
+    /// End node.
     pub target: NodeId,
 }
 
@@ -81,7 +81,7 @@ impl EdgeRef for KbEdge {
     }
 }
 
-/// Edges at one node in one direction.
+/// Edges of one node in one direction.
 pub struct IncidentEdges<'a> {
     graph: KbGraph<'a>,
     node: NodeId,
@@ -117,7 +117,7 @@ impl Iterator for IncidentEdges<'_> {
     }
 }
 
-/// The far ends of [`IncidentEdges`].
+/// The end nodes of [`IncidentEdges`].
 pub struct IncidentNodes<'a>(IncidentEdges<'a>);
 
 impl Iterator for IncidentNodes<'_> {
@@ -156,7 +156,7 @@ impl Iterator for AllEdges<'_> {
     }
 }
 
-/// Which nodes a traversal has seen: one byte per node.
+/// Nodes that a traversal has visited: one byte per node.
 #[derive(Clone, Debug)]
 pub struct VisitedNodes(Vec<bool>);
 

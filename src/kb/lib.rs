@@ -1,7 +1,7 @@
 //! The knowledge base: given a node id, its type, name, text, fields and neighbors.
 //!
-//! A base is a directory that is written once by [`KbWriter`], published by rename and then only
-//! read, memory-mapped, through [`Kb`]. Opening reads headers and nothing else, so it costs
+//! A base is a directory that [`KbWriter`] writes once and that is published by rename; after that
+//! it is only read, memory-mapped, through [`Kb`]. Opening reads only headers, so it costs
 //! milliseconds at any size. Independent of import (`dataset`) and indexes (`index`).
 //!
 //! # On disk (format 1, little-endian)
@@ -27,18 +27,18 @@
 //!                | 20 out nodes      u32[]                 21 in nodes     u32[]
 //! ```
 //!
-//! Kinds 16 to 19 occur once per relation. Their offsets cover only `first ..= last`, the ids
-//! that have an edge; where fewer than one of 16 has one, kinds 20 and 21 list those that do, and
-//! offsets are theirs, so thousands of small relations cost little. A relation that has every edge
-//! both ways is stored once: its kinds 18, 19 and 21 are the places of 16, 17 and 20.
+//! Kinds 16 to 19 occur once per relation. Their offsets cover only `first ..= last`, the range of
+//! ids with an edge. If fewer than one id in 16 has an edge, kinds 20 and 21 list these ids and the
+//! offsets refer to the list, so thousands of small relations cost little. A relation that has
+//! every edge both ways is stored once: its kinds 18, 19 and 21 are the places of 16, 17 and 20.
 //!
 //! # Damage
 //!
-//! Sizes and the digests of all tables are checked when a base is opened. The data are not read
-//! then, so every access is checked instead: a damaged file gives empty values or wrong ones,
-//! never ids of nodes that do not exist, a panic or undefined behaviour. [`Kb::met_damage`] says
-//! whether a list was left out; [`verify`] reads all and compares digests.
-//! A base must not be changed in place while it is open; replace it by [`publish`].
+//! Opening checks sizes and the digests of all tables. It does not read the data, so every access
+//! is checked instead: a damaged file gives empty or wrong values, never ids of nodes that do not
+//! exist, a panic or undefined behaviour. [`Kb::met_damage`] reports whether an invalid list was
+//! met; [`verify`] reads all and compares digests. A base must not be changed in place while it is
+//! open; replace it by [`publish`].
 //!
 //! # Limits
 //!
@@ -87,7 +87,8 @@ pub use publish::{publish, sync_dir};
 pub use scores::{Combine, Scores, best, best_first};
 pub use set::NodeSet;
 
-/// A node, in `0 .. n_nodes`, in the order of the imported files; [`Kb::key`] is its id there.
+/// A node, in `0 .. n_nodes`, in the order of the imported files; [`Kb::key`] is its id in those
+/// files.
 pub type NodeId = u32;
 
 /// A node type, an index into [`Kb::types`].
@@ -107,7 +108,7 @@ impl TypeId {
     pub const NONE: TypeId = TypeId(u16::MAX);
 }
 
-/// Which way edges are followed.
+/// Direction in which edges are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From source to destination, as stored.
@@ -119,7 +120,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The way back.
+    /// The opposite direction.
     pub fn reversed(self) -> Direction {
         match self {
             Direction::Out => Direction::In,
@@ -128,7 +129,7 @@ impl Direction {
         }
     }
 
-    /// A relation that is followed so: `-has_brand->` as stored, `<-has_brand-` against it, and
+    /// A relation with its direction: `-has_brand->` as stored, `<-has_brand-` against it, and
     /// `-has_brand-` either way.
     pub fn arrow(self, relation: &str) -> String {
         match self {
@@ -152,13 +153,13 @@ pub struct Tuple {
     pub edges: u64,
 }
 
-/// Most nodes of a base.
+/// Maximum number of nodes of a base.
 pub const MAX_NODES: u32 = u32::MAX - 1;
-/// Most edges of a base: 16 GB in memory while it is built.
+/// Maximum number of edges of a base: 16 GB in memory while it is built.
 pub const MAX_EDGES: u64 = 2_000_000_000;
-/// Most types, relations and field names, each.
+/// Maximum number of types, of relations and of field names.
 pub const MAX_LABELS: usize = u16::MAX as usize;
-/// Longest type, relation or field name in bytes.
+/// Maximum length of a type, relation or field name, bytes.
 pub const MAX_LABEL_BYTES: usize = 1024;
-/// Longest key of a node in bytes.
+/// Maximum length of a node's key, bytes.
 pub const MAX_KEY_BYTES: usize = 1024;

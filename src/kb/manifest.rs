@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use crate::KbError;
 use agent_ground::files;
 
-/// The only format that is written and read.
+/// The only supported format version.
 pub(super) const FORMAT_VERSION: u64 = 1;
 /// Name of the manifest file.
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
-/// Longest manifest in bytes: 65,535 labels of each kind at 1 KiB would not be reasonable.
+/// Maximum size of a manifest, bytes; 65,535 labels of each kind at 1 KiB would not be reasonable.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 
 /// Size and digest of one file.
@@ -30,7 +30,7 @@ pub struct FileRecord {
 }
 
 impl FileRecord {
-    /// The current size and digest of a file. O(bytes).
+    /// Reads a file and returns its size and digest. O(bytes).
     ///
     /// # Errors
     /// The error of the system.
@@ -40,7 +40,7 @@ impl FileRecord {
         Ok(FileRecord { bytes, blake3: digest.to_hex().to_string() })
     }
 
-    /// Whether a file is unchanged. O(bytes); `on_bytes` gets the number of bytes read since
+    /// Whether a file is unchanged. O(bytes); `on_bytes` receives the number of bytes read since
     /// the last call.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl FileRecord {
     }
 }
 
-/// The digest of a file, read in pieces.
+/// The digest of a file, read in blocks.
 fn digest(path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<blake3::Hash> {
     let mut file = fs::File::open(path)?;
     let mut hasher = blake3::Hasher::new();
@@ -69,7 +69,7 @@ fn digest(path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<blake3::Hash
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Format of all files of the base.
+    /// Format version of all files of the base.
     pub format_version: u64,
     /// Title for people.
     pub title: String,
@@ -107,7 +107,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The digest that `checksum` must hold.
+    /// The expected value of `checksum`.
     pub(super) fn own_digest(&self) -> Result<String, serde_json::Error> {
         let unsigned = Manifest { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())

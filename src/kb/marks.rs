@@ -1,19 +1,19 @@
-//! Marks on nodes, set again and again without clearing the whole: given many lists of ids, their
-//! union in ascending order.
+//! Marks on nodes that can be cleared without touching unmarked ones: given many lists of ids,
+//! their union in ascending order.
 //!
-//! Two levels of bits: one bit a node, and one bit for each 64 of those that are not all zero. What
-//! was marked is found and cleared through the upper level, so a small union over a large base
-//! costs what it holds and one bit for 4,096 nodes.
+//! Two levels of bits: one bit per node, and one bit for each non-zero word of 64. The upper level
+//! finds and clears the marks, so a small union over a large base costs time linear in its size
+//! plus one bit per 4,096 nodes.
 
 use crate::NodeId;
 
-/// Marked nodes below a fixed number. Memory: a bit a node.
+/// Set of marked nodes below a fixed number. Memory: one bit per node.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     bits: Vec<u64>,
     /// Bit `i`: `bits[i]` is not zero.
     filled: Vec<u64>,
-    /// Marked nodes.
+    /// Number of marked nodes.
     n: usize,
 }
 
@@ -25,7 +25,7 @@ impl Marks {
         Marks { bits: words(n_words), filled: words(n_words.div_ceil(64)), n: 0 }
     }
 
-    /// Marks a node; returns whether it was unmarked before. Ids beyond the last 64 are left out.
+    /// Marks a node; returns whether it was unmarked before. Ignores ids beyond the last word.
     #[inline]
     pub fn insert(&mut self, node: NodeId) -> bool {
         let word = (node / 64) as usize;
@@ -48,7 +48,7 @@ impl Marks {
         }
     }
 
-    /// Appends the marked nodes in ascending order to `nodes` and takes the marks off.
+    /// Appends the marked nodes in ascending order to `nodes` and clears all marks.
     pub fn drain_into(&mut self, nodes: &mut Vec<NodeId>) {
         nodes.reserve(std::mem::take(&mut self.n));
         for (upper, filled) in (0u32..).zip(&mut self.filled) {

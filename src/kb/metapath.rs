@@ -1,8 +1,8 @@
 //! Metapaths: typed paths from named nodes to nodes of one type, and answer sets built from them.
 //!
-//! A template of questions is a few [`Branch`]es. Its answers are the nodes that all plain branches
-//! reach from their slots, without those from which a negated branch leads anywhere. [`Links`] is the
-//! graph: a base, or one being built.
+//! A question template is a few [`Branch`]es. Its answers are the nodes that all plain branches
+//! reach from their slots, without those that have a path along a negated branch. [`Links`] is the
+//! graph: a base, or one under construction.
 
 use std::borrow::Cow;
 
@@ -23,14 +23,14 @@ pub trait Links {
 /// A metapath from a slot to the type of the answers or, negated, from an answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Branch<S> {
-    /// The slot where it starts; none for a negated branch, which no answer may have.
+    /// Index of the slot where it starts; none for a negated branch, which no answer may have.
     pub slot: Option<usize>,
-    /// At least one.
+    /// The steps, at least one.
     pub steps: Vec<S>,
 }
 
-/// The ends of a metapath from one node, ascending, each once; none if it would follow more than
-/// `max_edges` edges.
+/// End nodes of a metapath from one node, ascending, each once; none if more than `max_edges` edges
+/// would be followed.
 pub fn ends<L: Links>(
     links: &L,
     steps: &[L::Step],
@@ -52,7 +52,7 @@ pub fn ends<L: Links>(
     Some(nodes)
 }
 
-/// Whether a metapath leads anywhere from a node.
+/// Whether a metapath from a node has an end.
 pub fn has_end<L: Links>(links: &L, steps: &[L::Step], start: u32) -> bool {
     match steps.split_first() {
         None => true,
@@ -63,7 +63,8 @@ pub fn has_end<L: Links>(links: &L, steps: &[L::Step], start: u32) -> bool {
 }
 
 /// The answers of grounded branches, ascending: nodes that all plain branches reach, without those
-/// from which a negated one leads on. None if a branch would follow more than `max_edges` edges.
+/// that have a path along a negated branch. None if a branch would follow more than `max_edges`
+/// edges.
 pub fn execute<L: Links>(
     links: &L,
     branches: &[Branch<L::Step>],
@@ -90,8 +91,8 @@ pub fn execute<L: Links>(
     Some(answers.unwrap_or_default())
 }
 
-/// The end of a random walk; `below` draws a number below its argument. None where it runs into a
-/// node without neighbours.
+/// The end node of a random walk along `steps`; `below` draws a number below its argument. None if
+/// a node on the way has no neighbours.
 pub fn wander<L: Links>(
     links: &L,
     steps: &[L::Step],
@@ -109,9 +110,9 @@ pub fn wander<L: Links>(
     Some(node)
 }
 
-/// Fills the slots behind the first: a random end of the first branch is followed back, along
-/// the branch of each further slot. `taken` says whether a node may not fill a slot beside those
-/// filled before.
+/// Fills the slots after the first: follows a random end of the first branch back along the branch
+/// of each further slot. `taken` tests whether a node may not fill a slot beside those already
+/// filled.
 pub fn ground<L: Links>(
     links: &L,
     branches: &[Branch<L::Step>],
@@ -142,13 +143,13 @@ pub fn ground<L: Links>(
 /// One step over a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Step {
-    /// Type it starts from.
+    /// Type at its start.
     pub from: TypeId,
-    /// Relation it follows.
+    /// The relation.
     pub relation: RelationId,
     /// Direction of the edges.
     pub direction: Direction,
-    /// Type it leads to.
+    /// Type at its end.
     pub to: TypeId,
 }
 
@@ -172,7 +173,7 @@ impl From<&Step> for MetapathStep {
     }
 }
 
-/// A metapath in words, as [`metapath_in_words`]; empty without steps.
+/// A metapath in words, as [`metapath_in_words`]; empty if it has no steps.
 pub fn in_words(kb: &Kb, steps: &[Step]) -> String {
     let first = steps.first().map(|step| step.from);
     first.map_or(String::new(), |from| metapath_in_words(kb, from, steps.iter().map(Into::into)))

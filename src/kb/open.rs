@@ -1,7 +1,7 @@
 //! Opens a base and reads its content.
 //!
-//! Opening maps the files, compares their sizes with the manifest and reads headers only.
-//! Ids out of range and invalid bytes give the empty value; invalid ids in a list of nodes are also
+//! Opening maps the files, compares their sizes with the manifest and reads only headers. Ids out
+//! of range and invalid bytes give the empty value; invalid ids in a list of nodes are also
 //! recorded, see [`Kb::met_damage`].
 
 use std::{
@@ -30,19 +30,20 @@ pub(super) const GRAPH_FILE: &str = "graph.bin";
 pub(super) const KEYS_FILE: &str = "keys.arrow";
 /// First bytes of `graph.bin`.
 pub(super) const MAGIC: &[u8; 8] = b"AGENTKB1";
-/// Sections start at multiples of this many bytes: a cache line, and enough for any number type.
+/// Alignment of sections, bytes: a cache line, and enough for any number type.
 pub(super) const SECTION_ALIGN: u64 = 64;
 /// Bytes of one entry of the section table.
 const ENTRY_BYTES: usize = 24;
-/// `name` and `text` among the string columns of `nodes.arrow`.
+/// Index of `name` among the string columns of `nodes.arrow`.
 const NAME_COLUMN: usize = 1;
+/// Index of `text` among the string columns of `nodes.arrow`.
 const TEXT_COLUMN: usize = 2;
-/// `value` among the string columns of `fields.arrow`.
+/// Index of `value` among the string columns of `fields.arrow`.
 const VALUE_COLUMN: usize = 1;
-/// `key` among the string columns of `keys.arrow`.
+/// Index of `key` among the string columns of `keys.arrow`.
 const KEY_COLUMN: usize = 0;
 
-/// Sections of `graph.bin`; the numbers are part of the format.
+/// Kinds of sections of `graph.bin`; the numbers are part of the format.
 #[derive(Clone, Copy)]
 pub(super) enum SectionKind {
     NodeTypes = 1,
@@ -60,7 +61,7 @@ pub(super) enum SectionKind {
     InNodes = 21,
 }
 
-/// Byte ranges of the sections in `graph.bin`, inside its bounds.
+/// Byte ranges of the sections in `graph.bin`, within the file.
 #[derive(Debug, Default)]
 struct Sections {
     node_types: Range<usize>,
@@ -74,7 +75,7 @@ struct Sections {
     into: Vec<Rows>,
 }
 
-/// An open base: memory-mapped, read-only, shared freely between threads.
+/// An open base: memory-mapped, read-only, safe to share between threads.
 #[derive(Debug)]
 pub struct Kb {
     dir: PathBuf,
@@ -82,7 +83,7 @@ pub struct Kb {
     candidate_types: Vec<TypeId>,
     is_candidate_type: Vec<bool>,
     tuples: Vec<Tuple>,
-    /// By type, the relations that its nodes have edges of, ascending.
+    /// Relations of the edges of each type's nodes, ascending, by type.
     relations_by_type: Vec<Vec<RelationId>>,
     nodes: Table,
     fields: Table,
@@ -90,14 +91,14 @@ pub struct Kb {
     keys: Option<Table>,
     graph: Mmap,
     sections: Sections,
-    /// For each type, and then for the candidates, whether its list holds only nodes that exist;
-    /// lists of millions are looked through once.
+    /// For each type, then for the candidates: whether its list holds only existing nodes. Lists of
+    /// millions are checked only once.
     lists: Vec<OnceLock<bool>>,
     met_damage: AtomicBool,
 }
 
 impl Kb {
-    /// Opens the base in `dir`. Cost grows with types, relations and batches, not with nodes.
+    /// Opens the base in `dir`. The cost grows with types, relations and batches, not with nodes.
     ///
     /// ```no_run
     /// use agent::{dataset::Home, kb::Kb};
@@ -168,7 +169,7 @@ impl Kb {
         &self.dir
     }
 
-    /// Counts, names and digests as stored.
+    /// The manifest: counts, names and digests.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -213,37 +214,37 @@ impl Kb {
         &self.manifest.fields
     }
 
-    /// The type of that name.
+    /// The type with this name.
     pub fn type_id(&self, name: &str) -> Option<TypeId> {
         position(self.types(), name).map(TypeId)
     }
 
-    /// The relation of that name.
+    /// The relation with this name.
     pub fn relation_id(&self, name: &str) -> Option<RelationId> {
         position(self.relations(), name).map(RelationId)
     }
 
-    /// The relations that nodes of a type have edges of in either direction, ascending.
+    /// The relations of the edges of a type's nodes, in either direction, ascending.
     pub fn relations_of(&self, kind: TypeId) -> &[RelationId] {
         self.relations_by_type.get(usize::from(kind.0)).map_or(&[], Vec::as_slice)
     }
 
-    /// The field of that name.
+    /// The field with this name.
     pub fn field_id(&self, name: &str) -> Option<FieldId> {
         position(self.field_names(), name).map(FieldId)
     }
 
-    /// The name of a type; empty if there is none.
+    /// The name of a type; empty if the type does not exist.
     pub fn type_name(&self, id: TypeId) -> &str {
         self.types().get(id.0 as usize).map_or("", String::as_str)
     }
 
-    /// The name of a relation; empty if there is none.
+    /// The name of a relation; empty if the relation does not exist.
     pub fn relation_name(&self, id: RelationId) -> &str {
         self.relations().get(id.0 as usize).map_or("", String::as_str)
     }
 
-    /// The name of a field; empty if there is none.
+    /// The name of a field; empty if the field does not exist.
     pub fn field_name(&self, id: FieldId) -> &str {
         self.field_names().get(id.0 as usize).map_or("", String::as_str)
     }
@@ -282,8 +283,8 @@ impl Kb {
         }
     }
 
-    /// The nodes with that key in the imported data, ascending; nodes of several types may share one.
-    /// O(log n) of the keys.
+    /// The nodes with this key in the imported data, ascending; nodes of several types may share a
+    /// key. O(log n) in the number of keys.
     pub fn nodes_of_key(&self, key: &str) -> Vec<NodeId> {
         if !self.has_keys() {
             return key.parse().ok().filter(|&node| self.contains(node)).into_iter().collect();
@@ -322,8 +323,8 @@ impl Kb {
     }
 
     /// The neighbors of `node` over one relation, sorted ascending, distinct; all of them exist.
-    /// Linear in the degree: the ids are looked through, and for `Any` merged if the node has edges
-    /// both ways, unless the relation has every edge both ways.
+    /// Linear in the degree: the ids are checked and, for `Any`, merged if the node has edges both
+    /// ways, unless the relation has every edge both ways.
     pub fn neighbors(
         &self,
         node: NodeId,
@@ -340,7 +341,7 @@ impl Kb {
         }
     }
 
-    /// The number of [`Kb::neighbors`]; costs nothing but for `Any` of a node with edges both ways.
+    /// The number of [`Kb::neighbors`]. O(1), except for `Any` of a node with edges both ways.
     pub fn degree(&self, node: NodeId, relation: RelationId, direction: Direction) -> usize {
         let (out, into) = (self.out(node, relation), self.into(node, relation));
         match direction {
@@ -397,7 +398,7 @@ impl Kb {
         rows.map_or(&[], |rows| rows.get(&self.graph, node))
     }
 
-    /// The nodes, if all of them exist, else none.
+    /// The nodes if all of them exist, otherwise the empty list.
     fn known<'a>(&self, nodes: &'a [NodeId]) -> &'a [NodeId] {
         // Without an early end, many ids are compared at a time.
         let largest = nodes.iter().fold(0, |largest, &node| node.max(largest));
@@ -408,7 +409,7 @@ impl Kb {
         &[]
     }
 
-    /// The nodes of a list of `lists`, if all of them exist, else none.
+    /// The nodes of a list of `lists` if all of them exist, otherwise the empty list.
     fn known_list<'a>(&self, list: usize, nodes: &'a [NodeId]) -> &'a [NodeId] {
         let is_known = || self.known(nodes).len() == nodes.len();
         let known = self.lists.get(list).is_some_and(|known| *known.get_or_init(is_known));
@@ -449,7 +450,7 @@ fn relations_by_type(tuples: &[Tuple], n_types: usize) -> Vec<Vec<RelationId>> {
 
 /// Reads all files of the base in `dir` and compares them with the manifest.
 ///
-/// `on_bytes` gets the number of bytes read since the last call.
+/// `on_bytes` receives the number of bytes read since the last call.
 ///
 /// # Errors
 /// As [`Kb::open`]; [`KbError::Damaged`] names the first file whose digest differs.
@@ -498,7 +499,7 @@ fn keys(dir: &Path, manifest: &Manifest) -> Result<Option<Table>, KbError> {
 
 fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
     if !graph.starts_with(MAGIC) {
-        return Err("it is no graph file".into());
+        return Err("it is not a graph file".into());
     }
     let table = usize::try_from(manifest.table_entries)
         .ok()
@@ -528,7 +529,7 @@ fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
     Ok(sections)
 }
 
-/// Enters one table entry; `None` if it is out of bounds or unknown.
+/// Records one table entry; `None` if it is out of bounds or unknown.
 fn place(sections: &mut Sections, entry: &[u8], graph_bytes: usize) -> Option<()> {
     let kind = u16::from_le_bytes(*entry.first_chunk()?);
     let relation = u16::from_le_bytes(*entry.get(2..)?.first_chunk()?) as usize;

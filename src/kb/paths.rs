@@ -1,8 +1,8 @@
 //! Shortest paths between nodes over edges of any relation and direction, and paths along a metapath,
 //! by breadth-first search over [`KbGraph`].
 //!
-//! Ties, at each step from the end: the node before with the smallest id, then an edge followed as
-//! it is stored before one followed against, then the first relation.
+//! Ties, at each step from the end: the previous node with the smallest id, then an edge in its
+//! stored direction, then the first relation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,12 +10,12 @@ use petgraph::visit::{EdgeRef, IntoEdgesDirected, VisitMap, Visitable};
 
 use crate::{Direction, Kb, KbGraph, NodeId, RelationId, TypeId};
 
-/// One edge of a path and where it leads.
+/// One edge of a path and its end node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
     /// The relation of the edge.
     pub relation: RelationId,
-    /// [`Direction::Out`] if it is followed as stored, [`Direction::In`] if against.
+    /// [`Direction::Out`] if the edge is followed as stored, [`Direction::In`] if against it.
     pub direction: Direction,
     /// The node at its end.
     pub node: NodeId,
@@ -37,7 +37,7 @@ pub struct MetapathStep {
     pub relation: RelationId,
     /// Direction of the edges.
     pub direction: Direction,
-    /// The type of the nodes that it leads to.
+    /// The type of the nodes at its end.
     pub to: TypeId,
 }
 
@@ -58,30 +58,30 @@ pub fn metapath_in_words(
 /// Limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathBounds {
-    /// Maximal edges of a path.
+    /// Maximum number of edges of a path.
     pub hops: usize,
-    /// Maximal expanded nodes.
+    /// Maximum number of expanded nodes.
     pub nodes: usize,
-    /// Maximal visited edges.
+    /// Maximum number of visited edges.
     pub edges: usize,
 }
 
 impl Path {
-    /// The node at its end.
+    /// The last node.
     pub fn end(&self) -> NodeId {
         self.hops.last().map_or(self.from, |hop| hop.node)
     }
 }
 
-/// Assumed minimal degree of nodes of a large frontier.
+/// Assumed minimum degree of the nodes of a large frontier.
 const EDGES_PER_NODE: usize = 8;
 
 /// Predecessor of each reached node, with the edge.
 type Predecessors = HashMap<NodeId, (NodeId, Hop)>;
 
-/// For each node of `to`, in their order, the shortest path from any node of `from`; none where no
-/// path lies within the bounds. `follow` is told, before the edges of a node are looked at, how many
-/// there are. O(edges looked at + bytes of nodes of the base / 8).
+/// For each node of `to`, in order, the shortest path from any node of `from`; none if no path lies
+/// within the bounds. Before a node is expanded, `follow` receives its number of edges. O(visited
+/// edges + bytes of nodes of the base / 8).
 ///
 /// # Errors
 /// The error of `follow`.
@@ -145,7 +145,7 @@ pub fn shortest_paths<E>(
     Ok(to.iter().map(path).collect())
 }
 
-/// Whether nodes have at most this many edges together.
+/// Whether the nodes have at most `max_edges` edges in total.
 fn is_fewer(kb: &Kb, nodes: &BTreeSet<NodeId>, max_edges: usize) -> bool {
     let mut left = Some(max_edges);
     for &node in nodes {
@@ -154,12 +154,12 @@ fn is_fewer(kb: &Kb, nodes: &BTreeSet<NodeId>, max_edges: usize) -> bool {
     left.is_some()
 }
 
-/// The last edges from the frontier of a search to its targets: for each target the first in search
-/// order.
+/// The last edges from the frontier of a search to its targets: for each target the first edge in
+/// search order.
 struct LastEdges(BTreeMap<usize, Vec<Hop>>);
 
 impl LastEdges {
-    /// Of an ascending frontier. O(edges of the nodes that are looked for).
+    /// Built from an ascending frontier. O(edges of the wanted nodes).
     fn new(kb: &Kb, frontier: &[NodeId], wanted: &BTreeSet<NodeId>) -> Self {
         let mut by_place: BTreeMap<usize, Vec<Hop>> = BTreeMap::new();
         for &node in wanted {
@@ -181,8 +181,8 @@ impl LastEdges {
     }
 }
 
-/// For each node of `to`, in their order, a path from any node of `from` along a metapath; none
-/// where there is none, or where more than `edges` edges would be looked at.
+/// For each node of `to`, in order, a path from any node of `from` along a metapath; none if there
+/// is no such path, or if the search would visit more than `edges` edges.
 pub fn paths_along(
     kb: &Kb,
     from: &[NodeId],
@@ -217,7 +217,7 @@ pub fn paths_along(
     to.iter().map(path).collect()
 }
 
-/// The path to a node, by its predecessors.
+/// The path to a node, built from its predecessors.
 fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Hop)>) -> Path {
     let (mut from, mut hops) = (end, Vec::new());
     while let Some((node, hop)) = before(from) {
@@ -228,13 +228,13 @@ fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Hop)>)
     Path { from, hops }
 }
 
-/// The nodes that exist, ascending, each once.
+/// The existing nodes, ascending, each once.
 fn distinct(kb: &Kb, nodes: &[NodeId]) -> Vec<NodeId> {
     let known: BTreeSet<NodeId> = nodes.iter().copied().filter(|&node| kb.contains(node)).collect();
     known.into_iter().collect()
 }
 
-/// The edges of a node: as stored before against, then by relation, then by node.
+/// The edges of a node: stored direction first, then by relation, then by node.
 pub fn hops(kb: &Kb, node: NodeId) -> impl Iterator<Item = Hop> {
     let graph = KbGraph::new(kb, None);
     let out = graph.edges_directed(node, petgraph::Outgoing).map(|edge| Hop {
@@ -250,7 +250,7 @@ pub fn hops(kb: &Kb, node: NodeId) -> impl Iterator<Item = Hop> {
     out.chain(back)
 }
 
-/// The edges of a node that a step of a metapath follows: as stored before against, then by node.
+/// The edges of a node along a step of a metapath: stored direction first, then by node.
 fn step_hops(kb: &Kb, node: NodeId, step: &MetapathStep) -> impl Iterator<Item = Hop> {
     let ways: &[Direction] = match step.direction {
         Direction::Any => &[Direction::Out, Direction::In],

@@ -1,4 +1,4 @@
-//! Makes a finished directory visible under its name, in one step as far as readers see.
+//! Publishes a finished directory under its name, atomically for readers.
 
 use std::{
     fs::{self, File},
@@ -9,7 +9,7 @@ use crate::KbError;
 
 /// Renames `finished` to `target`, replacing a directory of that name.
 ///
-/// Both must be on one file system; take a sibling. An old directory is set aside as
+/// Both must be on one file system, such as siblings. An old directory is set aside as
 /// `.old-<name>` first and deleted last; if the second rename fails it is put back. Readers that
 /// have the old directory open keep it.
 ///
@@ -55,7 +55,7 @@ pub fn remove_set_aside(target: &Path) -> Result<(), KbError> {
     remove_if_present(&aside(target))
 }
 
-/// Writes the entries of a directory to the disk, so that a rename survives a power cut.
+/// Syncs the entries of a directory to the disk, so that a rename survives a power cut.
 ///
 /// # Errors
 /// [`KbError::Io`] if the directory cannot be opened or synced.

@@ -1,28 +1,28 @@
 //! Groups edges in any order into rows: the sorted neighbors of each node.
 //!
-//! Counting sort: linear in pairs and in the span of the row ids. Grouping by target and then by
-//! source leaves every row sorted. What is kept is linear in pairs: where few nodes of the span have
-//! a row, these are listed.
+//! Counting sort: linear in pairs and in the range of the row ids. Grouping by target and then by
+//! source leaves every row sorted. The result is linear in pairs: if few nodes of the range have a
+//! row, their ids are listed.
 
 use crate::NodeId;
 
-/// Nodes of the span for each with a row, from which on the latter are listed.
+/// Minimum ratio of the range of node ids to the number of rows for which the row ids are listed.
 const SPARSE: usize = 16;
 
-/// Sorted, distinct neighbors of the nodes `first ..`, or of those that are listed.
+/// Sorted, distinct neighbors of the nodes `first ..`, or of listed nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Adjacency {
-    /// The node that the first row belongs to.
+    /// The node of the first row.
     pub(super) first: NodeId,
-    /// The nodes of the rows, ascending; empty where they are one after the other.
+    /// The nodes of the rows, ascending; empty if they are consecutive.
     pub(super) nodes: Vec<NodeId>,
-    /// Where each row begins in `targets`, and the end of the last.
+    /// Start of each row in `targets`, and the end of the last row.
     pub(super) offsets: Vec<u32>,
     pub(super) targets: Vec<NodeId>,
 }
 
 impl Adjacency {
-    /// Both directions of edges given as `source << 32 | target`, in any order and with repeats.
+    /// Both directions of edges given as `source << 32 | target`, in any order, possibly repeated.
     pub(super) fn both(edges: Vec<u64>) -> (Adjacency, Adjacency) {
         let by_target = group(edges.iter().map(|edge| (*edge as u32, (edge >> 32) as u32)));
         drop(edges);
@@ -33,7 +33,7 @@ impl Adjacency {
         (out.listed(), into.listed())
     }
 
-    /// With its nodes listed and empty rows left out, where that is much shorter.
+    /// The same rows with their nodes listed and empty rows dropped, if that is much shorter.
     fn listed(self) -> Adjacency {
         let mut nodes = Vec::new();
         let mut offsets = vec![0];
@@ -51,7 +51,7 @@ impl Adjacency {
         Adjacency { first: self.first, nodes, offsets, targets: self.targets }
     }
 
-    /// The pairs by row, each turned round.
+    /// The pairs by row, each reversed.
     fn turned(&self) -> impl Iterator<Item = (NodeId, NodeId)> + Clone + '_ {
         self.rows().flat_map(|(node, targets)| targets.iter().map(move |&target| (target, node)))
     }
@@ -88,7 +88,7 @@ impl Adjacency {
     }
 }
 
-/// Groups (row, target) pairs by row; targets keep their order. At most `MAX_EDGES` pairs, so
+/// Groups (row, target) pairs by row; targets keep their order. At most `MAX_EDGES` pairs, so that
 /// offsets fit.
 fn group(pairs: impl Iterator<Item = (NodeId, NodeId)> + Clone) -> Adjacency {
     let (first, last) = pairs

@@ -7,22 +7,24 @@ use petgraph::{
 
 use crate::{Direction, Kb, TypeId, metapath::Step};
 
-/// Node of the unrolled schema: a type or a step, at a distance from the start. Distances make a
-/// metapath there and back a simple path; steps as nodes distinguish parallel relations.
+/// Node of the unrolled schema: a type or a step, at a distance from the start. Distances turn a
+/// metapath that returns to a type into a simple path; steps as nodes distinguish parallel
+/// relations.
 #[derive(Clone, Copy)]
 enum Place {
     Type,
     Step(Step),
 }
 
-/// The steps of a base from types to types, unrolled to a number of hops.
+/// The steps of a base between types, unrolled to a number of hops.
 pub struct Schema {
     graph: DiGraph<Place, ()>,
-    /// The places of the types, by distance and type.
+    /// Graph nodes of the types, by distance and type.
     types: Vec<Vec<NodeIndex>>,
 }
 
-/// The steps that a base offers, each once; relations within a type are followed both ways at once.
+/// The steps of a base, each once; a relation within one type is followed in both directions at
+/// once.
 pub fn steps(kb: &Kb) -> Vec<Step> {
     let mut steps = Vec::new();
     for tuple in kb.tuples() {
@@ -38,8 +40,8 @@ pub fn steps(kb: &Kb) -> Vec<Step> {
 }
 
 impl Schema {
-    /// The schema of a base up to metapaths of `hops` of some of its steps; there are up to
-    /// `steps.len()` to the power of `hops` metapaths.
+    /// The schema of a base for metapaths of at most `hops` of the given steps; their number is at
+    /// most `steps.len()` to the power of `hops`.
     pub fn new(kb: &Kb, steps: &[Step], hops: usize) -> Schema {
         let n_types = kb.types().len();
         let mut graph = DiGraph::new();

@@ -9,14 +9,14 @@ use super::{NodeId, NodeSet};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores(Vec<(NodeId, f32)>);
 
-/// How scores of two sources are combined where both have the node.
+/// How two sources are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {
-    /// Sum; a node needs to be in one of them.
+    /// Sum; for nodes in at least one source.
     Sum,
-    /// Larger of the two; a node needs to be in one of them.
+    /// Larger of the two; for nodes in at least one source.
     Max,
-    /// Product; a node needs to be in both.
+    /// Product; for nodes in both sources.
     Product,
 }
 
@@ -42,7 +42,7 @@ impl Scores {
         &self.0
     }
 
-    /// How many nodes have a score.
+    /// Number of nodes with a score.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -137,7 +137,7 @@ impl Scores {
         Self(pairs)
     }
 
-    /// Only what satisfies the predicate.
+    /// Keeps the pairs that satisfy the predicate.
     pub fn filter(&self, mut keep: impl FnMut(NodeId, f32) -> bool) -> Self {
         Self(self.0.iter().copied().filter(|&(node, score)| keep(node, score)).collect())
     }

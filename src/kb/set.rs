@@ -27,12 +27,12 @@ impl NodeSet {
         &self.0
     }
 
-    /// How many nodes.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no node.
+    /// Whether the set has no nodes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -91,7 +91,7 @@ impl FromIterator<NodeId> for NodeSet {
     }
 }
 
-/// Common ids of two sorted slices, `small` the shorter one.
+/// Common ids of two sorted slices; `small` is the shorter one.
 fn intersect(small: &[NodeId], large: &[NodeId]) -> Vec<NodeId> {
     let mut common = Vec::with_capacity(small.len());
     let gallop = small.len().saturating_mul(GALLOP_RATIO) < large.len();

@@ -1,4 +1,4 @@
-//! The store against naive models, petgraph, the Arrow reader, and damage.
+//! The store against naive models, petgraph and the Arrow reader, and with damaged files.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -21,7 +21,7 @@ fn field(name: &str, value: &str) -> (String, String) {
     (name.to_string(), value.to_string())
 }
 
-/// Three types, not in blocks, and unicode.
+/// Three types, interleaved, with Unicode.
 fn nodes() -> Vec<Node> {
     vec![
         ("paper", "Über Graphen", vec![field("year", "1987"), field("abstract", "naïve 図")]),
@@ -320,7 +320,7 @@ fn petgraph_algorithms_run_over_a_base() {
     assert_eq!(petgraph::algo::connected_components(all), 1);
 }
 
-/// Asks for everything a base can tell; must not panic whatever the bytes.
+/// Calls every method of a base; must not panic on any bytes.
 fn exercise(kb: &Kb) -> usize {
     let mut seen = 0;
     for node in (0..kb.n_nodes()).chain([u32::MAX]) {

@@ -26,20 +26,20 @@ pub struct RoleSettings {
     pub model: String,
     /// Sampling temperature; none leaves it to the service.
     pub temperature: Option<f64>,
-    /// Maximal tokens of a reply.
+    /// Maximum number of tokens of a reply.
     pub max_tokens: u32,
-    /// Further parameters that are sent as they are.
+    /// Further parameters, sent unchanged.
     pub parameters: Map<String, Value>,
 }
 
-/// Locked while a key is requested; then holds the answer for the threads that waited.
+/// Locked while a key is requested; then holds the result for the threads that waited.
 type Turn = Mutex<Option<Result<Reply, LlmError>>>;
 
 /// A language model with its reply stores and ledger. Shared between threads.
 pub struct Llm {
     model: Box<dyn Model>,
     roles: HashMap<Role, RoleSettings>,
-    /// Asked in this order; the first is the run's own.
+    /// Searched in this order; the first is the run's own.
     stores: Vec<Arc<dyn ReplyStore>>,
     ledger: Ledger,
     /// An entry for each key in flight, so that it is paid once.
@@ -48,9 +48,9 @@ pub struct Llm {
 }
 
 impl Llm {
-    /// A model with the settings of every role. Replies are looked up in the stores in order and kept in
-    /// all of them; only those of the first count as paid by this run. Once `stop` is set, nothing is
-    /// sent, but stored replies are still found.
+    /// A model with the settings of every role. Replies are looked up in the stores in order and
+    /// stored in all of them; only those of the first count as paid by this run. Once `stop` is
+    /// set, nothing is sent, but stored replies are still found.
     pub fn new(
         model: Box<dyn Model>,
         roles: HashMap<Role, RoleSettings>,
@@ -64,7 +64,7 @@ impl Llm {
     /// The request of a role.
     ///
     /// # Panics
-    /// Never: a role without settings has an empty model name, which services refuse.
+    /// Never: a role without settings gets an empty model name, which services refuse.
     pub fn request(
         &self,
         role: Role,
@@ -100,7 +100,7 @@ impl Llm {
         &self.ledger
     }
 
-    /// The reply to a request, from a store or from the model. Of several threads that request the same
+    /// The reply to a request, from a store or from the model. If several threads request the same
     /// key at a time, one asks the model and the others share its result.
     ///
     /// # Errors
@@ -181,8 +181,8 @@ impl Llm {
         Ok(reply)
     }
 
-    /// Asks the model. Every paid reply is reserved before and counted after, unusable ones included;
-    /// these are also noted in the stores.
+    /// Asks the model. The cost of every paid reply is reserved before the request and counted
+    /// after it, unusable replies included; the stores also record these.
     fn ask_model(&self, key: &str, request: &Request) -> Result<Reply, LlmError> {
         let mut reservation = Some(self.ledger.reserve(request)?);
         let reply = self.model.ask_counting(request, &mut |usage, is_asked_again| {
@@ -203,8 +203,8 @@ impl Llm {
         Ok(reply)
     }
 
-    /// Keeps an exchange in all stores but its origin; continues after a store that fails, so that a
-    /// paid reply is not lost.
+    /// Stores an exchange in all stores but its origin; continues after a store that fails, so that
+    /// a paid reply is not lost.
     fn keep(&self, key: &str, exchange: &Exchange, from: Option<usize>) -> Result<(), LlmError> {
         let others = self.stores.iter().enumerate().filter(|(index, _)| Some(*index) != from);
         let mut kept = Ok(());

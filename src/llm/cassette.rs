@@ -9,8 +9,8 @@
 //! {"key":"...","role":"actor","model":"m","excerpt":"...","reply":{"text":"...",...}}
 //! ```
 //!
-//! While recording, every line is synced to the disk; at the end the file is sorted by key, so that
-//! it is the same for any number of threads. The last line of a key counts.
+//! While recording, every line is synced to the disk. At the end the file is sorted by key, so that
+//! it is the same for any number of threads. If a key has several lines, the last one is valid.
 //!
 //! | limit | unit | value |
 //! | --- | --- | --- |
@@ -31,17 +31,17 @@ use serde::{Deserialize, Serialize};
 use crate::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role};
 use agent_ground::files;
 
-/// Largest cassette, bytes. It is held in memory.
+/// Maximum size of a cassette, bytes. It is held in memory.
 pub const CASSETTE_BYTES: u64 = 256 << 20;
-/// Longest line, bytes.
+/// Maximum length of a line, bytes.
 pub const LINE_BYTES: u64 = 16 << 20;
-/// Longest excerpt of a message, characters.
+/// Maximum length of an excerpt of a message, characters.
 pub const EXCERPT_CHARS: usize = 200;
-/// Maximal number of recorded requests compared to find the nearest.
+/// Maximum number of recorded requests compared to find the nearest.
 const COMPARED: usize = 2_000;
 /// Digits of a key.
 const KEY_DIGITS: usize = 64;
-/// Digits of a key shown in messages.
+/// Digits of a key in messages.
 const SHOWN_DIGITS: usize = 12;
 
 /// Why a cassette cannot be used. Each message names the file and the remedy.
@@ -67,7 +67,7 @@ pub enum CassetteError {
         /// What is wrong.
         reason: String,
     },
-    /// It is too large.
+    /// The cassette is too large.
     #[error("the cassette {} is larger than the limit of {CASSETTE_BYTES} bytes: record fewer requests", .path.display())]
     TooLarge {
         /// The cassette.
@@ -94,13 +94,13 @@ impl CassetteError {
 pub struct RecordedExchange {
     /// The key of the request.
     pub key: String,
-    /// Who asked.
+    /// Role of the request.
     pub role: Role,
-    /// Which model.
+    /// Model of the request.
     pub model: String,
     /// The beginning and the end of the last message, on one line.
     pub excerpt: String,
-    /// What was answered.
+    /// The reply.
     pub reply: Reply,
 }
 
@@ -175,11 +175,11 @@ impl Recorder {
         Ok(Recorder { path: path.to_owned(), recording: Mutex::new(recording) })
     }
 
-    /// Sorts the cassette by key, atomically. Recording may continue. Dropping does the same and ignores
-    /// errors.
+    /// Sorts the cassette by key, atomically. Recording may continue. Dropping the recorder does
+    /// the same and ignores errors.
     ///
     /// # Errors
-    /// [`CassetteError::Io`], [`CassetteError::Busy`]; the unsorted file stays as it is.
+    /// [`CassetteError::Io`], [`CassetteError::Busy`]; the unsorted file then stays unchanged.
     pub fn finish(&self) -> Result<(), CassetteError> {
         let mut recording = self.recording();
         if !recording.unsorted {
@@ -245,7 +245,7 @@ impl Drop for Recorder {
 }
 
 impl ReplyStore for Recorder {
-    /// Always nothing.
+    /// Always none.
     fn get(&self, _: &str) -> Result<Option<Exchange>, LlmError> {
         Ok(None)
     }
@@ -280,7 +280,7 @@ impl Cassette {
         self.lines.values()
     }
 
-    /// Recorded exchanges that were not requested so far, by key.
+    /// Recorded exchanges not requested so far, by key.
     pub fn unused(&self) -> Vec<&RecordedExchange> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         self.lines.values().filter(|line| !asked.contains(&line.key)).collect()
@@ -340,7 +340,7 @@ fn lock(file: &File, path: &Path) -> Result<(), CassetteError> {
     }
 }
 
-/// A line with its end.
+/// A line with its line end.
 fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError> {
     let text = serde_json::to_string(line);
     let text = text.map_err(|error| CassetteError::io("write", path)(error.into()))? + "\n";
@@ -350,8 +350,8 @@ fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError
     Ok(text)
 }
 
-/// The lines of a cassette by key, and their total bytes. A last line without a line end is optionally
-/// ignored, otherwise an error.
+/// The lines of a cassette by key, and their total bytes. A last line without a line end is ignored
+/// on request, otherwise an error.
 fn read_lines(
     file: &mut File,
     path: &Path,

@@ -1,8 +1,8 @@
 //! Spending on language models, and ceilings that no request may exceed.
 //!
-//! Before a request is sent, its maximal cost is reserved: its estimated tokens and the token limit of
-//! its reply. A request that could exceed a ceiling, together with spending and reservations, is not
-//! sent.
+//! Before a request is sent, its maximum cost is reserved: its estimated tokens and the token limit
+//! of its reply. A request that could exceed a ceiling, together with spending and reservations, is
+//! not sent.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LlmError, Request, Role, Usage};
 
-/// Estimated bytes of a token; fewer than in English, so that estimates are rather too high.
+/// Estimated bytes per token; fewer than in English, so that estimates tend to be too high.
 const BYTES_PER_TOKEN: u64 = 3;
-/// Tokens of a message in addition to its text.
+/// Tokens of a message beyond its text.
 const TOKENS_PER_MESSAGE: u64 = 8;
 
 /// Price of a model, USD per million tokens.
@@ -35,7 +35,7 @@ impl Price {
     }
 }
 
-/// Maximal spending of all roles together in a run.
+/// Maximum spending of all roles together in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ceilings {
     /// USD.
@@ -60,7 +60,7 @@ pub struct Spending {
 }
 
 impl Spending {
-    /// The difference to an `earlier` state.
+    /// The difference from an `earlier` state.
     pub fn since(self, earlier: Spending) -> Spending {
         Spending {
             calls: self.calls - earlier.calls,
@@ -189,7 +189,7 @@ impl Ledger {
         self.ceilings
     }
 
-    /// Reserves the maximal cost of a request: its estimated tokens and the limit of its reply. A
+    /// Reserves the maximum cost of a request: its estimated tokens and the limit of its reply. A
     /// service that counts more tokens can exceed a ceiling by one request.
     ///
     /// # Errors
@@ -270,12 +270,12 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Estimated tokens of a text, rather too many.
+/// Estimated tokens of a text, on the high side.
 pub fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Estimated input tokens of a request (messages and schema), rather too many.
+/// Estimated input tokens of a request (messages and schema), on the high side.
 pub fn estimated_tokens(request: &Request) -> u64 {
     let schema = request.json.as_ref().map_or(0, |json| tokens(&json.schema.to_string()));
     let texts = request.messages.iter().map(|message| tokens(&message.text) + TOKENS_PER_MESSAGE);

@@ -6,9 +6,9 @@
 //!          -> kept at once in every store -> reply
 //! ```
 //!
-//! A request is identified by its [key](Request::key): everything that is sent, and a sample index for
-//! several replies to the same text. A key is paid once, even if several threads request it at the same
-//! time or the process was killed.
+//! A request is identified by its [key](Request::key): everything that is sent, and a sample index
+//! for several replies to the same text. A key is paid for once, even if several threads request it
+//! at the same time or the process was killed.
 
 mod ask;
 pub mod cassette;
@@ -96,13 +96,13 @@ pub struct Request {
     pub model: String,
     /// The conversation so far; the last message is answered.
     pub messages: Vec<Message>,
-    /// Sampling temperature; none leaves it to the service, as some models take none.
+    /// Sampling temperature; none leaves it to the service (some models reject the parameter).
     pub temperature: Option<f64>,
-    /// Maximal tokens of the reply.
+    /// Maximum number of tokens of the reply.
     pub max_tokens: u32,
-    /// Further parameters that are sent as they are.
+    /// Further parameters, sent unchanged.
     pub parameters: Map<String, Value>,
-    /// The form of the reply, if it is to be JSON.
+    /// The form of the reply, if it must be JSON.
     pub json: Option<Schema>,
     /// Distinguishes otherwise equal requests; not sent.
     pub sample: u32,
@@ -121,13 +121,13 @@ impl Request {
     }
 }
 
-/// Why a reply ends where it does.
+/// Why a reply ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// The model was done.
+    /// The model finished.
     Stop,
-    /// It was cut off at the limit of tokens.
+    /// The token limit cut it off.
     Length,
     /// A filter of the service cut it off.
     Filter,
@@ -149,15 +149,15 @@ pub struct Usage {
 /// Reply of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The text; never empty.
+    /// The text, not empty.
     pub text: String,
-    /// Why it ends.
+    /// Why the text ends.
     pub finish: Finish,
-    /// What it used.
+    /// Tokens used.
     pub usage: Usage,
 }
 
-/// A request with its reply, as it is kept.
+/// A request with its reply, as stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
     /// The request.
@@ -170,7 +170,7 @@ pub struct Exchange {
 
 /// Answers requests. Called from several threads at a time; blocks.
 pub trait Model: Send + Sync {
-    /// The reply to a request, whole and not empty.
+    /// The reply to a request, complete and not empty.
     ///
     /// # Errors
     /// [`LlmError`], after retries of transient errors.
@@ -190,7 +190,7 @@ pub trait Model: Send + Sync {
         self.ask(request)
     }
 
-    /// What one request may cost.
+    /// Token and attempt limits of one request.
     fn limits(&self) -> Limits {
         Limits::default()
     }
@@ -214,9 +214,9 @@ impl<T: Model + ?Sized> Model for Arc<T> {
     }
 }
 
-/// Keeps exchanges by the key of their request.
+/// Stores exchanges by the key of their request.
 pub trait ReplyStore: Send + Sync {
-    /// The exchange of a key, if it is kept.
+    /// The exchange of a key, if it is stored.
     ///
     /// # Errors
     /// [`LlmError::Store`].
@@ -228,8 +228,8 @@ pub trait ReplyStore: Send + Sync {
     /// [`LlmError::Store`].
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError>;
 
-    /// Notes the usage of a paid but unusable reply, in stores that restore the spending of a resumed
-    /// run. Other stores do nothing.
+    /// Records the usage of a paid but unusable reply, in stores that restore the spending of a
+    /// resumed run. Other stores do nothing.
     ///
     /// # Errors
     /// [`LlmError::Store`].
@@ -250,7 +250,7 @@ pub enum LlmError {
     Reply {
         /// The model.
         model: String,
-        /// What is wrong with it.
+        /// What is wrong with the reply.
         reason: String,
     },
     /// The next request could exceed a ceiling.
@@ -258,25 +258,25 @@ pub enum LlmError {
         "the {what} is reached: {spent} of {ceiling} spent, and the next request may take {next}"
     )]
     Budget {
-        /// Which ceiling.
+        /// Name of the ceiling.
         what: &'static str,
         /// Spent so far, with its unit.
         spent: String,
         /// The ceiling, with its unit.
         ceiling: String,
-        /// The most that the next request takes, with its unit.
+        /// Maximum use of the next request, with its unit.
         next: String,
     },
-    /// A ceiling in dollars cannot be kept without a price.
+    /// A ceiling in dollars requires a price.
     #[error(
-        "the price of model {0:?} is not known, so that no budget in USD can be kept; \
-         add [llm.prices.{0:?}] with input and output, USD for a million tokens, to the settings"
+        "the price of model {0:?} is unknown, so a budget in USD cannot be enforced; \
+         add [llm.prices.{0:?}] with input and output, USD per million tokens, to the settings"
     )]
     NoPrice(String),
     /// A cassette does not hold the request.
     #[error("{0}")]
     Unrecorded(String),
-    /// A reply cannot be kept or read back.
+    /// A reply cannot be stored or read back.
     #[error("{0}")]
     Store(String),
     /// The caller asked to stop.

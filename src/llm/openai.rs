@@ -1,11 +1,11 @@
 //! A language model behind an OpenAI-compatible interface, `POST /chat/completions`.
 //!
-//! The token limit is `max_tokens` or `max_completion_tokens`, and some models take no temperature. A
-//! refusal that names one of them changes the request, and the change is remembered for that model. An
-//! unusable reply is requested again a few times.
+//! The token limit is named `max_tokens` or `max_completion_tokens`, and some models reject a
+//! temperature. After a refusal that names one of these, the request is adapted, and the adaptation
+//! is remembered for that model. An unusable reply is requested again a few times.
 //!
 //! Sources: the reference of OpenAI's chat completions; the GenAI conventions of OpenTelemetry for
-//! the names in spans. Spans never hold texts.
+//! names in spans. Spans never hold texts.
 
 mod reply;
 #[cfg(test)]
@@ -33,14 +33,14 @@ use agent_remote::{Limits, RemoteError, Service};
 
 /// Path of requests, below the base address.
 const PATH: &str = "/chat/completions";
-/// Longest request, bytes; no model reads as much.
+/// Maximum size of a request, bytes; more than any model reads.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
-/// Maximal number of adaptations of one request.
+/// Maximum number of adaptations of one request.
 const MAX_CHANGES: usize = 2;
 /// Instruction before the schema, for servers without a schema parameter.
 const JSON_ONLY: &str = "Answer with one JSON value of this schema, and with nothing else:";
 
-/// How JSON is requested from a server.
+/// How a server is asked for JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JsonForm {
@@ -53,13 +53,13 @@ pub enum JsonForm {
     None,
 }
 
-/// A server's name of the token limit of a reply.
+/// Name of the token limit of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenLimit {
-    /// `max_tokens`, known to most servers.
+    /// `max_tokens`, supported by most servers.
     MaxTokens,
-    /// `max_completion_tokens`, which newer models of OpenAI ask for.
+    /// `max_completion_tokens`, required by newer models of OpenAI.
     MaxCompletionTokens,
 }
 
@@ -82,11 +82,11 @@ impl TokenLimit {
 /// Assumptions about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// How JSON is asked for.
+    /// How the server is asked for JSON.
     pub json: JsonForm,
-    /// The name of the limit; without one, that of the service's host.
+    /// Name of the token limit; none chooses it by the service's host.
     pub token_limit: Option<TokenLimit>,
-    /// Maximal number of repeated requests after an unusable reply.
+    /// Maximum number of repeated requests after an unusable reply.
     pub unusable_retries: u32,
 }
 
@@ -96,7 +96,7 @@ impl Default for Form {
     }
 }
 
-/// What is known of a model.
+/// Known properties of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dialect {
     token_limit: TokenLimit,
@@ -107,11 +107,11 @@ struct Dialect {
 pub struct OpenAi {
     service: Service,
     form: Form,
-    /// Default of models without adaptations.
+    /// Initial properties of every model.
     expected: Dialect,
     /// Adaptations by model.
     dialects: Mutex<HashMap<String, Dialect>>,
-    /// Locked while a reply is parsed, so that its memory is used once at a time.
+    /// Locked while a reply is parsed, so that only one parse uses memory at a time.
     reading: Mutex<()>,
 }
 
@@ -122,7 +122,7 @@ enum Failure {
 }
 
 impl OpenAi {
-    /// Asks this service in this form.
+    /// A client of this service with these assumptions.
     pub fn new(service: Service, form: Form) -> OpenAi {
         let is_openai = service.host() == "api.openai.com";
         let token_limit = form.token_limit.unwrap_or(match is_openai {
@@ -137,7 +137,7 @@ impl OpenAi {
         self.dialects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its name in spans.
+    /// Provider name in spans.
     fn provider(&self) -> &str {
         match self.service.host() {
             "api.openai.com" => "openai",

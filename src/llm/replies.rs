@@ -14,9 +14,9 @@ use crate::{
     Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage, replies::schema::Validator,
 };
 
-/// Longest reason shown to a model, bytes.
+/// Maximum length of a reason sent to a model, bytes.
 const MAX_REASON_BYTES: usize = 500;
-/// Maximal number of errors reported for one JSON reply.
+/// Maximum number of errors reported for one JSON reply.
 const MAX_ERRORS: usize = 5;
 /// Delimiters of the thoughts of reasoning models.
 const THOUGHTS: (&str, &str) = ("<think>", "</think>");
@@ -47,13 +47,13 @@ pub enum NoProgram {
          that is closed"
     )]
     CutOff,
-    /// There is no program in the text.
+    /// The text has no program.
     #[error(
         "the reply holds no program; reply with one fenced block that holds \
          fn retrieve(query, candidates, params)"
     )]
     Prose,
-    /// There are several fenced blocks, and none is the program.
+    /// There are several fenced blocks, and none is a program.
     #[error(
         "the reply has {0} fenced blocks and none holds fn retrieve(query, candidates, params); \
          reply with one fenced block that holds the whole program"
@@ -64,9 +64,9 @@ pub enum NoProgram {
     Json,
 }
 
-/// The program of a reply: the last fenced block that holds `fn retrieve`; else the only fenced
-/// block; else the whole text, if it begins as a program and holds `fn retrieve`. A block is only
-/// taken if it is closed, and after an unclosed one nothing is taken: never half a program.
+/// The program of a reply: the last fenced block with `fn retrieve`; otherwise the only fenced
+/// block; otherwise the whole text, if it begins as a program and has `fn retrieve`. Only closed
+/// blocks count, and nothing after an unclosed one, so that a program is never partial.
 ///
 /// # Errors
 /// [`NoProgram`].
@@ -163,7 +163,7 @@ fn fences(text: &str) -> (Vec<Fence>, bool) {
                 fence.body.push('\n');
             }
             (None, Some((mark, n, rest))) => {
-                // A word in marks within a line is no block.
+                // A word in marks within a line is not a block.
                 if !rest.contains('`') {
                     open = Some((mark, n, Fence { tag: rest.to_owned(), body: String::new() }));
                 }
@@ -175,7 +175,7 @@ fn fences(text: &str) -> (Vec<Fence>, bool) {
     (fences, all_closed)
 }
 
-/// Kind and number of the marks that a line begins with, and what follows them, if it opens or
+/// Kind and number of the marks that a line begins with, and the rest of the line, if it opens or
 /// closes a block.
 fn fence_marks(line: &str) -> Option<(char, usize, &str)> {
     let line = line.trim();
@@ -189,7 +189,7 @@ fn fence_marks(line: &str) -> Option<(char, usize, &str)> {
 /// valid by the schema.
 ///
 /// # Errors
-/// What is wrong, for the model, in at most 500 bytes.
+/// The error, for the model, in at most 500 bytes.
 pub fn extract_json(text: &str, schema: &Schema) -> Result<Value, String> {
     let text = spoken(text).unwrap_or_default();
     if text.trim().is_empty() {
@@ -281,15 +281,15 @@ impl Llm {
     /// the model gets it back with the errors.
     ///
     /// # Errors
-    /// [`LlmError::Reply`] when the repaired reply is wrong as well, or the request has no schema;
+    /// [`LlmError::Reply`] if the repaired reply is invalid as well, or the request has no schema;
     /// those of [`Llm::ask`].
     pub fn ask_json(&self, request: &Request) -> Result<Value, LlmError> {
         let (value, _) = self.ask_json_all(std::slice::from_ref(request), 1).remove(0);
         value
     }
 
-    /// The JSON values of several requests in their order, some at a time, each with at most `repairs`
-    /// repairs.
+    /// The JSON values of several requests in their order, several at a time, each with at most
+    /// `repairs` repairs.
     ///
     /// # Errors
     /// As [`Llm::ask_json`], for each request.
@@ -329,7 +329,7 @@ impl Llm {
     }
 }
 
-/// The JSON value of a reply, or what is wrong with it.
+/// The JSON value of a reply, or its error.
 fn read_reply(reply: &Reply, request: &Request) -> Result<Value, String> {
     let Some(schema) = &request.json else {
         return Err("no JSON was asked for".to_owned());
@@ -356,7 +356,7 @@ pub(super) fn is_usable(reply: &Reply, request: &Request) -> bool {
     }
 }
 
-/// The request with the invalid reply and its errors.
+/// The request for a repair: with the invalid reply and its errors.
 fn repairing(request: &Request, reply: &Reply, reason: &str) -> Request {
     let mut again = request.clone();
     again.messages.push(Message::assistant(reply.text.clone()));

@@ -5,8 +5,8 @@ use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a part of the program that asks. Costs are summed by it; ordered as text. What was
-/// kept under a name that nobody asks by any more can still be read.
+/// Name of a part of the program that asks a model. Costs are summed by it; ordered as text.
+/// Replies stored under a name no longer in use can still be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Role(Cow<'static, str>);
@@ -38,13 +38,13 @@ impl fmt::Display for Role {
 /// Declaration of a role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoleSpec {
-    /// Its name; no two that ask share one.
+    /// Unique name.
     pub name: &'static str,
     /// Short description.
     pub summary: &'static str,
     /// Sampling temperature unless set otherwise; none leaves it to the service.
     pub temperature: Option<f64>,
-    /// Default maximal tokens of a reply, hidden reasoning included.
+    /// Default maximum number of tokens of a reply, hidden reasoning included.
     pub max_tokens: u32,
 }
 

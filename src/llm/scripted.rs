@@ -18,7 +18,7 @@ use agent_llm::{
     ledger::{Ceilings, Ledger, tokens},
 };
 
-/// Who may ask it.
+/// Roles that may ask it.
 const ROLES: [&str; 11] = [
     "actor",
     "comparator",
@@ -35,16 +35,16 @@ const ROLES: [&str; 11] = [
 /// The name of the scripted model.
 pub const MODEL: &str = "scripted";
 
-/// What a scripted model replies: a text, and why it ends.
+/// Reply of a scripted model: a text, and why it ends.
 pub type ScriptedReply = Result<(String, Finish), LlmError>;
 
-/// Answers by a function of the request; notes what it was asked.
+/// Answers by a function of the request; records the requests.
 pub struct Scripted<F> {
     answer: F,
     asked: Arc<Mutex<Vec<Request>>>,
 }
 
-/// What a scripted model was asked, in the order of arrival.
+/// Requests to a scripted model, in the order of arrival.
 #[derive(Clone, Default)]
 pub struct RequestLog(Arc<Mutex<Vec<Request>>>);
 
@@ -54,7 +54,7 @@ impl RequestLog {
         self.0.lock().unwrap().clone()
     }
 
-    /// How many requests came so far.
+    /// Number of requests so far.
     pub fn count(&self) -> usize {
         self.0.lock().unwrap().len()
     }
@@ -65,7 +65,7 @@ pub fn question(request: &Request) -> &str {
     request.messages.last().map_or("", |message| &message.text)
 }
 
-/// The blocks of data of a question whose names begin so, such as `thing`: name and text.
+/// The data blocks of a question whose names begin with `name`, such as `thing`: name and text.
 pub fn blocks(question: &str, name: &str) -> Vec<(String, String)> {
     let mark = format!("<data name=\"{name}");
     let mut blocks = Vec::new();
@@ -89,7 +89,7 @@ where
     }
 }
 
-/// Keeps replies in memory.
+/// Stores replies in memory.
 #[derive(Default)]
 pub struct MemoryStore(Mutex<HashMap<String, Exchange>>);
 
@@ -105,7 +105,7 @@ impl ReplyStore for MemoryStore {
 }
 
 /// A model that answers by a function of the request, with a store in memory and no ceilings, and
-/// what it was asked.
+/// its request log.
 pub fn llm<F>(answer: F) -> (Arc<Llm>, RequestLog)
 where
     F: Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
@@ -113,7 +113,7 @@ where
     llm_within(answer, Ceilings::default(), vec![Arc::new(MemoryStore::default())])
 }
 
-/// The same with ceilings and stores.
+/// As [`llm`], with ceilings and stores.
 pub fn llm_within<F>(
     answer: F,
     ceilings: Ceilings,
@@ -136,7 +136,7 @@ where
     (Arc::new(Llm::new(Box::new(model), roles, stores, ledger, stop)), heard)
 }
 
-/// A whole reply.
+/// A complete reply.
 pub fn said(text: impl Into<String>) -> ScriptedReply {
     Ok((text.into(), Finish::Stop))
 }

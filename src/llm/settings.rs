@@ -22,13 +22,13 @@ use crate::{
 };
 use agent_remote::Limits;
 
-/// Longest file, bytes.
+/// Maximum size of a file, bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// Longest name of a model, characters.
+/// Maximum length of a model's name, characters.
 const MAX_NAME_CHARS: usize = 200;
-/// Longest reply of a language model, bytes, unless set otherwise.
+/// Default maximum size of a reply, bytes.
 const REPLY_BYTES: usize = 8 << 20;
-/// Largest reply limit that may be set: parsing takes a multiple of the length.
+/// Upper limit of the reply size setting, bytes: parsing takes a multiple of the length.
 const MAX_REPLY_BYTES: usize = 16 << 20;
 
 /// Error in a settings file. Never shows a value that may be an API key.
@@ -59,7 +59,7 @@ pub enum SettingsError {
         line: usize,
         /// The whole name.
         key: String,
-        /// The known name that is nearest, if one is near.
+        /// The nearest known name, if it is similar.
         nearest: Option<String>,
     },
     /// A value looks like an API key.
@@ -85,7 +85,7 @@ pub enum SettingsError {
         line: usize,
         /// The whole name.
         key: String,
-        /// What it must be, with the unit.
+        /// Required value, with the unit.
         expected: String,
     },
 }
@@ -99,15 +99,15 @@ fn did_you_mean(nearest: &Option<String>) -> String {
 pub struct Settings {
     /// Address of the service, such as `https://api.openai.com/v1`.
     pub base_url: Option<String>,
-    /// The model of all roles that name none.
+    /// The model of all roles without their own.
     pub model: Option<String>,
-    /// The variable of the environment that holds the key.
+    /// The environment variable that holds the key.
     pub key_env: Option<String>,
     /// The header that holds the key, instead of `Authorization: Bearer`.
     pub key_header: Option<String>,
-    /// The organisation that pays.
+    /// The organisation that is charged.
     pub organisation: Option<String>,
-    /// The project that pays.
+    /// The project that is charged.
     pub project: Option<String>,
     /// Further headers.
     pub headers: Vec<(String, String)>,
@@ -167,11 +167,11 @@ fn default_limits() -> Limits {
 }
 
 impl Settings {
-    /// The settings in the text of a file; `file` is its name in messages. It may set the roles
-    /// that are given.
+    /// The settings in the text of a file; `file` is its name in messages. The file may set only
+    /// the given roles.
     ///
     /// # Errors
-    /// [`SettingsError`], for the first thing that is wrong.
+    /// [`SettingsError`], for the first error.
     pub fn read(text: &str, file: &str, roles: &[RoleSpec]) -> Result<Settings, SettingsError> {
         if text.len() > MAX_FILE_BYTES {
             return Err(SettingsError::TooLong { file: file.to_owned() });
@@ -225,11 +225,11 @@ impl Settings {
         })
     }
 
-    /// How each of the roles asks; what users left out is as its part of the program declares. A
-    /// role without a model of its own has the one that is given, else the general one.
+    /// Request settings of each role; omitted ones have the role's defaults. A role without its own
+    /// model uses the given one, otherwise the general one.
     ///
     /// # Errors
-    /// The roles that have no model, in the order given, when there are such.
+    /// The roles without a model, in the given order, if there are any.
     pub fn role_settings(
         &self,
         model: Option<&str>,

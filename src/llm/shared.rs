@@ -14,9 +14,10 @@
 //! | [`MAX_BYTES`]: the oldest entries go until nine tenths are left | bytes of all files | 2 Gi |
 //! | [`ENTRY_BYTES`]: larger exchanges are not kept | bytes of one file | 64 Mi |
 //!
-//! Only usable replies are stored. The cache never fails a caller: a damaged or unreadable entry counts
-//! as absent, one that cannot be written is skipped, and [`SharedCache::problem`] reports it. Several
-//! processes may exceed the limit by the [`COUNTED_EVERY`] entries that each writes between two counts.
+//! Only usable replies are stored. The cache never fails a caller: a damaged or unreadable entry
+//! counts as absent, an entry that cannot be written is skipped, and [`SharedCache::problem`]
+//! reports it. Several processes may exceed the limit by the [`COUNTED_EVERY`] entries that each
+//! writes between two counts.
 
 use std::{
     collections::BTreeMap,
@@ -32,13 +33,13 @@ use serde::{Deserialize, Serialize};
 use crate::{Exchange, LlmError, ReplyStore, Role, replies::is_usable};
 use agent_ground::files;
 
-/// Maximal size of all files, bytes.
+/// Maximum total size of all files, bytes.
 pub const MAX_BYTES: u64 = 2 << 30;
-/// Largest file, bytes.
+/// Maximum size of a file, bytes.
 pub const ENTRY_BYTES: u64 = 64 << 20;
 /// Entries written between two counts of all files.
 pub const COUNTED_EVERY: u64 = 1_000;
-/// Longest first line, bytes.
+/// Maximum length of the first line, bytes.
 const HEADER_BYTES: u64 = 64 << 10;
 /// The format of entries.
 const FORMAT: u32 = 1;
@@ -124,7 +125,7 @@ impl SharedCache {
         &self.dir
     }
 
-    /// Cache hits since it was opened.
+    /// Cache hits since opening.
     pub fn hits(&self) -> u64 {
         self.state().hits
     }
@@ -137,7 +138,7 @@ impl SharedCache {
     /// Contents by model. Reads the first line of every file.
     ///
     /// # Errors
-    /// When the directory cannot be read; one that does not exist is empty.
+    /// If the directory cannot be read; a missing directory counts as empty.
     pub fn contents(&self) -> io::Result<Contents> {
         let mut contents = Contents::default();
         for entry in self.entries()? {
@@ -153,7 +154,7 @@ impl SharedCache {
     /// Removes all entries and returns their number and size.
     ///
     /// # Errors
-    /// When a file cannot be removed.
+    /// If a file cannot be removed.
     pub fn clear(&self) -> io::Result<CacheSize> {
         let mut removed = CacheSize::default();
         for entry in self.entries()? {
@@ -300,7 +301,7 @@ fn is_key(name: &str) -> bool {
     name.len() == KEY_DIGITS && name.bytes().all(digit)
 }
 
-/// The entries of a directory; none when there is none.
+/// The entries of a directory; none if it does not exist.
 fn listed(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     match fs::read_dir(dir) {
         Ok(entries) => entries.collect(),

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A part that can be disabled.
+/// A part of the optimizer that can be disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ablation {
-    /// Mining of metapaths; without it, only text search is left.
+    /// Mining of metapaths; without it, only text search remains.
     Mining,
     /// Tuning of parameters; without it, programs run with declared values.
     Tuning,

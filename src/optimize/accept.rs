@@ -14,7 +14,7 @@ use agent_infer::ParamValues;
 use agent_retrieve::eval::statistics::randomization_p;
 
 /// Minimum gain of a change in summed reciprocal rank on the training queries of its category
-/// ([`wording::gain`]): as much as one more right answer.
+/// ([`wording::gain`]): the gain of one more correct first answer.
 pub(super) const MIN_GAIN: f64 = 1.0;
 
 /// A test of a change, as the journal stores it.
@@ -24,7 +24,7 @@ pub struct Decision {
     pub category: String,
     /// Id of its previous program.
     pub from: String,
-    /// Id of the tested program; the same if only parameters changed.
+    /// Id of the tested program; equal to `from` if only parameters changed.
     pub to: String,
     /// Parameters of the tested program that differ from the declared ones.
     pub params: ParamValues,
@@ -34,11 +34,11 @@ pub struct Decision {
     pub n: usize,
     /// Difference of the mean reciprocal ranks.
     pub difference: f64,
-    /// Summed difference with both wordings weighed equally, which decides.
+    /// Summed difference with both wordings weighted equally; it decides.
     #[serde(default)]
     pub gain: f64,
-    /// Two-sided p of the paired randomisation test; not a proof, since the change was made on the
-    /// same queries.
+    /// Two-sided p of the paired randomisation test; not a proof, because the change was made on
+    /// the same queries.
     pub p: f64,
     /// E-value of an improvement, see [`EValue::e`].
     #[serde(default)]

@@ -12,7 +12,7 @@ const MAX_PROGRAMS: usize = 256;
 /// A program in the archive.
 #[derive(Clone)]
 pub(super) struct ArchivedProgram {
-    /// The program with its reciprocal ranks; 0 where it was not run.
+    /// The program with its reciprocal ranks; 0 on queries it did not run on.
     pub(super) category_program: CategoryProgram,
     /// Description of the change that made it.
     pub(super) change: String,

@@ -1,8 +1,8 @@
 //! Detects programs whose functions ask a language model, and limits their runs.
 //!
-//! An optimizer run has an allowance of such program runs, each with a few requests. A program claims
-//! all runs it may need before it is tried, so that an accepted program can also be tested and
-//! measured; unused runs are given back. Counts follow from programs and queries alone, so that a
+//! An optimizer run has an allowance of such program runs, each with a few requests. A program
+//! claims all runs it may need before it is tried, so that an accepted program can also be tested
+//! and measured; unused runs are returned. Counts follow from programs and queries alone, so that a
 //! resumed run repeats them.
 
 use std::{collections::BTreeSet, sync::LazyLock};
@@ -12,22 +12,22 @@ use agent_retrieve::expand::Method;
 use agent_sandbox::program::Program;
 use agent_tools::{FEEDBACK, registry};
 
-/// Maximum requests of one program run during optimization; a bundle may make more.
+/// Maximum number of requests of one program run during optimization; a bundle may send more.
 pub const REQUESTS_PER_RUN: u64 = 4;
-/// Maximum tokens of these requests.
+/// Maximum number of tokens of these requests.
 pub const TOKENS_PER_RUN: u64 = 40_000;
-/// Allowance of program runs on training queries.
+/// Allowed number of program runs on training queries.
 const TRAINING_RUNS: usize = 100;
-/// Number of programs that the allowance lets run on all validation queries.
+/// Number of programs for which the allowance covers all validation queries.
 const MEASURED_PROGRAMS: usize = 2;
 
-/// Maximum program runs that may ask a model, in an optimizer run with `n_validation` validation
-/// queries.
+/// Maximum number of program runs that may ask a model, in an optimizer run with `n_validation`
+/// validation queries.
 pub fn max_runs(n_validation: usize) -> usize {
     TRAINING_RUNS + MEASURED_PROGRAMS * n_validation
 }
 
-/// The function all of whose methods except [`FEEDBACK`] ask a model.
+/// A function all of whose methods except [`FEEDBACK`] ask a model.
 const BY_METHOD: &str = "expand";
 
 /// Whether a program calls a function that asks a language model.
@@ -52,7 +52,7 @@ pub(super) fn asking_function(program: &Program) -> Option<&'static str> {
     words.find_map(|word| NAMES.get(word).copied().filter(|name| !(never && *name == BY_METHOD)))
 }
 
-/// Program runs that may still ask.
+/// Remaining program runs that may ask a model.
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: usize,
@@ -64,7 +64,7 @@ impl Allowance {
         Self { left: max_runs(n_validation) }
     }
 
-    /// Takes `runs` if as many are left; returns whether it did.
+    /// Takes `runs` if at least that many remain; returns whether it did.
     pub(super) fn claim(&mut self, runs: usize) -> bool {
         let enough = runs <= self.left;
         if enough {

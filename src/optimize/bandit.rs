@@ -1,4 +1,4 @@
-//! Bandit over the operators of the search actor, which are chosen by gain per cost.
+//! Bandit that chooses the operators of the search actor by gain per cost.
 //!
 //! An arm's index is its upper confidence bound (UCB1, Auer et al. 2002) divided by its mean cost.
 //! Costs are counted in program calls, so that no choice depends on a clock; a resumed run computes
@@ -7,9 +7,9 @@
 
 use crate::mutate::Operator;
 
-/// Maximum reward of a turn: one right answer, enough for a change to be accepted.
+/// Maximum reward of a turn: one correct answer, enough for a change to be accepted.
 const MAX_REWARD: f64 = 1.0;
-/// Weight of the confidence bound against the mean.
+/// Weight of the confidence bound relative to the mean.
 const EXPLORATION: f64 = 0.5;
 
 /// Statistics of an arm.

@@ -9,7 +9,7 @@ pub(super) const MAX_CATEGORIES: usize = 12;
 /// Minimum reciprocal rank that a category must add, per training query.
 pub(super) const MIN_CATEGORY_GAIN: f64 = 0.006;
 
-/// Reciprocal rank from which a query counts as answered well: an answer is first.
+/// Minimum reciprocal rank of a well answered query: an answer is first.
 pub(super) const GOOD: f32 = 1.0;
 
 /// Queries that were assigned to a category, by position in their pool.
@@ -29,9 +29,9 @@ pub(super) struct CategoryProgram {
     pub(super) proposed_by: String,
     /// Its name, if it differs from the program's header.
     pub(super) name: Option<String>,
-    /// Its assigned queries; if `None`, it has those that its program answers best.
+    /// Its assigned queries; if `None`, the queries that its program answers best.
     pub(super) queries: Option<Queries>,
-    /// Reciprocal rank on each training query; 0 where the program did not run.
+    /// Reciprocal rank on each training query; 0 if the program did not run on it.
     pub(super) train: Vec<f32>,
     /// The training queries that the program runs on; `None` for all.
     pub(super) part: Option<Vec<usize>>,
@@ -67,7 +67,7 @@ impl CategoryProgram {
         self.name.as_deref().or(self.program.category()).unwrap_or_default()
     }
 
-    /// The validation queries of its test: the assigned ones, or else those routed to it.
+    /// The validation queries of its test: the assigned ones, or otherwise the routed ones.
     pub(super) fn routed(&self, routed: &[usize]) -> Vec<usize> {
         match &self.queries {
             Some(own) => own.validation.clone(),
@@ -86,8 +86,8 @@ impl CategoryProgram {
     }
 }
 
-/// The categories whose programs add to the others on all training queries; plans were selected on
-/// the queries that their metapaths support.
+/// The categories whose programs improve on the others on all training queries; plans were selected
+/// on the queries that their metapaths support.
 pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
     let worths: Vec<discover::Worth> = category_programs
         .iter()
@@ -105,8 +105,8 @@ pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<C
     kept.into_iter().filter_map(|at| category_programs[at].take()).collect()
 }
 
-/// Training queries by category: the assigned ones, or else those that its program answers best.
-/// Ties go to the earlier category; queries that no program answers belong to none.
+/// Training queries by category: the assigned ones, or otherwise those that its program answers
+/// best. Ties go to the earlier category; queries that no program answers belong to no category.
 pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
     let mut assigned = vec![Vec::new(); category_programs.len()];
     for query in 0..n {

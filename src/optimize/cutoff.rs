@@ -1,13 +1,14 @@
 //! Trains the cut-off, the choice of a final rank for each training query's ranking.
 //!
-//! The objective is the mean over queries of the logarithm of the expected F1 of the answer under the
-//! probabilities of its places, less an L2 penalty: the reward of Choppy (Bahri et al., SIGIR 2020)
-//! with F1 for every place. Full-batch Adam (Kingma & Ba 2015) from zero; queries are summed in
-//! their order: deterministic on any number of threads.
+//! The objective is the mean over queries of the logarithm of the expected F1 of the answer under
+//! the probabilities of its cut points, minus an L2 penalty: the reward of Choppy (Bahri et al.,
+//! SIGIR 2020) with F1 for every cut point. Full-batch Adam (Kingma & Ba 2015) from zero; queries
+//! are summed in their order: deterministic on any number of threads.
 //!
 //! Expected precision and recall come from cross-validation: each query is cut by weights that were
-//! trained without it. Rankings of training queries must come from a router and a re-ranker that were
-//! trained without them, or scores drop behind answers more clearly than on new queries.
+//! trained without it. Rankings of training queries must come from a router and a re-ranker that
+//! were trained without them; otherwise scores drop after the answers more clearly than on new
+//! queries.
 
 use rayon::prelude::*;
 
@@ -19,13 +20,14 @@ use agent_retrieve::{
 };
 use agent_train::Adam;
 
-/// Minimum queries with an answer in their ranking.
+/// Minimum number of queries with an answer in their ranking.
 const MIN_QUERIES: usize = 10;
-/// Folds of the cross-validation.
+/// Number of folds of the cross-validation.
 pub(super) const FOLDS: usize = 5;
-/// Groups of queries, by probability of the chosen rank, with expected precision and recall.
+/// Number of groups of queries, by probability of the chosen rank, with expected precision and
+/// recall.
 const GROUPS: usize = 5;
-/// Steps of ascent.
+/// Number of gradient steps.
 const STEPS: usize = 300;
 /// Step size of Adam.
 const RATE: f64 = 0.05;
@@ -34,13 +36,13 @@ const RIDGE: f64 = 1e-3;
 /// Added to every F1, so that queries without a good rank do not dominate.
 const FLOOR: f64 = 0.02;
 
-/// One number for each sign.
+/// One number for each feature.
 type Row = [f64; FEATURES.len()];
 
 /// Training data of one query.
 struct Lesson {
     cut_points: Vec<CutPoint>,
-    /// F1 of the answer cut at each place.
+    /// F1 of the answer for each cut point.
     worth: Vec<f64>,
 }
 
@@ -52,7 +54,7 @@ impl Lesson {
         Self { cut_points, worth }
     }
 
-    /// Whether any place is better than others.
+    /// Whether any cut point is better than others.
     fn teaches(&self) -> bool {
         self.worth.iter().any(|&worth| worth > 0.0)
     }
@@ -181,7 +183,7 @@ fn joined(before: Expected, next: Expected) -> Expected {
 mod tests {
     use super::*;
 
-    /// A ranking whose first `n` nodes answer, and whose scores drop behind them.
+    /// A ranking whose first `n` nodes are answers, and whose scores drop after them.
     fn clear(query: usize, n: usize) -> Ranking {
         let score = |at: usize| {
             let drop = if at < n { 1.0 } else { 0.2 };

@@ -1,9 +1,9 @@
 //! Category discovery: selects the plans that together answer the training queries best.
 //!
-//! Both selections are facility location: the worth of a set of plans is the sum over queries of the
-//! worth of its best plan. Plans are added greedily, which is within 1 - 1/e of the best set
-//! (Nemhauser, Wolsey & Fisher 1978). The first selection goes by information, to find plans to run;
-//! the second by reciprocal ranks, to find plans to keep.
+//! Both selections are facility location: the value of a set of plans is the sum over queries of
+//! the value of its best plan. Plans are added greedily, which is within 1 - 1/e of the best set
+//! (Nemhauser, Wolsey & Fisher 1978). The first selection maximises information, to find plans to
+//! run; the second maximises reciprocal ranks, to find plans to keep.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,9 +15,10 @@ use agent_kb::TypeId;
 
 /// Minimum share of a query's answers that both metapaths of a pair must reach.
 const MIN_PAIR_SHARE: f32 = 0.1;
-/// Metapaths whose pairs are considered, most informative first.
+/// Maximum number of metapaths whose pairs are considered, most informative first.
 const MAX_PAIRED_METAPATHS: usize = 400;
-/// Ratio of the gains of two sources of linked entities from which only the better one is used.
+/// Minimum ratio of the gains of two sources of linked entities for which only the better one is
+/// used.
 const CLEAR_SOURCE: f64 = 2.0;
 
 /// A mined metapath, merged over the sources of linked entities.
@@ -28,7 +29,7 @@ pub struct Metapath {
     pub steps: Vec<Step>,
     /// Type of the answers.
     pub target: TypeId,
-    /// Information in being reached at all; see [`MinedPattern::bits`].
+    /// Information of being reached at all; see [`MinedPattern::bits`].
     pub bits: f64,
     /// Share of answers reached by query.
     pub shares: HashMap<usize, f32>,
@@ -92,11 +93,11 @@ pub fn metapaths(mined: &[MinedPattern]) -> Vec<Metapath> {
     metapaths
 }
 
-/// Estimated worth of a plan on queries, by position, ascending.
+/// Estimated value of a plan on queries, by position, ascending.
 pub type Worth = Vec<(usize, f64)>;
 
-/// At most `max_plans` plans to run, with their worth: single metapaths, and pairs with the same
-/// target type, selected by the information they give together.
+/// At most `max_plans` plans to run, with their values: single metapaths, and pairs with the same
+/// target type, selected by their joint information.
 pub fn shortlist(
     metapaths: &[Metapath],
     n_queries: usize,
@@ -137,20 +138,20 @@ pub fn shortlist(
 }
 
 /// Upper bound of the metapaths of a plan on some queries, if reached nodes were ordered perfectly.
-/// A program can exceed it, since text search finds further nodes.
+/// A program can exceed it, because text search finds further nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// Number of queries.
     pub n: usize,
     /// Mean share of a query's answers that any metapath of the plan reaches.
     pub recall: f64,
-    /// The best mean reciprocal rank: the share of queries with a reached answer.
+    /// Best possible mean reciprocal rank: the share of queries with a reached answer.
     pub mrr: f64,
 }
 
 /// The bound of a plan on queries, each given by its position and its
 /// [`mined_answer_count`](crate::mine::mined_answer_count). A metapath that was mined from too few
-/// queries reaches nothing; 0 without queries.
+/// queries reaches nothing; the bound is 0 without queries.
 pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) -> Bound {
     let matches = |branch: &Branch, metapath: &Metapath| {
         (metapath.start, Some(metapath.target)) == (branch.start, plan.target)
@@ -179,9 +180,9 @@ pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) ->
     Bound { n, recall: recall / n.max(1) as f64, mrr: mrr / n.max(1) as f64 }
 }
 
-/// Greedy facility location: positions of the options that add most to the sum over queries of
-/// the best option's worth. Stops at `max_options` or when the next one adds no more than
-/// `min_gain`; ties go to the earlier option.
+/// Greedy facility location: positions of the options that add most to the sum over queries of the
+/// best option's value. Stops at `max_options` or when the next one adds no more than `min_gain`;
+/// ties go to the earlier option.
 pub fn cover(
     options: &[&[(usize, f64)]],
     n_queries: usize,

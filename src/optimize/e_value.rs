@@ -9,15 +9,15 @@
 //! differences: the diversified bet of Waudby-Smith & Ramdas, *Estimating means of bounded random
 //! variables by betting*, JRSS B 2024. It does not depend on the order of the differences.
 //!
-//! Several changes are tested together, then each alone; both kinds of hypotheses have a part of the
-//! error rate. Single changes are tested by the closed procedure with means: a change is proven if
-//! every mean of its capital and of any others' is large enough. The probability of proving any
-//! change that does not help stays below the part, for any dependence of the capitals (Vovk & Wang,
-//! *E-values: calibration, combination and applications*, Annals of Statistics 2021).
+//! Several changes are tested together, then each alone; both kinds of hypotheses have a part of
+//! the error rate. Single changes are tested by the closed procedure with means: a change is proven
+//! if every mean of its capital with any subset of the others is large enough. The probability of
+//! proving any change that does not help stays below this part, for any dependence of the capitals
+//! (Vovk & Wang, *E-values: calibration, combination and applications*, Annals of Statistics 2021).
 
 /// Probability, over a whole run, that a bundle contains changes that do not help.
 pub const ERROR_RATE: f64 = 0.2;
-/// Share of the remaining error rate that a sequential test spends. Nearly every run has one test.
+/// Share of the remaining error rate spent by a sequential test. Nearly every run has one test.
 const TEST_SHARE: f64 = 0.9;
 /// Share of a test's level for all changes together; the rest is for single changes.
 const TOGETHER_SHARE: f64 = 2.0 / 3.0;
@@ -25,15 +25,15 @@ const TOGETHER_SHARE: f64 = 2.0 / 3.0;
 const GAMBLERS: usize = 20;
 /// Upper limit of a capital, so that it stays finite.
 const MAX_CAPITAL: f64 = 1e300;
-/// Upper limit of reported needed queries.
+/// Upper limit of the reported number of needed queries.
 const MAX_NEEDED: f64 = 1e6;
 
 /// Levels of a sequential test: a change is proven at a level if its e-value reaches `1 / level`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Levels {
-    /// For all changes together.
+    /// Level for all changes together.
     pub together: f64,
-    /// For all single changes in sum.
+    /// Total level for all single changes.
     pub each: f64,
 }
 
@@ -47,8 +47,8 @@ impl Levels {
     }
 }
 
-/// The e-value of each single change by the closed procedure, given their capitals: the smallest mean
-/// of its own capital and any of the others'. O(n² log n).
+/// The e-value of each single change by the closed procedure, given their capitals: the smallest
+/// mean of its own capital with any subset of the others. O(n² log n).
 pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
     let alone = |at: usize| {
         let mut others: Vec<f64> = capitals.to_vec();
@@ -119,7 +119,7 @@ impl EValue {
         self.e() * level >= 1.0
     }
 
-    /// Whether the differences `to_come` would prove an improvement.
+    /// Whether the differences in `to_come` would prove an improvement.
     pub fn could_prove(&self, level: f64, to_come: &[f64]) -> bool {
         let mut best = self.clone();
         for &difference in to_come {
@@ -162,8 +162,8 @@ mod tests {
 
     use super::*;
 
-    /// Share of simulated runs of several tests in which anything is proven, looking after every
-    /// difference.
+    /// Share of simulated runs of several tests in which any change is proven, with a check after
+    /// every difference.
     fn proven(
         n_runs: usize,
         n_tests: usize,

@@ -1,11 +1,11 @@
 //! Reports when a run's programs first beat every baseline on training queries.
 //!
-//! Two moments are reported: of one program, on the training queries it was tried on; and of all
+//! Two moments are reported: for one program, on the training queries of its trial; and for all
 //! programs together, on all training queries, each routed by a router that was trained without it.
 //! A program beats the baselines if its mean reciprocal rank is above all of theirs and the 95 %
-//! interval of the difference to the best one is above 0. Since programs are made with training
-//! answers, this is not a proof of how much they gain. Validation queries are not used, and no
-//! decision of a run depends on it.
+//! interval of the difference from the best one is above 0. Because programs are made with training
+//! answers, this is not a proof of their gain. Validation queries are not used, and no decision of
+//! a run depends on it.
 
 use std::time::Duration;
 
@@ -24,20 +24,20 @@ use agent_retrieve::{
     eval::{Interval, statistics::bootstrap_interval},
 };
 
-/// Maximum queries of a comparison, evenly spread over the available ones.
+/// Maximum number of queries of a comparison, evenly spread over the available ones.
 const MAX_COMPARED: usize = 100;
-/// Minimum queries of a comparison.
+/// Minimum number of queries of a comparison.
 const MIN_COMPARED: usize = 10;
 /// Number of nodes that a baseline ranks; `hybrid` ranks the candidates of programs.
 const DEPTH: usize = 100;
 
-/// The programs that beat every baseline.
+/// The programs of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// One program, on the queries it was tried on.
+    /// One program, on the queries of its trial.
     Program,
-    /// All current programs, on all queries, each answered by the program it is routed to.
+    /// All current programs, on all queries, each answered by its routed program.
     Together,
 }
 
@@ -51,7 +51,7 @@ pub struct Milestone {
     pub seconds: f64,
     /// Number of compared training queries.
     pub n: usize,
-    /// Number of training queries that these were taken from.
+    /// Number of training queries from which the compared ones were taken.
     #[serde(rename = "of")]
     pub total: usize,
     /// Mean reciprocal rank on the compared queries.
@@ -97,7 +97,7 @@ fn spread(n: usize) -> Vec<usize> {
     (0..count).map(|i| i * n / count).collect()
 }
 
-/// Reciprocal ranks of the baselines on one query; 0 where they cannot search it.
+/// Reciprocal ranks of the baselines on one query; 0 for baselines that cannot search it.
 fn baseline_ranks(
     runtime: &Runtime,
     query: &LabelledQuery,

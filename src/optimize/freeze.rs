@@ -39,7 +39,7 @@ use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::boo
 const RIDGES: [f64; 3] = [1e-3, 2e-3, 4e-3];
 /// Stream of random numbers for the folds of validation queries.
 const FOLD_STREAM: u64 = 4 << 40;
-/// Feature that every query has; the only one when the router is disabled.
+/// A feature of every query; the only one if the router is disabled.
 const ALWAYS: &str = "always";
 /// Number of nodes that a baseline ranks.
 const BASELINE_DEPTH: usize = 1_000;
@@ -48,7 +48,7 @@ const BASELINE_DEPTH: usize = 1_000;
 pub(super) struct PoolFeatures {
     train: Vec<Features>,
     validation: Vec<Features>,
-    /// Phrasings of plain questions, learnt from the training queries.
+    /// Phrasings of plain questions, learned from the training queries.
     phrasings: Phrasings,
 }
 
@@ -177,8 +177,8 @@ fn reranked(n_categories: usize) -> Fusion {
     Fusion { max_categories: n_categories, normalized: true, ordered: true }
 }
 
-/// Rankings of all programs on all queries of a pool, by category. A program that runs on a part of
-/// the training queries has empty rankings on the others.
+/// Rankings of all programs on all queries of a pool, by category. A program that runs on only some
+/// training queries has empty rankings on the rest.
 fn all_rankings(
     run: &Run<'_>,
     category_programs: &[CategoryProgram],
@@ -247,7 +247,7 @@ impl TrainingRankings {
     }
 }
 
-/// The rankings alone, by category and query.
+/// The rankings without failures, by category and query.
 fn without_failures(ranked: Vec<Vec<TrialRanking>>) -> Vec<Vec<Ranking>> {
     ranked.into_iter().map(|of| of.into_iter().map(|pair| pair.0).collect()).collect()
 }
@@ -515,9 +515,9 @@ impl FinalPrograms {
     }
 }
 
-/// The members of a run's ensemble in which a model took part: what is needed of all programs, and
-/// those of the `search_count` first categories, which the search actor found, where the model added any.
-/// What is learnt of the two, their routers and orders, errs in different ways.
+/// The members of an ensemble in a run with a model: the needed categories of all programs and, if
+/// the model added any, those of the first `search_count` categories, which the search actor found.
+/// Routers and re-rankers trained on the two sets make different errors.
 fn members(
     category_programs: Vec<CategoryProgram>,
     search_count: usize,

@@ -1,5 +1,5 @@
 //! The gate: a few training queries of a category on which a program is tried first. Only a program
-//! that is better on them runs on the others.
+//! that is better on them runs on the rest.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::wording::Wording;
 use agent_dataset::LabelledQuery;
 
-/// Maximum queries of a gate.
+/// Maximum number of queries of a gate.
 pub(super) const GATE_SIZE: usize = 25;
 /// Stream of random numbers for gates.
 const GATE_STREAM: u64 = 5 << 40;

@@ -47,11 +47,11 @@ pub(super) struct InitialPrograms {
     pub(super) search_count: usize,
     /// One program per category.
     pub(super) category_programs: Vec<CategoryProgram>,
-    /// Programs that were measured while categories were found.
+    /// Programs that were measured during the search for categories.
     pub(super) archive: Archive,
     /// Metapaths that operators add.
     pub(super) metapaths: Vec<Metapath>,
-    /// First programs of a model, by category, that gain only on queries the model was shown.
+    /// First programs of a model, by category, that gain only on queries in the prompt.
     pub(super) challengers: Vec<(usize, CategoryProgram)>,
 }
 
@@ -288,8 +288,8 @@ impl Run<'_> {
         actor.unless_stopped(done).map(drop)
     }
 
-    /// Whether enough reciprocal rank is missing for a change to be accepted, on more than one query:
-    /// a program that fixes a single query is made for that query.
+    /// Whether enough reciprocal rank is missing for a change to be accepted, on more than one
+    /// query: a program that fixes only one query is specific to that query.
     pub(super) fn may_gain(&self, category_program: &CategoryProgram, queries: &[usize]) -> bool {
         let lacks = |&query: &usize| {
             let lack = f64::from(1.0 - category_program.train[query]);
@@ -482,8 +482,8 @@ impl State {
     }
 }
 
-/// Queries that no category's program answers well. The router can send the others elsewhere, so
-/// they are no reason to change a program.
+/// Queries that no category's program answers well. The router can send all other queries
+/// elsewhere, so they are no reason to change a program.
 fn unanswered(category_programs: &[CategoryProgram], queries: &[usize]) -> Vec<usize> {
     let is_open = |&&query: &&usize| {
         category_programs.iter().all(|category_program| category_program.train[query] < GOOD)

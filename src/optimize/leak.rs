@@ -1,7 +1,7 @@
-//! Literal leaks: answers or rare words of known queries that are written into a program.
+//! Literal leaks: answers or rare words of known queries that occur in a program.
 //!
-//! A program with `if query.contains("Frobnicator")` answers a single training query, and the name of
-//! an answer in a text literal is memorized. Such a program scores well on known queries only.
+//! A program with `if query.contains("Frobnicator")` answers a single training query, and the name
+//! of an answer in a text literal is memorized. Such a program scores well only on known queries.
 //!
 //! Only text literals are checked, not comments, identifiers or numbers. Words of the schema (types,
 //! relations and fields) are never a leak.
@@ -13,13 +13,13 @@ use std::{
 
 use agent_ground::words::{is_question_word, name_words};
 
-/// Minimum letters of a word that can be a leak.
+/// Minimum number of letters of a word that can be a leak.
 const MIN_LETTERS: usize = 4;
-/// Minimum digits of an id that can be a leak; shorter numbers are common in programs.
+/// Minimum number of digits of an id that can be a leak; shorter numbers are common in programs.
 const MIN_ID_DIGITS: usize = 3;
-/// Maximum words of a name that is searched for.
+/// Maximum number of words of a name that is searched for.
 const MAX_NAME_WORDS: usize = 12;
-/// Minimum queries for a word to count as rare.
+/// Minimum number of queries for a word to count as rare.
 const MIN_QUERIES: usize = 20;
 
 /// Words that a program's literals must not contain.
@@ -27,7 +27,7 @@ const MIN_QUERIES: usize = 20;
 pub struct ForbiddenWords {
     /// Names and ids of answers, as words joined by one space.
     answers: BTreeSet<String>,
-    /// Words that occur in one query only.
+    /// Words that occur in only one query.
     rare: BTreeSet<String>,
 }
 
@@ -36,7 +36,7 @@ pub struct ForbiddenWords {
 pub enum Leak {
     /// The name or id of an answer.
     Answer(String),
-    /// A word that occurs in one known query only.
+    /// A word that occurs in only one known query.
     Word(String),
 }
 
@@ -92,8 +92,8 @@ impl ForbiddenWords {
         Self { answers, rare }
     }
 
-    /// The first leak in a program's text literals. A numeric id is a leak only as a whole literal, a
-    /// name also within one.
+    /// The first leak in a program's text literals. A numeric id is a leak only as a whole literal;
+    /// a name is one also within a literal.
     pub fn leak(&self, source: &str) -> Option<Leak> {
         for literal in literals(source) {
             let found = words(&literal);

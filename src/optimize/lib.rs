@@ -110,7 +110,7 @@ pub struct Options {
     pub steps: usize,
     /// Steps of the llm actor in each category.
     pub llm_steps: usize,
-    /// Length of the longest mined metapath, 2 or [`mine::MAX_HOPS`].
+    /// Maximum length of mined metapaths, 2 or [`mine::MAX_HOPS`].
     pub hops: usize,
     /// Actors that propose programs.
     pub actors: Actors,
@@ -271,7 +271,7 @@ pub enum Event<'a> {
         phase: &'static str,
         /// Completed units.
         done: usize,
-        /// All units.
+        /// Total units.
         total: usize,
     },
     /// A category was found.
@@ -282,7 +282,7 @@ pub enum Event<'a> {
         n: usize,
         /// Mean reciprocal rank on them.
         mrr: f64,
-        /// Upper bound of what the metapaths of a composed program reach.
+        /// Upper bound of the reach of a composed program's metapaths.
         bound: Option<Bound>,
     },
     /// A message for the user.
@@ -317,7 +317,7 @@ pub struct Outcome {
     pub stopped: Stop,
     /// Cache hits and misses of tool calls.
     pub cache: (u64, u64),
-    /// The part of [`Outcome::cache`] that tuning caused.
+    /// The part of [`Outcome::cache`] caused by tuning.
     pub tuning_cache: (u64, u64),
 }
 
@@ -330,7 +330,7 @@ pub enum Stop {
     Minutes,
     /// The next request could have exceeded a ceiling; the message names it.
     Budget(String),
-    /// Too many replies in a row were unusable; the best programs so far are frozen.
+    /// Too many consecutive replies were unusable; the best programs so far are frozen.
     Unusable(String),
 }
 
@@ -355,7 +355,7 @@ struct Run<'a> {
     trials: Trials<'a>,
     /// Words that programs written by a model must not contain.
     forbidden: ForbiddenWords,
-    /// Program runs that may still ask a model.
+    /// Remaining program runs that may ask a model.
     allowance: Allowance,
     cache: Arc<ToolCache>,
     /// Cache hits and misses of tool calls during tuning.
@@ -487,7 +487,7 @@ pub fn check_queries(
     }
 }
 
-/// Names and ids of the answers of all queries, and words that occur in one query only.
+/// Names and ids of the answers of all queries, and words that occur in only one query.
 fn forbidden_words(
     kb: &Kb,
     train: &[LabelledQuery],

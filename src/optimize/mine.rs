@@ -1,4 +1,4 @@
-//! Pattern mining: finds the typed metapaths that lead from the entities a training query names or
+//! Pattern mining: finds the typed metapaths from the entities that a training query names or
 //! describes to its answers.
 //!
 //! For each linked entity of a query and each answer, all metapaths of one and two steps between them
@@ -25,24 +25,24 @@ const LINKED_ENTITIES: usize = 4;
 const MIN_LINK: f32 = 0.12;
 /// Number of described entities of each type.
 const SEARCHED_ENTITIES: usize = 5;
-/// Maximum answers of a query that are mined.
+/// Maximum number of mined answers of a query.
 const MAX_ANSWERS: usize = 20;
-/// Maximum neighbours of a node that are joined; larger hubs are not informative.
+/// Maximum number of joined neighbours of a node; larger hubs are not informative.
 const MAX_JOINED: usize = 20_000;
 /// Number of queries on which the reach of a pattern is measured.
 const REACH_SAMPLE: usize = 24;
-/// Default length of the longest mined metapath: a third step gains nothing on the bases measured in
+/// Default maximum length of mined metapaths: a third step gains nothing on the bases measured in
 /// `docs/optimizer.md`.
 pub const DEFAULT_HOPS: usize = 2;
 /// Maximum length of mined metapaths.
 pub const MAX_HOPS: usize = 3;
-/// Minimum strength of an entity that metapaths of three steps start from.
+/// Minimum strength of an entity at the start of metapaths of three steps.
 const MIN_LONG_LINK: f32 = 0.5;
-/// Maximum neighbours by one step of a node that metapaths of three steps pass.
+/// Maximum number of neighbours by one step of a node on metapaths of three steps.
 const MAX_HUB: usize = 500;
-/// Maximum edges followed from an entity for the first two of three steps.
+/// Maximum number of edges followed from an entity for the first two of three steps.
 const MAX_LONG_EDGES: usize = 20_000;
-/// Maximum patterns of three steps of a query.
+/// Maximum number of patterns of three steps of a query.
 const MAX_LONG_PATTERNS: usize = 4_000;
 /// Number of patterns of three steps whose reach is measured, by largest possible gain.
 const MAX_LONG_MEASURED: usize = 400;
@@ -83,8 +83,8 @@ pub struct Pattern {
 pub struct MinedPattern {
     /// The pattern.
     pub pattern: Pattern,
-    /// Share of answers reached by query position, ascending, where it is above 0; weighted by the
-    /// strength of the linked entity.
+    /// Share of answers reached by query position, ascending, if above 0; weighted by the strength
+    /// of the linked entity.
     pub coverage: Vec<(usize, f32)>,
     /// Reached answers by query position, ascending.
     pub reached: Vec<(usize, AnswerBits)>,
@@ -95,10 +95,10 @@ pub struct MinedPattern {
     pub gain: f64,
 }
 
-/// A set of answers of a query, a bit for each of the first 20.
+/// A set of answers of a query, one bit for each of the first 20.
 pub type AnswerBits = u32;
 
-/// Number of answers of a query that are mined: at most the first 20.
+/// Number of mined answers of a query: at most the first 20.
 pub fn mined_answer_count(query: &LabelledQuery) -> usize {
     query.answers.len().min(MAX_ANSWERS)
 }
@@ -137,7 +137,7 @@ pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
 }
 
 /// Possible steps from nodes of each type: every relation in its directions, and in
-/// [`Direction::Any`] if it joins nodes of one type.
+/// [`Direction::Any`] if it connects nodes of one type.
 struct Steps(Vec<Vec<Step>>);
 
 impl Steps {
@@ -369,8 +369,8 @@ fn covered(shares: &[(usize, Share)]) -> f64 {
     shares.iter().map(|&(_, (share, _))| f64::from(share)).sum()
 }
 
-/// Keeps the [`MAX_LONG_MEASURED`] patterns of three steps with the largest gain they could have if
-/// they reached only answers; ties go to the smaller pattern.
+/// Keeps the [`MAX_LONG_MEASURED`] patterns of three steps with the largest possible gain, reached
+/// if they had no other nodes than answers; ties go to the smaller pattern.
 fn keep_best_long(base: &IndexedBase, found: &mut BTreeMap<Pattern, Vec<(usize, Share)>>) {
     let max_gain = |(pattern, shares): (&Pattern, &Vec<(usize, Share)>)| {
         covered(shares) * (base.kb.nodes_of_type(pattern.target).len().max(1) as f64).log2()

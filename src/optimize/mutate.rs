@@ -8,7 +8,7 @@ use crate::{
     plan::{Branch, LinkedBy, Plan},
 };
 
-/// Maximum branches of a plan.
+/// Maximum number of branches of a plan.
 const MAX_BRANCHES: usize = 3;
 /// Number of candidates for [`Operator::Add`], most informative about the category's queries.
 const ADDED_METAPATHS: usize = 8;
@@ -61,8 +61,8 @@ pub struct Material<'a> {
     pub queries: &'a [usize],
 }
 
-/// All plans that an operator makes of a plan, each with a description. They differ from the plan and
-/// have at most three metapaths; their order depends on the arguments alone.
+/// All plans that an operator derives from a plan, each with a description. They differ from the
+/// plan and have at most three metapaths; their order depends only on the arguments.
 pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec<(Plan, String)> {
     match operator {
         Operator::Linking => linked_otherwise(plan),
@@ -133,7 +133,7 @@ fn dropped(plan: &Plan) -> Vec<(Plan, String)> {
     (0..plan.branches.len()).map(without).collect()
 }
 
-/// The plan with each of the branches added or, if it is full, in place of each of its own.
+/// The plan with each of the branches added or, if the plan is full, replacing each of its own.
 fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> {
     let mut children = Vec::new();
     for branch in branches {
@@ -189,8 +189,8 @@ fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
     branches
 }
 
-/// Plans of metapaths of both parents, with at least one that only each of them has, and as many
-/// metapaths as possible. A shared metapath keeps the linked entities of the first parent.
+/// Plans of metapaths of both parents, with at least one that only one of them has from each, and
+/// as many metapaths as possible. A shared metapath keeps the linked entities of the first parent.
 fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
     let same_way = |a: &Branch, b: &Branch| a.start == b.start && a.steps == b.steps;
     let has = |plan: &Plan, branch: &Branch| plan.branches.iter().any(|own| same_way(own, branch));

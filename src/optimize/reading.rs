@@ -1,9 +1,9 @@
 //! Learns phrasings of plain questions from training questions that the graph alone answers.
 //!
-//! A training question teaches a phrasing if metapaths from the names in it reach exactly its
-//! answers: the words beside the names then express these metapaths. A phrasing needs two questions,
-//! since one may match by chance. If several readings are exact, the one that most questions share
-//! is taken, ties to fewer steps.
+//! A training question teaches a phrasing if metapaths from its names reach exactly its answers:
+//! its other words then express these metapaths. A phrasing needs two questions, because one may
+//! match by chance. If several readings are exact, the one that most questions share is taken, ties
+//! to fewer steps.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,14 @@ use agent_infer::bundle::reading::{
 };
 use agent_kb::NodeId;
 
-/// Minimum questions of a phrasing.
+/// Minimum number of questions of a phrasing.
 const MIN_QUESTIONS: u32 = 2;
-/// Maximum metapaths from one name that readings are made of; shorter ones first.
+/// Maximum number of metapaths from one name that readings are made of; shorter ones first.
 const MAX_METAPATHS: usize = 24;
 
 /// The exact readings of a training question.
 struct Lesson {
-    /// Stems of the words beside the names.
+    /// Stems of the words that are not part of names.
     other_stems: Vec<String>,
     /// Metapaths of each reading in words, ascending, with the number of their steps.
     readings: Vec<(Vec<String>, usize)>,

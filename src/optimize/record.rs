@@ -78,7 +78,8 @@ pub struct Standing {
     pub category: String,
     /// Id of its program.
     pub program: String,
-    /// Number of validation queries: those routed to the category if the run is finished, else all.
+    /// Number of validation queries: those routed to the category if the run is finished, otherwise
+    /// all.
     pub n: usize,
     /// Mean reciprocal rank on them.
     pub mrr: f64,
@@ -103,7 +104,7 @@ pub struct RoleCost {
     pub spent: Spending,
     /// Number of replies from the shared cache, which cost nothing.
     pub from_cache: u64,
-    /// Number of calls whose tokens are estimated, since the service did not count them.
+    /// Number of calls whose tokens are estimated, because the service did not count them.
     pub estimated: u64,
 }
 
@@ -248,8 +249,8 @@ impl Record {
         })
     }
 
-    /// The program of each category: the frozen one if the run is finished, else the one accepted
-    /// last, or the first that was tried on validation queries.
+    /// The program of each category: the frozen one if the run is finished, otherwise the last
+    /// accepted one, or the first one tried on validation queries.
     pub fn standings(&self) -> Vec<Standing> {
         if self.state == State::Finished
             && let Ok(bundle) = Bundle::read(&self.dir.join(BUNDLE_FILE))
@@ -306,7 +307,7 @@ impl Record {
         self.categories.get(program).map_or("", String::as_str)
     }
 
-    /// Start, last update and working time. The database's modification times are not used, since
+    /// Start, last update and working time. The database's modification times are not used, because
     /// readers change them.
     pub fn times(&self) -> Times {
         let metadata = |name: &str| fs::metadata(self.dir.join(name)).ok();

@@ -1,13 +1,13 @@
 //! Trains the re-ranker of answers by listwise learning to rank.
 //!
 //! The candidate nodes of a training query are a list; the model gives each a probability by a
-//! softmax over its weighted features. The objective is the mean over queries of the log probability
-//! of all answers together, less an L2 penalty (ListNet's top-one likelihood: Cao et al. 2007, with
-//! several right answers as in marginal likelihood). Full-batch Adam (Kingma & Ba 2015) from zero;
-//! queries are summed in their order: deterministic on any number of threads.
+//! softmax over its weighted features. The objective is the mean over queries of the log
+//! probability of all answers together, minus an L2 penalty (ListNet's top-one likelihood: Cao et
+//! al. 2007, with several correct answers as in marginal likelihood). Full-batch Adam (Kingma & Ba
+//! 2015) from zero; queries are summed in their order: deterministic on any number of threads.
 //!
-//! Features of training queries must come from a router that was trained without them, or the weights
-//! rely on the router too much.
+//! Features of training queries must come from a router that was trained without them; otherwise
+//! the weights rely on the router too much.
 
 use rayon::prelude::*;
 
@@ -15,7 +15,7 @@ use agent_infer::bundle::reranker::{FEATURES, NodeFeatures, Reranker};
 use agent_kb::NodeId;
 use agent_train::Adam;
 
-/// Steps of ascent.
+/// Number of gradient steps.
 const STEPS: usize = 300;
 /// Step size of Adam.
 const RATE: f64 = 0.05;
@@ -51,7 +51,8 @@ fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Op
 }
 
 /// Trains a re-ranker on features of training queries and their answers, sorted ascending. Queries
-/// without an answer among the candidates are ignored; without any other, all weights are 0.
+/// without an answer among the candidates are ignored; if no other queries remain, all weights are
+/// 0.
 pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
     let n = queries.len().max(1) as f64;
     let mut weights: Row = [0.0; FEATURES.len()];
@@ -77,7 +78,7 @@ pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
 mod tests {
     use super::*;
 
-    /// Three nodes told apart by two features, of which the second is right.
+    /// Three nodes distinguished by two features, the second of which is relevant.
     fn query(answer: usize) -> NodeFeatures {
         let rows = (0..3).map(|at| {
             let mut row = [0.0; FEATURES.len()];

@@ -1,5 +1,5 @@
 //! The table of roles: all parts of the program that ask a language model. Each role is declared
-//! beside its own code; a new one must be added here.
+//! next to its own code; a new one must be added here.
 
 use crate::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE};
 use agent_ask::ASK_ROLE;

@@ -1,26 +1,26 @@
-//! Trains the router by gradient ascent on the expected worth of the routed answer.
+//! Trains the router by gradient ascent on the expected value of the routed answer.
 //!
-//! With `p(c | q)` from the router and `worth[q][c]` the reciprocal rank that the program of
-//! category `c` reaches on training query `q`, the objective is the mean over queries of
-//! `ln(sum_c p(c | q) * (worth + floor))` less an L2 penalty: smooth, and equal to the log
-//! likelihood when one program is right and all others are wrong. Full-batch Adam (Kingma & Ba
-//! 2015) from zero: deterministic.
+//! With `p(c | q)` from the router and `worth[q][c]` the reciprocal rank of the program of category
+//! `c` on training query `q`, the objective is the mean over queries of
+//! `ln(sum_c p(c | q) * (worth + floor))` minus an L2 penalty: smooth, and equal to the log
+//! likelihood if one program is correct and all others are wrong. Full-batch Adam (Kingma &
+//! Ba 2015) from zero: deterministic.
 
 use std::collections::BTreeMap;
 
 use agent_infer::bundle::router::{Features, Router};
 use agent_train::Adam;
 
-/// Added to every worth, so that queries without an answer do not dominate.
+/// Added to every `worth`, so that queries without an answer do not dominate.
 const FLOOR: f64 = 0.02;
-/// Steps of ascent.
+/// Number of gradient steps.
 const STEPS: usize = 300;
 /// Step size of Adam.
 const RATE: f64 = 0.05;
-/// Minimum queries with a feature for it to get a weight.
+/// Minimum number of queries with a feature for it to get a weight.
 const MIN_QUERIES: usize = 2;
 
-/// Trains a router for `n_categories` on features and worths of training queries, with L2 penalty
+/// Trains a router for `n_categories` on features and `worth` of training queries, with L2 penalty
 /// `ridge`.
 pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, ridge: f64) -> Router {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

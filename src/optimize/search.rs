@@ -20,8 +20,8 @@ use agent_sandbox::program::Program;
 const SHORTLISTED: usize = 60;
 
 impl Run<'_> {
-    /// Mines metapaths, runs the shortlisted plans and the user's programs, and selects those that
-    /// together answer best as categories; all plans are archived.
+    /// Mines metapaths, runs the shortlisted plans and the user's programs, and selects as
+    /// categories those that together answer best; all plans are archived.
     pub(super) fn discover(&mut self) -> Result<InitialPrograms, OptimizeError> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);

@@ -26,7 +26,7 @@ use agent_infer::bundle::{CategoryProof, Proof};
 const FIRST_BATCH: usize = 4;
 /// Stream of random numbers for the order of a sequential test.
 const TEST_STREAM: u64 = 3 << 40;
-/// Sequential tests that one run directory may hold.
+/// Maximum number of sequential tests in one run directory.
 const MAX_TESTS: usize = 1_000;
 
 /// A validation query of a changed category.
@@ -34,7 +34,7 @@ const MAX_TESTS: usize = 1_000;
 struct Entry {
     query: usize,
     category: usize,
-    /// Difference of the reciprocal ranks, changed minus initial; `None` until both ran.
+    /// Difference of the reciprocal ranks, changed minus initial; `None` until both programs ran.
     gain: Option<f64>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct SequentialTest {
     levels: Levels,
     /// Categories that were tested alone, if the changes did not pass together.
     alone: Vec<usize>,
-    /// In test order.
+    /// Entries in test order.
     entries: Vec<Entry>,
 }
 
@@ -57,8 +57,8 @@ impl SequentialTest {
         self.kept_without(&[])
     }
 
-    /// [`SequentialTest::kept`] without some queries. The level is scaled so that each query needs the
-    /// same e-value as before; a change that failed with all queries fails without some.
+    /// [`SequentialTest::kept`] without some queries. The level is scaled so that each query needs
+    /// the same e-value as before; a change that failed with all queries also fails without some.
     pub(super) fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
         let gains_and_share = |category: Option<usize>| {
             let included = |entry: &&Entry| category.is_none_or(|at| entry.category == at);
@@ -228,7 +228,7 @@ impl Run<'_> {
     }
 
     /// The levels of this test, by its number among the tests in the journal: a run that is
-    /// continued after its end does not spend the same error twice.
+    /// continued after its end does not spend the same error rate twice.
     fn levels(&mut self, category_programs: &[CategoryProgram]) -> Result<Levels, OptimizeError> {
         let mut hasher = blake3::Hasher::new();
         for category_program in category_programs {
@@ -287,8 +287,8 @@ impl Run<'_> {
     }
 }
 
-/// Whether this number of queries can prove the change of a single category. Their answers must not
-/// count: the closed test requires that categories are not chosen by results.
+/// Whether this number of queries can prove the change of a single category. Must not depend on
+/// their answers: the closed test requires that categories are not chosen by results.
 fn are_enough(queries: usize, level: f64) -> bool {
     EValue::default().could_prove(level, &vec![1.0; queries])
 }
@@ -331,7 +331,8 @@ mod tests {
         CategoryProgram::for_test(source, &[])
     }
 
-    /// A sequential test that all changes together won or lost, of the gains of each category.
+    /// A sequential test, passed or failed by all changes together, from the gains of each
+    /// category.
     fn tested(gains: &[&[f64]]) -> SequentialTest {
         let levels = Levels::for_test(1);
         let (mut entries, mut query) = (Vec::new(), 0);
@@ -393,7 +394,7 @@ mod tests {
         let sources: Vec<&str> =
             frozen.iter().map(|category_program| category_program.program.source()).collect();
         assert_eq!(sources, ["", "b", "c"]);
-        // What was lost with all queries is lost without those that lost it.
+        // A test that failed with all queries also fails without some.
         assert_eq!(test.kept_without(&(8..16).collect::<Vec<_>>()), [true, false, false]);
     }
 }

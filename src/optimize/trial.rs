@@ -1,7 +1,7 @@
 //! Trials: runs of a program with its parameters on queries of a pool.
 //!
-//! A trial is a step of the journal, keyed by everything its result depends on, so that no trial runs
-//! twice, even in a resumed run. Its result is a reciprocal rank per query. A query on which the
+//! A trial is a step of the journal, keyed by all inputs of its result, so that no trial runs
+//! twice, even in a resumed run. Its result is one reciprocal rank per query. A query on which the
 //! program fails is answered by the default candidates.
 
 use std::sync::{
@@ -106,8 +106,9 @@ pub type LocalRun<'a> = dyn Fn(&[usize]) -> Result<Vec<TrialRanking>, OptimizeEr
 
 /// Other processes that run programs.
 pub trait Evaluators: Sync {
-    /// The rankings of a program for queries, in their order, as this process would compute them.
-    /// `here` runs it in this process, on the queries that no other process answers.
+    /// The rankings of a program for queries, in their order, equal to those that this process
+    /// would compute. `here` runs the program in this process, on the queries that no other process
+    /// answers.
     ///
     /// # Errors
     /// Those of `here`.
@@ -126,7 +127,7 @@ pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId])
     AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
 }
 
-/// The key of a trial, a digest of everything its result depends on.
+/// The key of a trial, a digest of all inputs of its result.
 fn key(program: &Program, params: &ParamValues, pool: &Pool, queries: &[usize]) -> String {
     let depends_on = format!("{} {params:?} {} {queries:?}", program.id(), pool.digest);
     blake3::hash(depends_on.as_bytes()).to_hex().to_string()
@@ -203,14 +204,14 @@ pub struct Trials<'a> {
     pub offline: Arc<Runtime>,
     /// The journal of the run.
     pub journal: &'a mut Journal,
-    /// Set to stop soon.
+    /// Set to stop the trials soon.
     pub stop: &'a AtomicBool,
     /// Other processes that run programs without a model.
     pub evaluators: Option<&'a dyn Evaluators>,
 }
 
 impl Trials<'_> {
-    /// Fails when the run is to stop.
+    /// Fails if the run must stop.
     ///
     /// # Errors
     /// [`OptimizeError::Stopped`].
@@ -289,7 +290,7 @@ impl Trials<'_> {
         self.keep((program, params), pool, queries, origin, &rankings)
     }
 
-    /// Commits the trial that gave these rankings, unless it is in the journal.
+    /// Commits the trial with these rankings, unless it is already in the journal.
     ///
     /// # Errors
     /// Those of the journal.

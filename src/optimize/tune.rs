@@ -1,11 +1,11 @@
 //! The tuner: optimizes a program's declared parameters without a language model.
 //!
 //! Coordinate search in two passes: each parameter in turn is tried at a few values within its
-//! bounds, and the best is kept. A move must gain half a right answer, so that parameters keep their
-//! declared values unless the training queries clearly favour others. A program that asks a model is
-//! tuned with the cached replies of its first trial. O(parameters x values x queries) program calls.
-//! A move of one parameter leaves most tool calls unchanged, so the cache answers them; searches that
-//! move all parameters at once were measured to be worse (`docs/optimizer.md`).
+//! bounds, and the best is kept. A move must gain half a correct answer, so that parameters keep
+//! their declared values unless the training queries clearly favour others. A program that asks a
+//! model is tuned with the cached replies of its first trial. O(parameters x values x queries)
+//! program calls. A move of one parameter leaves most tool calls unchanged, so the cache answers
+//! them; searches that move all parameters at once were measured to be worse (`docs/optimizer.md`).
 
 use crate::{
     OptimizeError,
@@ -14,7 +14,7 @@ use crate::{
 use agent_infer::ParamValues;
 use agent_sandbox::{CompiledProgram, Param, program::Program};
 
-/// Passes over all parameters.
+/// Number of passes over all parameters.
 const PASSES: usize = 2;
 /// Minimum gain of a move in summed reciprocal rank.
 const MIN_GAIN: f64 = 0.5;
@@ -22,7 +22,8 @@ const MIN_GAIN: f64 = 0.5;
 const COUNT_FACTOR: f64 = 3.0;
 
 /// Values to try for a parameter at `value`, ascending: a part of its range up and down; for counts
-/// only a third and three times the value, since they enter tool calls, which then miss the cache.
+/// only a third and three times the value, because they are arguments of tool calls, which then
+/// miss the cache.
 fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     let width = param.max - param.min;
     let values = match param.integer {
@@ -40,7 +41,7 @@ fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     values
 }
 
-/// Worth of sets of parameters on queries; each set runs once.
+/// Values of sets of parameters on queries; each set runs once.
 struct ParamWorths<'a> {
     trials: &'a Trials<'a>,
     program: &'a Program,

@@ -1,8 +1,8 @@
-//! Programs of the user: stored in the run's journal, tried on all training queries beside the
-//! composed plans, and selected as categories where they answer best.
+//! Programs of the user: stored in the run's journal, tried on all training queries together with
+//! the composed plans, and selected as categories if they answer best.
 //!
-//! They are part of the run's identity. Their source stays, but their declared parameters are tuned,
-//! and a language model may rewrite those in Rhai.
+//! They are part of the run's identity. Their source is unchanged, but their declared parameters
+//! are tuned, and a language model may rewrite programs in Rhai.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +17,13 @@ use crate::{
 use agent_infer::ParamValues;
 use agent_sandbox::program::Program;
 
-/// Maximum programs of the user in a run.
+/// Maximum number of the user's programs in a run.
 pub const MAX_USER_PROGRAMS: usize = 32;
-/// Maximum bytes of all of them as stored; modules take four bytes for three.
+/// Maximum total size of them as stored, bytes; modules take four bytes for three.
 pub const MAX_USER_BYTES: usize = 32 << 20;
 /// `proposed_by` of these programs.
 pub(super) const USER: &str = "user";
-/// Describes the difference of a run that was started with other programs.
+/// Describes the difference in a run that was started with other programs.
 pub const OTHER_PROGRAMS: &str = "other programs of yours (--program)";
 /// Kind and key of the step that holds them.
 const KIND: &str = "run";

@@ -12,9 +12,9 @@ use agent_retrieve::eval::{
 
 /// Significance level.
 pub const LEVEL: f64 = 0.05;
-/// Standard errors between 0 and a significant mean, two-sided at [`LEVEL`].
+/// Number of standard errors between 0 and a significant mean, two-sided at [`LEVEL`].
 const STANDARD_ERRORS: f64 = 1.96;
-/// Upper limit of reported needed queries.
+/// Upper limit of the reported number of needed queries.
 const MAX_NEEDED: f64 = 1e6;
 
 /// Comparison of the bundle with the best baseline on validation queries.
@@ -104,8 +104,8 @@ impl Verdict {
     }
 }
 
-/// Number of further such values that would put their mean [`STANDARD_ERRORS`] standard errors above
-/// 0; `None` if the mean is not above 0 or the values are enough.
+/// Number of further such values that would put their mean [`STANDARD_ERRORS`] standard errors
+/// above 0; `None` if the mean is not above 0 or the values already suffice.
 fn needed(values: &[f64]) -> Option<usize> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

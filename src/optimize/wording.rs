@@ -1,6 +1,6 @@
-//! Wording of training queries: quoted, as templates produce, or free. A change may gain on one kind
-//! and lose on the other, so prompts name the wording, samples hold both kinds, and gains weigh both
-//! equally.
+//! Wording of training queries: quoted, as templates produce, or free. A change may gain on one
+//! kind and lose on the other, so prompts name the wording, samples contain both kinds, and gains
+//! weight both equally.
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -8,7 +8,8 @@ use rand_chacha::ChaCha8Rng;
 use crate::trial::mean;
 use agent_ground::words::quoted;
 
-/// Minimum queries of a wording to be weighed separately; with fewer, one right answer would decide.
+/// Minimum number of queries of a wording to be weighted separately; with fewer, one correct answer
+/// would decide.
 const MIN_STRATUM: usize = 8;
 
 /// The wording of a query.
@@ -21,7 +22,7 @@ pub enum Wording {
 }
 
 impl Wording {
-    /// Both.
+    /// Both wordings.
     pub const ALL: [Wording; 2] = [Self::Quoted, Self::Free];
 
     /// The wording of a query.
@@ -29,7 +30,7 @@ impl Wording {
         if quoted(text).is_empty() { Self::Free } else { Self::Quoted }
     }
 
-    /// In words.
+    /// Name in words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quoted => "quotes",
@@ -38,7 +39,7 @@ impl Wording {
     }
 }
 
-/// Draws at most `n` of the queries, alternating between the wordings while both last.
+/// Draws at most `n` of the queries, alternating between the two wordings while both remain.
 pub fn sample(
     queries: &[usize],
     n: usize,
@@ -59,8 +60,8 @@ pub fn sample(
     chosen
 }
 
-/// The summed gain of a change in reciprocal rank, with both wordings weighed equally; the plain sum
-/// if a wording has fewer than 8 queries.
+/// The summed gain of a change in reciprocal rank, with both wordings weighted equally; the plain
+/// sum if a wording has fewer than 8 queries.
 pub fn gain(differences: &[(Wording, f64)]) -> f64 {
     let [quoted, free] = Wording::ALL.map(|wording| {
         let own = differences.iter().filter(|pair| pair.0 == wording);

@@ -19,7 +19,7 @@ pub struct Account {
     pub base_url: String,
     /// Key, if one is needed.
     pub key: Option<String>,
-    /// Header that holds the key as it is; without one it goes into `Authorization: Bearer`.
+    /// Header that holds the key unchanged; without it the key goes into `Authorization: Bearer`.
     pub key_header: Option<String>,
     /// Further headers, such as `OpenAI-Organization`; their values are never shown.
     pub headers: Vec<(String, String)>,
@@ -45,7 +45,7 @@ impl fmt::Debug for Account {
 }
 
 impl Account {
-    /// Its address without parameters, for people.
+    /// Address without parameters, for messages.
     ///
     /// # Errors
     /// [`RemoteError::Setup`] for an invalid address or one that holds a password.
@@ -54,7 +54,7 @@ impl Account {
         Ok(url.origin().ascii_serialization() + url.path())
     }
 
-    /// Its address with all parameters, and the name of its host.
+    /// Address with all parameters, and the name of its host.
     ///
     /// # Errors
     /// [`RemoteError::Setup`] for an invalid address or one that holds a password.
@@ -82,11 +82,11 @@ impl Account {
         Ok((url, host))
     }
 
-    /// The headers of every request. All values but that of the content's type are marked as
-    /// secret, so that no log shows them.
+    /// The headers of every request. All values but that of the content type are marked as secret,
+    /// so that no log shows them.
     ///
     /// # Errors
-    /// [`RemoteError::Setup`] for a name or a value that no header can have; it shows no value.
+    /// [`RemoteError::Setup`] for an invalid name or value of a header; the message shows no value.
     pub(super) fn header_map(&self) -> Result<HeaderMap, RemoteError> {
         if self.headers.len() > MAX_EXTRAS {
             return Err(RemoteError::Setup("it has more than 64 headers".to_owned()));
@@ -108,7 +108,7 @@ impl Account {
     }
 }
 
-/// The address of a path below a base.
+/// Appends a path to a base address.
 pub(super) fn join(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     let whole = format!("{}{path}", base.path().trim_end_matches('/'));
@@ -116,7 +116,7 @@ pub(super) fn join(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Whether an address is one of this machine.
+/// Whether an address is on this machine.
 pub(super) fn is_local(url: &Url) -> bool {
     match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
         Some("localhost") => true,

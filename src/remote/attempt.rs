@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{RemoteError, failure, innermost, requester::Requester};
 
-/// Bytes read of an error reply.
+/// Maximum number of bytes read of an error reply.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// Why an attempt failed.
@@ -27,7 +27,7 @@ pub(super) enum AttemptError {
 }
 
 impl AttemptError {
-    /// Its kind in logs, which hold no content of requests.
+    /// Error kind for logs, without content of requests.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Transient { .. } => "again",
@@ -52,7 +52,7 @@ struct Period {
 }
 
 impl Requester {
-    /// The bytes of the reply; ends at the attempt's own deadline or at this one.
+    /// The bytes of the reply; fails at the attempt's own deadline or at `deadline`.
     pub(super) async fn attempt(
         &self,
         url: &Url,
@@ -78,7 +78,7 @@ impl Requester {
         Err(failure::classify(&self.host, &self.secrets, status, retry_after, &bytes))
     }
 
-    /// All bytes of a reply.
+    /// Reads the whole reply.
     async fn read(&self, mut reply: Response, time: Period) -> Result<Vec<u8>, AttemptError> {
         let limit = self.limits.reply_bytes;
         let too_long =
@@ -149,7 +149,7 @@ impl Requester {
         AttemptError::transient(message)
     }
 
-    /// Refuses replies that were not requested: compressed, not in UTF-8, a web page.
+    /// Refuses replies in a form that was not requested: compressed, not UTF-8, a web page.
     fn check_form(&self, headers: &HeaderMap) -> Result<(), AttemptError> {
         let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let unreadable = |reason: String| {
@@ -165,7 +165,7 @@ impl Requester {
             return Ok(());
         };
         if kind.trim_start().starts_with("text/html") {
-            let reason = "it is a web page; check the base address, and what stands between";
+            let reason = "it is a web page; check the base address and any proxy";
             return unreadable(reason.to_owned());
         }
         let charset = kind.split(';').find_map(|part| part.trim().strip_prefix("charset="));
@@ -185,7 +185,7 @@ async fn before<T>(
     timeout_at(deadline, future).await.map_err(|_| AttemptError::transient(late()))
 }
 
-/// A time for people, in tenths of seconds.
+/// A duration for messages, in tenths of seconds.
 fn seconds(time: Duration) -> String {
     format!("{} s", (time.as_secs_f64() * 10.0).round() / 10.0)
 }

@@ -1,8 +1,8 @@
-//! Keeps requests from hammering a service that fails: after some failures in a row, one request
+//! Protects a failing service from a flood of requests: after some failures in a row, one request
 //! probes the service and the others wait for it (Nygard, "Release It!", 2007, circuit breaker).
 //!
-//! When the probe gives up, all requests that arrived before fail with it; later ones start anew. So
-//! an outage costs the time of one request, however many wait.
+//! When the probe gives up, all requests that arrived before fail with it; later ones start anew.
+//! So an outage costs the time of one request, however many requests wait.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,7 +37,7 @@ impl Drop for Probe<'_> {
 }
 
 impl CircuitBreaker {
-    /// Lets all pass until `threshold` failures came in a row; 0 counts as 1.
+    /// Lets all requests pass until `threshold` failures in a row; 0 counts as 1.
     pub(super) fn new(threshold: u32) -> CircuitBreaker {
         CircuitBreaker {
             threshold: threshold.max(1),
@@ -54,7 +54,7 @@ impl CircuitBreaker {
     /// Waits until an attempt may start: freely, or as the probe.
     ///
     /// # Errors
-    /// Failures in a row and the last message, when a probe gave up since the arrival.
+    /// Failures in a row and the last message, if a probe gave up since the arrival.
     pub(super) async fn enter(&self, arrival: u64) -> Result<Option<Probe<'_>>, (u32, String)> {
         loop {
             let changed = self.changed.notified();
@@ -84,20 +84,20 @@ impl CircuitBreaker {
         (state.failures, state.last.clone())
     }
 
-    /// The service answered.
+    /// Records that the service answered.
     pub(super) fn succeeded(&self) {
         self.lock().failures = 0;
         self.changed.notify_waiters();
     }
 
-    /// An attempt failed with a transient error.
+    /// Records a transient failure of an attempt.
     pub(super) fn failed(&self, message: &str) {
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);
         message.clone_into(&mut state.last);
     }
 
-    /// The probe made its last attempt.
+    /// Records that the probe failed in its last attempt.
     pub(super) fn gave_up(&self) {
         self.lock().given_up += 1;
         self.changed.notify_waiters();

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::{Account, RemoteError, attempt::AttemptError, retry::is_transient};
 
-/// Longest message of a service that is shown, characters.
+/// Maximum length of a service's message in our messages, characters.
 const MAX_MESSAGE_CHARS: usize = 300;
-/// Header values shorter than this are not secrets; shorter keys are left in replies, where they may
-/// be ordinary text.
+/// Minimum length of a secret, bytes; shorter header values may be ordinary text and stay in
+/// replies.
 const MIN_SECRET_BYTES: usize = 8;
 /// Error codes of exhausted accounts.
 const QUOTA_CODES: [&str; 12] = [
@@ -146,7 +146,7 @@ fn is_quota(status: u16, body: &Value, message: &str, retry_after: Option<Durati
         || may_be_worded && says(&QUOTA_WORDS) && retry_after.is_none() && !says(&PASSING_WORDS)
 }
 
-/// Whether a service refuses a request for its length.
+/// Whether a service refuses a request because it is too long.
 pub(super) fn is_too_long(status: u16, message: &str) -> bool {
     let message = message.to_lowercase();
     let says = LONG_WORDS.iter().any(|words| message.contains(words));
@@ -174,7 +174,7 @@ pub(super) fn key_remedy(status: &u16) -> &'static str {
 }
 
 /// The delay that a service asks for (`retry-after-ms`, `Retry-After` in seconds or as a date). A
-/// negative or past one is zero; one that overflows is [`Duration::MAX`].
+/// negative delay or a past date is zero; an overflow is [`Duration::MAX`].
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.trim().to_owned());
     let number = |name: &str| text(name)?.parse::<f64>().ok().filter(|number| !number.is_nan());
@@ -188,7 +188,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
     let date = |name: &str| httpdate::parse_http_date(&text(name)?).ok();
     let until = date(RETRY_AFTER.as_str())?;
-    // The clock of the service counts, where it tells it.
+    // The service's own clock is used if it sends one.
     let now = date(DATE.as_str()).unwrap_or_else(now);
     Some(until.duration_since(now).unwrap_or_default())
 }

@@ -1,16 +1,17 @@
 //! Requests to a service over HTTP, with deadlines, bounded replies and bounded retries.
 //!
-//! A request is retried when it failed for lack of a connection, of time or of capacity (status 408,
-//! 409, 425, 429 and 5xx), after a random delay below a cap that doubles ("full jitter") plus the delay
-//! that the service asks for. A wrong key, an exhausted quota and an invalid request are final. Secrets
-//! go into headers only: they are removed from messages, and redirects are not followed.
+//! A request is retried if it failed for lack of a connection, of time or of capacity (status 408,
+//! 409, 425, 429 and 5xx). The delay is random, below a cap that doubles ("full jitter"), plus the
+//! delay that the service asks for. A wrong key, an exhausted quota and an invalid request are
+//! final. Secrets go into headers only; they are removed from messages, and redirects are not
+//! followed.
 //!
 //! ```text
 //! post -> gate (requests under way) -> circuit breaker (after failures in a row: one at a time)
 //!      -> rate limiter (requests and tokens a minute) -> attempt (deadlines) -> reply, or again
 //! ```
 //!
-//! Calls block and may come from several threads at a time; the runtime of their engine stays inside.
+//! Calls block and may come from several threads at a time; the asynchronous runtime is internal.
 
 mod account;
 mod attempt;
@@ -50,13 +51,13 @@ pub use crate::{
     retry::{GiveUp, Retry, is_transient},
 };
 
-/// Connections that nobody uses are closed after this time, before services close them.
+/// Idle connections are closed after this time, before services close them.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
 /// Limits of each request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Time for the connection: name, TCP and TLS.
+    /// Time to connect: name lookup, TCP and TLS.
     pub connect: Duration,
     /// Time from the start of an attempt to the first bytes of its reply.
     pub first_byte: Duration,
@@ -64,23 +65,24 @@ pub struct Limits {
     pub idle: Duration,
     /// Time for one attempt, from the connection to the last byte.
     pub attempt: Duration,
-    /// Time for all attempts of a request and all waits between them, from its turn on.
+    /// Time for all attempts of a request and all delays between them, without the wait for its
+    /// turn.
     pub total: Duration,
-    /// Attempts of a request, the first one included.
+    /// Maximum number of attempts of a request, the first one included.
     pub attempts: u32,
-    /// Bound of the first wait between attempts; it doubles.
+    /// Cap of the first delay between attempts; the cap doubles.
     pub first_wait: Duration,
-    /// Longest wait between attempts; a service that names a longer one has failed.
+    /// Maximum delay between attempts; a service that asks for a longer one has failed.
     pub longest_wait: Duration,
-    /// Longest reply, bytes.
+    /// Maximum size of a reply, bytes.
     pub reply_bytes: usize,
-    /// Requests under way at a time, over all threads.
+    /// Maximum number of concurrent requests, over all threads.
     pub at_a_time: usize,
-    /// Failures in a row, of all requests together, after which only one is tried at a time.
+    /// Failures in a row, of all requests together, that open the circuit breaker.
     pub failures_in_a_row: u32,
-    /// Attempts that begin in a minute; none means any number.
+    /// Maximum number of attempts per minute; none: unlimited.
     pub requests_per_minute: Option<u32>,
-    /// Sum of the weights of attempts that begin in a minute; none means any number.
+    /// Maximum sum of the weights of attempts per minute; none: unlimited.
     pub tokens_per_minute: Option<u64>,
 }
 
@@ -104,10 +106,10 @@ impl Default for Limits {
     }
 }
 
-/// A client of HTTP with these settings, whose TLS is computed by `ring`.
+/// An HTTP client with these settings; TLS by `ring`.
 ///
 /// # Errors
-/// A message, mostly on a system without certificates.
+/// A message; the usual cause is a system without certificates.
 pub fn http_client(
     settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, String> {
@@ -119,7 +121,7 @@ pub fn http_client(
     })
 }
 
-/// The innermost cause of an error: the outer ones say where, this one what happened.
+/// The innermost cause of an error, which says what happened.
 fn innermost(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -132,36 +134,36 @@ fn innermost(error: &dyn Error) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
     /// Address, key or headers cannot be used.
-    #[error("the service cannot be asked: {0}")]
+    #[error("the service cannot be used: {0}")]
     Setup(String),
-    /// The service does not take the key.
+    /// The service rejects the key.
     #[error("{host} does not accept the key (status {status}): {message}; {}", failure::key_remedy(.status))]
     Key {
         /// The service.
         host: String,
         /// Status of the reply.
         status: u16,
-        /// What the service says.
+        /// Message of the service.
         message: String,
     },
-    /// The account has nothing left.
+    /// The quota of the account is used up.
     #[error(
         "{host} says that the quota is spent: {message}; add credit, or wait until it is renewed"
     )]
     Quota {
         /// The service.
         host: String,
-        /// What the service says.
+        /// Message of the service.
         message: String,
     },
-    /// The service does not take the request.
+    /// The service refuses the request.
     #[error("{host} refuses the request (status {status}): {message}{}", failure::remedy(.status, .message))]
     Refused {
         /// The service.
         host: String,
         /// Status of the reply.
         status: u16,
-        /// What the service says.
+        /// Message of the service.
         message: String,
     },
     /// No attempt succeeded.
@@ -171,19 +173,19 @@ pub enum RemoteError {
         host: String,
         /// Attempts made.
         attempts: u32,
-        /// Why the last one failed.
+        /// Error of the last attempt.
         message: String,
     },
     /// Too many requests failed in a row; this one was not sent.
     #[error(
-        "{host} failed {failures} times in a row, the last time with: {message}; it is not asked until a trial succeeds"
+        "{host} failed {failures} times in a row, the last time with: {message}; no request is sent until a trial succeeds"
     )]
     Outage {
         /// The service.
         host: String,
         /// Failures in a row.
         failures: u32,
-        /// Why the last one failed.
+        /// Error of the last attempt.
         message: String,
     },
     /// The reply is too long.
@@ -191,7 +193,7 @@ pub enum RemoteError {
     TooLong {
         /// The service.
         host: String,
-        /// Bytes allowed.
+        /// Limit, bytes.
         limit: usize,
     },
     /// The reply is complete, but in another form than requested.
@@ -208,20 +210,20 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// Whether the service refuses the request for its length.
+    /// Whether the service refuses the request because it is too long.
     pub fn is_too_long(&self) -> bool {
         matches!(self, Self::Refused { status, message, .. } if failure::is_too_long(*status, message))
     }
 }
 
-/// A service that can be asked.
+/// A client of one service.
 pub struct Service {
     requester: Arc<Requester>,
     /// Taken when the service is dropped.
     runtime: Option<Runtime>,
 }
 
-/// Does not wait for names that are being looked up.
+/// Does not wait for pending name lookups.
 impl Drop for Service {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -231,7 +233,7 @@ impl Drop for Service {
 }
 
 impl Service {
-    /// Prepares to ask a service; nothing is sent yet.
+    /// Prepares requests to a service; sends nothing yet.
     ///
     /// # Errors
     /// [`RemoteError::Setup`].
@@ -239,7 +241,7 @@ impl Service {
         Service::stoppable(account, limits, Arc::default())
     }
 
-    /// Prepares to ask a service. Once `stop` is set, whatever waits ends within a second.
+    /// As [`Service::new`]. Once `stop` is set, all waits end within a second.
     ///
     /// # Errors
     /// [`RemoteError::Setup`].
@@ -297,27 +299,26 @@ impl Service {
         self.requester.secrets.shown(message)
     }
 
-    /// A text of a reply without key and values of headers, which a service may repeat: it may be
-    /// kept and shown.
+    /// The text of a reply without the key and the values of headers, which a service may repeat,
+    /// so that it may be stored and shown.
     pub fn without_secrets(&self, text: String) -> String {
         self.requester.secrets.without_secrets(text)
     }
 
-    /// Posts one body to a path of the service and gives the bytes of the reply. `weight` is what
-    /// counts to [`Limits::tokens_per_minute`], for each attempt.
+    /// Posts one body to a path of the service and returns the bytes of the reply. `weight` counts
+    /// towards [`Limits::tokens_per_minute`], once per attempt.
     ///
-    /// Blocks, so it is not for asynchronous tasks.
-    /// A reply that tells its length, or comes in chunks, is whole. One that ends with its
-    /// connection may be cut, which only its reader can find out.
+    /// Blocks, so not for asynchronous tasks. A reply with a length, or in chunks, is complete. A
+    /// reply that ends with its connection may be truncated, which only its reader can detect.
     ///
     /// # Errors
-    /// [`RemoteError`]; what may pass has been tried again before.
+    /// [`RemoteError`]; transient failures have been retried.
     pub fn post(&self, path: &str, body: Vec<u8>, weight: u64) -> Result<Vec<u8>, RemoteError> {
         let Some(runtime) = &self.runtime else { return Err(RemoteError::Stopped) };
         runtime.block_on(self.requester.ask(path, &body, weight))
     }
 
-    /// Posts bodies to a path, some at a time; replies in the order of the bodies.
+    /// Posts bodies to a path, several at a time; replies in the order of the bodies.
     pub fn post_all(&self, path: &str, bodies: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, RemoteError>> {
         let mut replies: Vec<_> = bodies.iter().map(|_| None).collect();
         let Some(runtime) = &self.runtime else { return Vec::new() };

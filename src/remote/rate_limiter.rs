@@ -9,25 +9,25 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Assigns each attempt its start. Attempts are spaced evenly, without bursts: in any minute start at
-/// most as many as the limits allow, plus one.
+/// Assigns each attempt its start. Attempts are spaced evenly, without bursts: any minute has at
+/// most one start more than the limits allow.
 pub(super) struct RateLimiter {
     requests: Option<u32>,
     tokens: Option<u64>,
-    /// When the next attempt may begin.
+    /// Earliest start of the next attempt.
     next: Mutex<Option<Instant>>,
 }
 
 impl RateLimiter {
-    /// Limits of a minute; none means any number, and 0 counts as 1.
+    /// Limits per minute; none: unlimited, and 0 counts as 1.
     pub(super) fn new(requests: Option<u32>, tokens: Option<u64>) -> RateLimiter {
         RateLimiter { requests, tokens, next: Mutex::default() }
     }
 
-    /// When an attempt of this weight may begin, in the order of the calls.
+    /// Start of an attempt of this weight, in the order of the calls.
     ///
     /// # Errors
-    /// How long it would have to wait, when that is beyond the deadline; its place is not taken.
+    /// The delay that it would need, if that passes the deadline; the limiter is then unchanged.
     pub(super) fn turn(
         &self,
         now: Instant,
@@ -47,7 +47,7 @@ impl RateLimiter {
         Ok(begin)
     }
 
-    /// Time between the starts of an attempt and the next one.
+    /// Time between the start of an attempt of this weight and the next start.
     fn space(&self, weight: u64) -> Duration {
         let of_request = self.requests.map(|limit| MINUTE.div_f64(limit.max(1).into()));
         let of_tokens = self.tokens.map(|limit| {

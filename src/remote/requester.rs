@@ -32,7 +32,7 @@ pub(super) struct Requester {
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
     pub(super) base: Url,
-    /// The service in messages.
+    /// Name of the service in messages.
     pub(super) host: String,
     pub(super) secrets: AccountSecrets,
     pub(super) limits: Limits,
@@ -92,7 +92,7 @@ impl Requester {
                     return Ok(reply);
                 }
                 Err(AttemptError::Final(error)) => {
-                    // The service answers, and says what is wrong.
+                    // The service answers, with an error.
                     self.circuit_breaker.succeeded();
                     return Err(error);
                 }
@@ -175,7 +175,7 @@ impl Requester {
         reply
     }
 
-    /// Delay before the next attempt.
+    /// Waits before the next attempt.
     fn wait(
         &self,
         state: &mut RequestState<'_>,
@@ -214,7 +214,7 @@ impl Requester {
 struct RequestState<'a> {
     deadline: Instant,
     retry: Retry,
-    /// Why the last attempt failed.
+    /// Error of the last attempt.
     last: String,
     /// Set while this request probes a failing service.
     probe: Option<Probe<'a>>,

@@ -1,8 +1,8 @@
-//! How often a request is attempted, and the delays between attempts. Independent of the request and of
-//! how time passes.
+//! Maximum number of attempts of a request, and the delays between them. Independent of the request
+//! and of how time passes.
 //!
 //! The delay is a random time below a cap that doubles ("full jitter": Brooker, "Exponential
-//! backoff and jitter", AWS Architecture Blog, 2015), on top of what the service asks for.
+//! backoff and jitter", AWS Architecture Blog, 2015), plus the delay that the service asks for.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -31,8 +31,8 @@ pub enum GiveUp {
 }
 
 impl Retry {
-    /// At most `max_attempts` attempts, the first one included, with delays below `first_delay`, twice
-    /// that, and so on up to `max_delay`.
+    /// A schedule of at most `max_attempts` attempts, the first one included, with delays below
+    /// `first_delay`, twice that, and so on up to `max_delay`.
     pub fn new(max_attempts: u32, first_delay: Duration, max_delay: Duration) -> Self {
         Self { max_attempts, max_delay, first_delay, delay_cap: first_delay, attempts: 0 }
     }
@@ -47,7 +47,7 @@ impl Retry {
         self.attempts
     }
 
-    /// Starts again, after an attempt that failed but made progress.
+    /// Starts anew, after an attempt that failed but made progress.
     pub fn restart(&mut self) {
         (self.attempts, self.delay_cap) = (0, self.first_delay);
     }
@@ -69,12 +69,12 @@ impl Retry {
     }
 }
 
-/// Whether a request with a reply of this status may succeed later: lack of capacity or time.
+/// Whether a request may succeed later after this status: lack of capacity or time.
 pub fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500..)
 }
 
-/// A random number in `0..1`, from the keys that the system gives hash maps.
+/// A random number in `0..1`, from the random keys of the standard hash map.
 fn chance() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     (random >> 11) as f64 / (1_u64 << 53) as f64

@@ -1,4 +1,4 @@
-//! A service for tests that answers on the loopback with what a script says, faults included.
+//! A scripted service for tests on the loopback interface, faults included.
 
 #![allow(
     dead_code,
@@ -20,21 +20,21 @@ use std::{
 /// Longer than any deadline of a test.
 const HANG: Duration = Duration::from_secs(5);
 
-/// A step of what a service does on a connection.
+/// A step of a scripted connection.
 #[derive(Clone)]
 pub enum Act {
     /// Sends bytes.
     Send(Vec<u8>),
     /// Sends bytes one by one, with a pause before each.
     Drip(Vec<u8>, Duration),
-    /// Sends bytes this many times, or until the reader is gone.
+    /// Sends bytes this many times, or until the reader closes the connection.
     Repeat(Vec<u8>, usize),
-    /// Keeps silent for longer than any test waits, or for this time.
+    /// Pauses for this time, by default longer than any test waits.
     Pause(Option<Duration>),
-    /// Reads the next request of the connection, and acts as the script says for it.
+    /// Reads the next request of the connection, and follows its list in the script.
     KeepAlive,
-    /// Breaks the connection off, so that who reads gets an error; stands first in a list, since
-    /// the body of the request stays unread for it.
+    /// Resets the connection, so that the reader gets an error. Must be the first step, because the
+    /// body of the request then stays unread.
     Reset,
 }
 
@@ -48,7 +48,7 @@ pub struct Scripted {
 type Answer = dyn FnMut(&str) -> Option<Vec<Act>> + Send;
 
 impl Scripted {
-    /// Answers each request with the next bytes; with nothing, and no end, where they are empty.
+    /// Answers each request with the next bytes of the script; empty bytes mean silence.
     pub fn new(script: Vec<Vec<u8>>) -> Scripted {
         let mut script = script.into_iter();
         Scripted::answering(move |_| script.next())
@@ -59,7 +59,7 @@ impl Scripted {
         Scripted::answering(|body| Some(reply(200, body)))
     }
 
-    /// Answers each request with what a function says of its body, until that is nothing.
+    /// Answers each request by a function of its body, until the function returns none.
     pub fn answering(mut answer: impl FnMut(&str) -> Option<Vec<u8>> + Send + 'static) -> Scripted {
         Scripted::start(false, move |body| match answer(body)? {
             bytes if bytes.is_empty() => Some(vec![Act::Pause(None)]),
@@ -67,19 +67,19 @@ impl Scripted {
         })
     }
 
-    /// Acts on each request as the next list says; closes connections when lists or script end.
+    /// Follows the next list for each request; closes connections when lists or script end.
     pub fn acting(script: Vec<Vec<Act>>) -> Scripted {
         let resets = script.iter().any(|acts| matches!(acts.first(), Some(Act::Reset)));
         let mut script = script.into_iter();
         Scripted::start(resets, move |_| script.next())
     }
 
-    /// Acts on each request as a function says of its body, until that is nothing.
+    /// Follows the steps that a function returns for each request's body, until it returns none.
     pub fn doing(answer: impl FnMut(&str) -> Option<Vec<Act>> + Send + 'static) -> Scripted {
         Scripted::start(false, answer)
     }
 
-    /// Answers many requests at a time. Where a script resets, bodies stay unread.
+    /// Answers many requests at a time. If a script resets, bodies stay unread.
     fn start(
         resets: bool,
         answer: impl FnMut(&str) -> Option<Vec<Act>> + Send + 'static,
@@ -108,13 +108,13 @@ impl Scripted {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Bytes of repeated pieces that were taken off its hands.
+    /// Bytes of repeated pieces that the reader has taken.
     pub fn written(&self) -> usize {
         self.written.load(Ordering::Relaxed)
     }
 }
 
-/// A port of the loopback where nobody listens.
+/// A port of the loopback interface without a listener.
 pub fn refused_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
@@ -129,7 +129,7 @@ fn serve(
 ) {
     loop {
         let Some((head, body)) = (if resets { head(stream) } else { request(stream) }) else {
-            // Whatever came, it is no request: a greeting of TLS.
+            // Not a request, for example a TLS greeting.
             let _ = (&mut &*stream).write_all(b"HTTP/1.1 400 X\r\ncontent-length: 0\r\n\r\n");
             return;
         };
@@ -141,7 +141,7 @@ fn serve(
     }
 }
 
-/// Does what a list says; whether the connection goes on.
+/// Follows a list of steps; returns whether the connection stays open.
 fn act(mut stream: &TcpStream, acts: &[Act], written: &AtomicUsize) -> bool {
     for act in acts {
         // Who asks may have gone.
@@ -171,12 +171,12 @@ fn act(mut stream: &TcpStream, acts: &[Act], written: &AtomicUsize) -> bool {
     false
 }
 
-/// A whole reply.
+/// A complete reply.
 pub fn reply(status: u16, body: &str) -> Vec<u8> {
     reply_with(status, &[], body)
 }
 
-/// A whole reply with further headers.
+/// A complete reply with further headers.
 pub fn reply_with(status: u16, headers: &[&str], body: &str) -> Vec<u8> {
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = body.len();

@@ -1,6 +1,6 @@
-//! Every fault that a connection or a service can have, on the loopback. The names begin with the
-//! fault's number where it has one: l1 waits, l2 final errors, l3 outages, l4 connections, l5
-//! deadlines, l6 forms, l8 many at a time, l9 secrets.
+//! Every fault of connections and services, on the loopback interface. Test names begin with the
+//! fault's number if it has one: l1 waits, l2 final errors, l3 outages, l4 connections, l5
+//! deadlines, l6 forms, l8 concurrency, l9 secrets.
 
 use std::{
     sync::{
@@ -16,10 +16,10 @@ use super::{
     *,
 };
 
-/// What a loaded machine may add to any time.
+/// Delay that a loaded machine may add to any time.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// Limits that make tests short.
+/// Limits that keep tests short.
 fn quick() -> Limits {
     Limits {
         attempt: Duration::from_millis(500),

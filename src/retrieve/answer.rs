@@ -1,6 +1,6 @@
-//! The answer to one question, all of it from one run: its value, where the answers among its nodes
-//! end, which programs answered, and why each node has its rank. Independent of how it is found and
-//! printed.
+//! The answer to one question, all from one run: its value, the end of the answers in its ranking,
+//! the programs that answered, and the reason for each node's rank. Independent of how it is found
+//! and printed.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use agent_kb::{
     answer::{AnswerValue, Cell, Explanation},
 };
 
-/// Optional parts of an answer; parts that are left out cost nothing.
+/// Optional parts of an answer; omitted parts cost nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// Number of first nodes to explain.
     pub explained_count: usize,
-    /// Include the path from linked entities to each node, where the retriever followed one, and
-    /// the words that the question shares with its document or the names of its neighbours.
+    /// Include the path from linked entities to each node, if the retriever followed one, and the
+    /// words that the question shares with its document or the names of its neighbours.
     pub paths: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct Detail {
 pub struct Answer {
     /// The value; at most the requested number of nodes.
     pub value: AnswerValue,
-    /// Where in the nodes the answers end; none if the retriever cannot tell.
+    /// End of the answers in the nodes; none if the retriever cannot determine it.
     pub end: Option<End>,
     /// The categories whose programs answered, most probable first; empty for a retriever without
     /// categories.
@@ -43,11 +43,11 @@ pub struct Answer {
     /// How the question was understood.
     pub analysis: QueryAnalysis,
     /// Entities that a language model reads in the question, each with the strength of its link to
-    /// the name that the model gives; empty if no model read it.
+    /// the name from the model; empty if no model read it.
     pub entities: Vec<(NodeId, f32)>,
     /// The system that answered in place of the requested one, if any.
     pub stand_in: Option<StandIn>,
-    /// Why the language model that assists did not; none if none assists, or it did.
+    /// Why the assisting language model did not help; none if no model assists, or if it did help.
     pub unassisted: Option<AssistFailure>,
     /// Milliseconds by stage.
     pub timings: BTreeMap<&'static str, f64>,
@@ -58,9 +58,9 @@ pub struct Answer {
 pub struct End {
     /// The rank, from 1; may exceed the requested number of nodes.
     pub rank: usize,
-    /// Expected share of right nodes up to the rank, in `0..=1`.
+    /// Expected share of correct nodes up to the rank, in `0..=1`.
     pub precision: f32,
-    /// Expected share of the right nodes that are found up to the rank, in `0..=1`.
+    /// Expected share of all correct nodes found up to the rank, in `0..=1`.
     pub recall: f32,
 }
 
@@ -80,7 +80,7 @@ pub struct RoutedCategory {
 /// Why a node has its rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NodeExplanation {
-    /// How its score is made up.
+    /// Breakdown of its score.
     pub explanation: Explanation,
     /// Calls of the programs that ran, in order, with the node's value in each.
     pub calls: Vec<Call>,
@@ -114,8 +114,8 @@ pub struct Feature {
     pub value: f32,
     /// Its weight.
     pub weight: f32,
-    /// Weight times the value's excess over the mean of all nodes put forward: the contribution to
-    /// the logarithm of the node's score.
+    /// Weight times the value's excess over the mean of all proposed nodes: the contribution to the
+    /// logarithm of the node's score.
     pub gain: f32,
 }
 
@@ -133,13 +133,13 @@ pub struct StandIn {
 /// Why a language model did not help with a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssistFailure {
-    /// Its service gave no reply.
+    /// The service gave no reply.
     Outage,
     /// Its reply could not be used.
     Unusable,
-    /// Its reply missed the question's deadline.
+    /// The reply missed the question's deadline.
     Late,
-    /// Too many other questions wait for it.
+    /// Too many other questions are waiting for the model.
     Busy,
     /// A cost ceiling is reached.
     Ceiling,
@@ -166,15 +166,15 @@ impl AssistFailure {
 /// How a question was understood.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueryAnalysis {
-    /// Whether it surely names something of the base.
+    /// Whether it certainly names something in the base.
     pub recognised: bool,
-    /// Linked entities, those that are spelled out first.
+    /// Linked entities, spelled-out ones first.
     pub entities: Vec<LinkedEntity>,
     /// Other words that occur in names of types and relations, in order.
     pub words: Vec<SchemaWord>,
-    /// Remaining words without question words; only documents can have them.
+    /// Remaining words without question words; only documents can contain them.
     pub others: Vec<String>,
-    /// Those of `others` that are in no document of the answer and no name of its neighbours.
+    /// Words of `others` that occur in no document of the answer and no name of its neighbours.
     pub unused: Vec<String>,
 }
 
@@ -194,14 +194,14 @@ pub struct LinkedEntity {
 pub struct SchemaWord {
     /// The word as written.
     pub word: String,
-    /// The types in whose name it is.
+    /// The types whose names contain it.
     pub types: Vec<TypeId>,
-    /// The relations in whose name it is.
+    /// The relations whose names contain it.
     pub relations: Vec<RelationId>,
 }
 
 impl QueryAnalysis {
-    /// The linked nodes: those that are spelled out, else all.
+    /// The linked nodes that are spelled out, or all if there are none.
     pub fn named(&self) -> Vec<NodeId> {
         let exact = self.entities.iter().any(|entity| entity.exact);
         self.entities

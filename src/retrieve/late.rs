@@ -15,7 +15,7 @@ use agent_kb::{NodeId, answer::Explanation};
 const NAME: &str = "late";
 /// Candidates, from `hybrid`.
 const CANDIDATES: usize = 1_000;
-/// Most token pairs in an explanation.
+/// Maximum number of token pairs in an explanation.
 const EXPLAINED: usize = 10;
 
 /// Late interaction over tokens.
@@ -34,7 +34,7 @@ impl Late {
         Ok(Self { base, index })
     }
 
-    /// The tokens of a query; none if none is known.
+    /// The tokens of a query; none if all are unknown.
     fn tokens(&self, query: &str) -> Result<Option<Matrix>, RetrieveError> {
         let rows = self
             .base

@@ -1,5 +1,5 @@
-//! Retrievers: query in, ranking out. Baselines, programs and bundles implement [`Retriever`]
-//! alike, so that they are measured alike. Independent of which answers are right.
+//! Retrievers: query in, ranking out. Baselines, programs and bundles implement the same trait
+//! [`Retriever`], so that they are measured in the same way. Independent of the correct answers.
 
 mod ann;
 mod answer;
@@ -41,7 +41,7 @@ use agent_kb::{
 };
 use agent_llm::LlmError;
 
-/// Longest excerpt of a text in an explanation, characters.
+/// Maximum length of an excerpt in an explanation, characters.
 const MAX_EXCERPT: usize = 160;
 
 /// Nodes with scores, best first: score descending, then id ascending; each node once.
@@ -66,8 +66,8 @@ pub enum RetrieveError {
     /// another time.
     #[error("{0}")]
     Late(String),
-    /// A language model that the answer needs is unavailable: an outage, a ceiling, a stop. Not the
-    /// program's fault.
+    /// A language model that the answer needs is unavailable: an outage, a ceiling, a stop. The
+    /// program did not cause it.
     #[error(transparent)]
     Llm(#[from] LlmError),
 }
@@ -85,7 +85,7 @@ impl RetrieveError {
     }
 }
 
-/// Longest query, bytes.
+/// Maximum length of a query, bytes.
 pub const MAX_QUERY_BYTES: usize = 16 << 10;
 
 /// Answers queries with rankings.
@@ -97,7 +97,7 @@ pub trait Retriever: Send + Sync {
     /// The same query gives the same answer on any thread and with any detail.
     ///
     /// # Errors
-    /// [`RetrieveError`]; a query that fails is counted as failed, never as answered.
+    /// [`RetrieveError`]; a failed query counts as failed, never as answered.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError>;
 
     /// The nodes of the answer.
@@ -141,7 +141,7 @@ pub fn rank_explanation(system: &str, position: usize, score: f32) -> Explanatio
         .with([Explanation::new("rank", position + 1), Explanation::new("score", score)])
 }
 
-/// Rank and score of a node in a list, or the length of the list if it lacks the node.
+/// Rank and score of a node in a list; the length of the list if the node is not in it.
 pub fn rank_in_list(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Explanation {
     match ranking.iter().position(|pair| pair.0 == node) {
         Some(position) => {

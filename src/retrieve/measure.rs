@@ -1,6 +1,6 @@
-//! Measures a system on labelled queries, in parallel: rankings, latencies and failures. A query
-//! that the system fails on counts with the ranking of a stand-in. Independent of command lines and
-//! of what is concluded from the figures.
+//! Measures a system on labelled queries, in parallel: rankings, latencies and failures. If the
+//! system fails on a query, a stand-in's ranking counts. Independent of command lines and of the
+//! interpretation of the figures.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -16,17 +16,17 @@ use crate::{
 use agent_dataset::LabelledQuery;
 use agent_index::IndexedBase;
 
-/// The queries to measure a system on, and how.
+/// Settings of a measurement.
 pub struct Measure<'a> {
     /// Labelled queries.
     pub queries: &'a [LabelledQuery],
     /// The searched base.
     pub base: &'a IndexedBase,
-    /// Answers where the system fails.
+    /// Answers the queries on which the system fails.
     pub stand_in: &'a dyn Retriever,
     /// Definitions of the metrics.
     pub definitions: Definitions,
-    /// Nodes to rank for each query.
+    /// Number of nodes to rank for each query.
     pub depth: usize,
     /// Keep the rankings.
     pub keep_rankings: bool,
@@ -43,12 +43,12 @@ pub struct Measurements {
     pub results: Vec<QueryResult>,
     /// Each ranking; empty unless [`Measure::keep_rankings`].
     pub rankings: Vec<Ranking>,
-    /// The last rank of each ranking's answers, if the system tells it.
+    /// The last rank of each ranking's answers, if the system determines it.
     pub ends: Vec<Option<usize>>,
-    /// Queries that failed, or got no help of a language model, because a service gave no reply;
-    /// with any, the means are invalid.
+    /// Queries that failed, or got no help from a language model, because a service gave no reply;
+    /// if there are any, the means are invalid.
     pub outages: usize,
-    /// Queries that a language model should have assisted and did not.
+    /// Queries that a language model should have assisted but did not.
     pub unassisted: usize,
 }
 

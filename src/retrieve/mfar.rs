@@ -15,7 +15,7 @@ use agent_train::{
 
 /// Name of the system.
 const NAME: &str = "mfar";
-/// Most weights of a query and scores of a node in an explanation.
+/// Maximum number of weights of a query, and of scores of a node, in an explanation.
 const EXPLAINED: usize = 20;
 
 /// A trained model over its base.
@@ -26,12 +26,12 @@ pub struct Mfar {
 }
 
 impl Mfar {
-    /// Opens the model in a directory; `mask` names fields without weight, as [`Mask::read`] takes
-    /// it.
+    /// Opens the model in a directory; `mask` names fields without weight, in the syntax of
+    /// [`Mask::read`].
     ///
     /// # Errors
     /// [`TrainError`] if the model cannot be read or was trained over another base, the base has no
-    /// index of fields, or the mask names an unknown one.
+    /// index of fields, or the mask names an unknown field.
     pub fn open(base: &Arc<IndexedBase>, dir: &Path, mask: &str) -> Result<Self, TrainError> {
         let (model, record) = mfar::Mfar::read(dir)?;
         let scorers = model.scorers(&record, base, dir)?;

@@ -1,6 +1,7 @@
 //! `multi`: pooled vectors of a document's chunks. Candidates are the nodes of the [`CHUNKS`]
 //! chunks most similar to the query; all chunks of a candidate are pooled. (STaRK's MultiVSS pools
-//! within the best 50 of `dense`, and so never finds a document that one vector blurs.)
+//! within the best 50 of `dense`, and so never finds a document whose single vector is not
+//! similar.)
 
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use agent_index::{
 };
 use agent_kb::{NodeId, answer::Explanation, best};
 
-/// Fewest chunks whose nodes are candidates, and chunks for each requested node.
+/// Minimum number of chunks whose nodes are candidates.
 const CHUNKS: usize = 1_000;
+/// Number of chunks for each requested node.
 const CHUNKS_PER_NODE: usize = 4;
-/// Most chunks in an explanation.
+/// Maximum number of chunks in an explanation.
 const EXPLAINED: usize = 3;
 
 /// How the scores of chunks become the score of a node.
@@ -24,7 +26,7 @@ const EXPLAINED: usize = 3;
 pub enum Pooling {
     /// The best chunk.
     Max,
-    /// The mean of all.
+    /// The mean of all chunks.
     Mean,
     /// The mean of the best three, or of all if there are fewer.
     Top3,

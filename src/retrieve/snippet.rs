@@ -6,13 +6,14 @@ use agent_ground::words::{Stems, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, answer::Explanation};
 
-/// Most words of a field that are examined.
+/// Maximum number of words of a field that are examined.
 const MAX_WORDS: usize = 4_096;
-/// Words of a snippet, and how many of them precede the first match (more at the end of a text).
+/// Number of words of a snippet.
 const PART_WORDS: usize = 16;
+/// Number of words before the first match; more at the end of a text.
 const BEFORE: usize = 2;
 
-/// The part of a field with the most distinct stems of the query, the first of equals, with
+/// The part of a field with the most distinct stems of the query, of equals the first, with
 /// asterisks around matching words. None if nothing matches. O(words of the fields).
 pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<Explanation> {
     let query_stems: BTreeSet<String> = base.stems.of(query).collect();

@@ -1,6 +1,7 @@
 //! `bm25:stark`: the lexical baseline of the STaRK benchmark. BM25 over documents with the defaults
 //! of bm25s, as in its code; document frequencies and the average length are those of the
-//! candidates. `bm25` weighs repeated words less ([`Bm25::MFAR`]) and takes both from all nodes.
+//! candidates. `bm25` gives repeated words less weight ([`Bm25::MFAR`]) and takes both statistics
+//! from all nodes.
 
 use std::sync::Arc;
 

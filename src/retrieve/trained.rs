@@ -14,14 +14,14 @@ use agent_train::{
     dense::{Encoder, fuse},
 };
 
-/// Nodes of each list that are fused, for any `k`: longer lists would change ranks.
+/// Number of fused nodes of each list, for any `k`: longer lists would change ranks.
 const FUSED: usize = 1_000;
 
 /// A trained encoder over its base.
 pub struct Trained {
     base: Arc<IndexedBase>,
     encoder: Encoder,
-    /// Its weight against `bm25+names`, in `0..=1`; none if it ranks alone.
+    /// Its weight relative to `bm25+names`, in `0..=1`; none if it ranks alone.
     weight: Option<f32>,
 }
 
@@ -35,7 +35,7 @@ impl Trained {
         Ok(Self { base: base.clone(), encoder, weight: None })
     }
 
-    /// Fuses it with `bm25+names`, by a weight in `0..=1` [that chosen on validation queries].
+    /// Fuses it with `bm25+names`, by a weight in `0..=1` [default: chosen on validation queries].
     #[must_use]
     pub fn fused(mut self, weight: Option<f32>) -> Self {
         self.weight = Some(weight.unwrap_or_else(|| self.encoder.weight()));

@@ -24,7 +24,7 @@ pub enum Place {
 pub struct SandboxOptions {
     /// Where programs in Rhai run.
     pub place: Place,
-    /// Directory of compiled code; without one each process compiles anew.
+    /// Directory of compiled code; without it each process compiles anew.
     pub code_dir: Option<PathBuf>,
 }
 

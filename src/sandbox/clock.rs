@@ -1,4 +1,4 @@
-//! Clocks that measure a call; the engine inside WebAssembly, which has none, replaces this module.
+//! Clocks that measure a call; the engine inside WebAssembly has none and replaces this module.
 
 pub(super) use std::time::Instant;
 

@@ -12,7 +12,7 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs work; the text of its panic, which is not printed, if it panics.
+/// Runs work; if it panics, returns the panic's text instead of printing it.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

@@ -1,9 +1,9 @@
 //! Runs untrusted retrieval programs.
 //!
-//! A program sees only the tools of its toolkit; it has no clock, files, network or randomness.
-//! In: one query, its shortlist and the program's parameters. Out: at most
-//! [`Limits::max_answers`] node ids with scores, best first, or a [`Failure`] of a stated kind.
-//! Tools are called through [`ToolHost`]; what they do is unknown here.
+//! A program sees only the tools of its toolkit; it has no clock, files, network or randomness. In:
+//! one query, its shortlist and the program's parameters. Out: at most [`Limits::max_answers`] node
+//! ids with scores, best first, or a [`Failure`] of a stated kind. Tools are called through
+//! [`ToolHost`]; their effect is unknown here.
 //!
 //! Invariant: the same program, query, candidates, parameters and host give the same [`Outcome`]
 //! on any number of threads, except for its times; a run that ends by [`FailureKind::Deadline`]
@@ -13,12 +13,12 @@
 //! modules, inside WebAssembly; [`ChosenSandbox`] has both.
 //!
 //! # What is not contained
-//! Programs of [`RhaiSandbox`] share this process. One allocation that the system refuses, a stack
-//! deeper than [`STACK_BYTES`], and errors in the engine itself reach the process. Memory that a
-//! program leaks by cycles of captured variables stays leaked; it is reported in
-//! [`Usage::leaked_bytes`], so that the caller can drop the program, and above a total no program
-//! runs in this process any more. A tool that blocks, blocks its worker in either engine: the
-//! caller gets a deadline failure, and the worker is replaced.
+//! Programs of [`RhaiSandbox`] share this process. A refused allocation, a stack deeper than
+//! [`STACK_BYTES`], and errors in the engine itself affect the process. Memory that a program leaks
+//! by cycles of captured variables stays leaked; it is reported in [`Usage::leaked_bytes`], so that
+//! the caller can drop the program, and above a total limit no program runs in this process any
+//! more. A tool that blocks, blocks its worker in either engine: the caller gets a deadline
+//! failure, and the worker is replaced.
 
 mod alloc;
 mod chosen;
@@ -77,9 +77,9 @@ pub struct Param {
     pub name: String,
     /// Default value.
     pub value: f64,
-    /// Smallest value.
+    /// Minimum.
     pub min: f64,
-    /// Largest value; equal to `min` for a fixed parameter.
+    /// Maximum; equal to `min` for a fixed parameter.
     pub max: f64,
     /// Whether the program gets an integer.
     pub integer: bool,
@@ -114,7 +114,7 @@ pub struct Input<'a> {
     /// Values of declared parameters; missing ones have their default. Values of integer parameters
     /// are rounded.
     pub params: &'a BTreeMap<String, f64>,
-    /// Number of nodes in the base; results name ids below it.
+    /// Number of nodes in the base; results contain ids below it.
     pub n_nodes: usize,
 }
 
@@ -141,7 +141,7 @@ pub trait Sandbox: Send + Sync {
         limits: &Limits,
     ) -> Result<Vec<Param>, Failure>;
 
-    /// Whether the program may read its candidates; otherwise they need not be found.
+    /// Whether the program may read its candidates; otherwise they need not be computed.
     fn reads_candidates(&self, program: &CompiledProgram) -> bool;
 
     /// Calls `retrieve` once. The host answers tool calls and is returned.

@@ -1,8 +1,8 @@
-//! A private directory: only one user may write to it, and only they can read its key. Whatever
-//! bears a keyed digest of it was written by this user, on this machine.
+//! A private directory: only one user may write to it, and only that user can read its key. Any
+//! data with a keyed digest was written by this user, on this machine.
 //!
-//! Whoever can read the key can pass for the user, so the directory must not be part of shared
-//! data.
+//! Anyone who can read the key can impersonate the user, so the directory must not be part of
+//! shared data.
 
 use std::{
     collections::hash_map::RandomState,
@@ -25,7 +25,7 @@ pub(super) struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Opens the directory, or creates it; `None` if it cannot be used or others may write to it.
+    /// Opens or creates the directory; `None` if it cannot be used or other users may write to it.
     pub(super) fn open(path: &Path) -> Option<Self> {
         create_private(path).ok()?;
         if !is_private(path) {
@@ -103,7 +103,7 @@ fn read_key(dir: &Path) -> Option<[u8; KEY_BYTES]> {
     key.try_into().ok()
 }
 
-/// Writes an unguessable key, as the standard library seeds its hashers from the system. Of several
+/// Writes an unguessable key, from the system seed of the standard library's hashers. Of several
 /// concurrent processes the first one's key stays.
 fn write_key(dir: &Path) -> io::Result<()> {
     let mut hasher = blake3::Hasher::new();
@@ -136,7 +136,7 @@ fn create_private(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)
 }
 
-/// Whether this user owns a path and nobody else may write to it.
+/// Whether this user owns a path and no other user may write to it.
 #[cfg(unix)]
 fn is_private(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

@@ -8,8 +8,8 @@
 //! fn retrieve(query, candidates, params) { ... }
 //! ```
 //!
-//! A module of WebAssembly is stored as text as well, so that bundles and journals keep one form:
-//! `wasm:` and its bytes in base64. Its header is the text of its custom section `agent`.
+//! A module of WebAssembly is stored as text as well, so that bundles and journals have only one
+//! form: `wasm:` and its bytes in base64. Its header is the text of its custom section `agent`.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -21,9 +21,9 @@ use agent_tools::source::comment;
 
 /// Prefix of the text of a module.
 const MODULE: &str = "wasm:";
-/// Longest category name, bytes; longer ones are cut.
+/// Maximum length of a category name, bytes; longer ones are cut.
 pub const CATEGORY_BYTES: usize = 200;
-/// Longest description, bytes; longer ones are cut.
+/// Maximum length of a description, bytes; longer ones are cut.
 pub const DESCRIPTION_BYTES: usize = 2_000;
 
 /// A retrieval program. Equal sources, or equal modules, are equal programs.
@@ -71,7 +71,7 @@ impl Program {
         Self { source, module: Some(bytes.into()), id, category, description }
     }
 
-    /// The program as a sandbox takes it.
+    /// The code for a sandbox.
     pub fn code(&self) -> Code<'_> {
         match &self.module {
             Some(bytes) => Code::Wasm(bytes),

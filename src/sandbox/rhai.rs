@@ -1,11 +1,11 @@
 //! Runs programs written in Rhai, inside this process, hardened. The only module that uses the
 //! `rhai` crate.
 //!
-//! The engine's own limits miss much: steps inside native callbacks are not counted, some natives
-//! allocate by an argument or block, sizes of captured values are not seen, sorts swallow errors.
-//! So every step asks the meter (steps, heap, time, output), dangerous natives are replaced, and
-//! programs are compiled, run and dropped only on threads with big stacks
-//! (see [`Workers`]). An engine is built once per thread, not per call.
+//! The engine's own limits are incomplete: steps inside native callbacks are not counted, some
+//! natives allocate by an argument or block, sizes of captured values are not measured, sorts
+//! swallow errors. So every step asks the meter (steps, heap, time, output), dangerous natives are
+//! replaced, and programs are compiled, run and dropped only on threads with big stacks (see
+//! [`Workers`]). An engine is built once per thread, not per call.
 //!
 //! All numbers of this module were measured with rhai 1.27 and features `sync`, `internals`.
 
@@ -40,8 +40,8 @@ use crate::{
 use agent_kb::NodeId;
 use agent_tools::{ToolHost, ToolSpec, registry};
 
-/// Most memory leaked in this process by all programs, bytes; above it none runs here any more.
-/// Running calls may still add to it.
+/// Maximum memory leaked in this process by all programs, bytes; above it no program runs here any
+/// more. Running calls may still add to it.
 const MAX_LEAKED_BYTES: u64 = 256 << 20;
 /// Memory leaked so far, bytes.
 static LEAKED_BYTES: AtomicU64 = AtomicU64::new(0);

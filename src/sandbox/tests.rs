@@ -17,16 +17,16 @@ use agent_kb::{Combine, NodeId, NodeSet, Scores};
 use agent_tools::{ArgSpec, Args, Kind, NodeFlow, ToolError, ToolHost, ToolSpec, Value};
 
 const N_NODES: usize = 10_000;
-/// A deadline may be passed by one step of the engine.
+/// Maximum overrun of a deadline by one step of the engine.
 const LATE: Duration = Duration::from_millis(250);
-/// A heap budget may be passed by one step of the engine, bytes.
+/// Maximum overrun of a heap budget by one step of the engine, bytes.
 const OVER: u64 = 64 << 20;
 
 const fn arg(name: &'static str, kind: Kind, default: Option<&'static str>) -> ArgSpec {
     ArgSpec { name, kind, default }
 }
 
-/// A tool that needs no base.
+/// A tool that does not use the base.
 type Tool = fn(&Args<'_>) -> Result<Value, ToolError>;
 
 const fn spec(
@@ -116,7 +116,7 @@ const TOOLS: [(ToolSpec, Tool); N_TOOLS] = [
     }),
 ];
 
-/// Calls the tools above and keeps what it was asked.
+/// Calls the tools above and records the calls.
 #[derive(Default)]
 struct TestHost {
     calls: Vec<usize>,
@@ -160,7 +160,7 @@ fn run_with(
     result
 }
 
-/// Runs a source in this process and inside WebAssembly; what the first gave.
+/// Runs a source in this process and inside WebAssembly; returns the former's result.
 fn run_source(source: &str, limits: &Limits) -> Result<Outcome, Failure> {
     let none = BTreeMap::new();
     let program = sandbox().compile(Code::Rhai(source), limits);
@@ -763,7 +763,7 @@ fn any_number_of_workers_gives_the_same_results() {
     );
 }
 
-/// The least `n` for which the source fails, and how; every smaller one runs.
+/// The smallest `n` for which the source fails, and its failure; every smaller one succeeds.
 fn first_failure(
     limits: &Limits,
     at_most: usize,

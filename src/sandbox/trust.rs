@@ -1,9 +1,9 @@
 //! The default place of a program by its origin.
 //!
 //! A program runs in this process if the search actor wrote it here: in a run that was started here
-//! and had no other author, or from a bundle that such a run froze here. All others run inside
-//! WebAssembly. What a file says of itself is no proof: work made here is noted in a
-//! [`PrivateDir`], by digests under its key, and a copied home brings neither key nor notes.
+//! without another author, or from a bundle that such a run froze here. All others run inside
+//! WebAssembly. A file's own claims are no proof: work done here is noted in a [`PrivateDir`], by
+//! digests under its key, and a copied home contains neither key nor notes.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 
 use crate::{Place, private::PrivateDir};
 
-/// Most notes; the oldest are removed first.
+/// Maximum number of notes; the oldest are removed first.
 const MAX_NOTES: usize = 20_000;
 /// File extension of a note.
 const SUFFIX: &str = "made";
@@ -24,22 +24,22 @@ const BUNDLE: &[u8] = b"bundle";
 /// Origin of a program.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin<'a> {
-    /// A run, by its journal file.
+    /// A run, identified by its journal file.
     Run(&'a Path),
-    /// A bundle, by the digest of its content.
+    /// A bundle, identified by the digest of its content.
     Bundle(&'a str),
-    /// Anything else: a file, a language model.
+    /// Any other origin: a file, a language model.
     Elsewhere,
 }
 
-/// Notes of what this user made on this machine.
+/// Notes of the runs and bundles that this user made on this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     dir: Option<PathBuf>,
 }
 
 impl Trust {
-    /// Notes in a directory, which need not exist; without one nothing is trusted.
+    /// Notes in a directory, which need not exist; without a directory nothing is trusted.
     pub fn new(dir: Option<PathBuf>) -> Self {
         Self { dir }
     }
@@ -54,7 +54,7 @@ impl Trust {
     }
 
     /// Notes that a run, or the bundle it froze, is the work of the search actor alone. If the note
-    /// fails, it stays untrusted.
+    /// cannot be written, the origin stays untrusted.
     pub fn keep(&self, made: Origin<'_>) {
         let Some(dir) = self.dir.as_deref().and_then(PrivateDir::open) else { return };
         if let Some(name) = note(&dir, made)
@@ -64,7 +64,7 @@ impl Trust {
         }
     }
 
-    /// Removes the note of a run, as other authors write programs in it from now on.
+    /// Removes the note of a run, because other authors write programs in it from now on.
     pub fn forget(&self, made: Origin<'_>) {
         let Some(dir) = self.dir.as_deref().and_then(PrivateDir::find) else { return };
         if let Some(name) = note(&dir, made) {
@@ -85,7 +85,7 @@ fn note(dir: &PrivateDir, made: Origin<'_>) -> Option<String> {
 }
 
 /// Identity of a file whose content may change: path, inode and creation time. A copy, or another
-/// file at its path, differs.
+/// file at the same path, differs.
 #[cfg(unix)]
 fn identity(file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!([mine, other].map(|of| trust.place(of)), [Place::Process, Place::Wasm]);
         trust.keep(Origin::Elsewhere);
         assert_eq!(trust.place(Origin::Elsewhere), Place::Wasm);
-        // A bundle is no run of that name.
+        // A bundle is not a run of that name.
         assert_eq!(trust.place(Origin::Run("abcd".as_ref())), Place::Wasm);
         assert_eq!(Trust::new(None).place(mine), Place::Wasm);
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::{Failure, FailureKind, Limits, Param, given::Given};
 use agent_kb::{NodeId, best};
 
-/// Longest parameter name, bytes.
+/// Maximum length of a parameter name, bytes.
 const PARAM_NAME_BYTES: usize = 64;
 
 /// The parameters that `params()` declares, by name.
@@ -70,7 +70,7 @@ fn number(value: &Given) -> Option<(f64, bool)> {
     }
 }
 
-/// The value of a parameter as a program gets it.
+/// The value of a parameter as passed to a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum BoundValue {
     /// An integer.
@@ -79,7 +79,7 @@ pub(super) enum BoundValue {
     Float(f64),
 }
 
-/// The values of all declared parameters: the given ones, else the defaults.
+/// The values of all declared parameters: given ones, otherwise the defaults.
 ///
 /// # Errors
 /// [`FailureKind::Runtime`] for an undeclared parameter or a value out of bounds.
@@ -191,7 +191,7 @@ pub(super) fn read_ranking(
     Ok(best(pairs, n))
 }
 
-/// A node that occurs more than once, if any.
+/// A node that occurs more than once, if there is one.
 fn repeated_node(pairs: &[(NodeId, f32)]) -> Option<NodeId> {
     let mut ids: Vec<NodeId> = pairs.iter().map(|pair| pair.0).collect();
     ids.sort_unstable();

@@ -2,9 +2,9 @@
 //! itself. The only folder that uses the `wasmtime` crate.
 //!
 //! Each call has its own instance and memory, dropped afterwards: nothing leaks, and a stack
-//! overflow or refused memory ends the call, not the process. Core modules only: component
-//! interfaces would add trusted code, and a program needs only numbers, text and handles. No system
-//! interface is offered.
+//! overflow or refused memory ends the call, not the process. Only core modules are supported:
+//! component interfaces would add trusted code, and a program needs only numbers, text and handles.
+//! There is no system interface.
 
 mod cache;
 mod call;
@@ -47,7 +47,7 @@ pub use interface::interface_page;
 const RETRIEVE: &str = "retrieve";
 /// The function that declares parameters.
 const PARAMS: &str = "params";
-/// Most values in a result, nested ones included.
+/// Maximum number of values in a result, nested ones included.
 const MAX_RESULT_VALUES: usize = 300_000;
 
 /// The header of a module, its custom section `agent`: category and description, as in the first
@@ -56,7 +56,7 @@ pub fn module_header(bytes: &[u8]) -> Option<&str> {
     module::custom_section(bytes, "agent")
 }
 
-/// Whether bytes start as a module of WebAssembly.
+/// Whether bytes begin like a module of WebAssembly.
 pub fn is_module(bytes: &[u8]) -> bool {
     bytes.starts_with(module::MAGIC)
 }
@@ -70,8 +70,8 @@ pub struct WasmSandbox {
 }
 
 impl WasmSandbox {
-    /// A sandbox whose programs may call all tools. Compiled code is kept in `code_dir`, if nobody
-    /// else may write to it.
+    /// A sandbox whose programs may call all tools. Compiled code is stored in `code_dir`, if no
+    /// other user may write to it.
     pub fn new(workers: Arc<Workers>, code_dir: Option<&Path>) -> Self {
         Self::with_tools(workers, registry(), code_dir)
     }
@@ -292,8 +292,8 @@ impl WasmProgram {
         (outcome, host.unwrap_or_else(|| Box::new(LostHost)))
     }
 
-    /// Calls a function in a new instance and reads its result; results and failures have usage and
-    /// printed text.
+    /// Calls a function in a new instance and reads its result; results and failures include usage
+    /// and printed text.
     fn call<T>(
         &self,
         function: &str,

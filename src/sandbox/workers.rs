@@ -2,13 +2,13 @@
 //!
 //! Dropping a long chain of program values recurses once per link, and an overflow ends the
 //! process. A chain cannot have more links than a program has operations, and a link takes at most
-//! some 220 bytes of stack, so [`STACK_BYTES`] goes with
-//! [`Limits::operations`](crate::Limits): change one and measure the other.
+//! some 220 bytes of stack, so [`STACK_BYTES`] depends on [`Limits::operations`](crate::Limits):
+//! change one and measure the other.
 //!
 //! Each worker is the only thread of its own rayon pool, so that parallel work inside a job runs on
-//! the worker itself, one piece after the other. In the pool of the process every thread may be
-//! waiting for a program, and a program that waited for them would never end. Work on another
-//! thread that a job waits for must stay out of that pool as well: see [`separate_pool`].
+//! the worker itself, sequentially. In the pool of the process every thread may be waiting for a
+//! program, and a program that waits for them would never end. Work on another thread that a job
+//! waits for must stay out of that pool as well: see [`separate_pool`].
 //!
 //! Jobs are opaque. The number of threads never changes a result: jobs share nothing, and answers
 //! are collected in the order of the jobs.
@@ -32,18 +32,18 @@ use agent_ground::clock::Timer;
 
 /// Stack of a worker, bytes. Virtual: only touched pages cost memory.
 pub const STACK_BYTES: usize = 256 << 20;
-/// Queued jobs for each worker; further callers wait.
+/// Maximum number of queued jobs for each worker; further callers wait.
 pub const QUEUE_PER_WORKER: usize = 4;
-/// Most workers of one pool; each may hold a whole memory budget.
+/// Maximum number of workers of one pool; each may use a full memory budget.
 pub const MAX_WORKERS: usize = 256;
-/// Most threads of a separate pool.
+/// Maximum number of threads of a separate pool.
 const MAX_SEPARATE_THREADS: usize = 16;
-/// Most workers of one pool that are stuck in an abandoned job and replaced.
+/// Maximum number of workers of one pool that are stuck in an abandoned job and replaced.
 const MAX_STUCK: usize = 16;
 /// Processor time after its deadline before a job is abandoned; jobs that end by themselves end
 /// within it.
 const GRACE: Duration = Duration::from_millis(400);
-/// Shortest pause between checks of an overdue job.
+/// Minimum pause between checks of an overdue job.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Pause between checks whether a job has started.
 const START_POLL: Duration = Duration::from_millis(100);
@@ -52,12 +52,12 @@ thread_local! {
     static HAS_BIG_STACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a worker does after a job.
+/// The next action of a worker after a job.
 #[derive(Clone, Copy, PartialEq)]
 enum After {
     /// Takes the next job.
     Next,
-    /// Ends, as it was replaced.
+    /// Ends, because it was replaced.
     Leave,
 }
 
@@ -82,7 +82,7 @@ const WORKING: u8 = 0;
 const ENDED: u8 = 1;
 /// Abandoned, and its worker replaced.
 const GIVEN_UP: u8 = 2;
-/// Abandoned before it started, as no worker was left.
+/// Abandoned before it started, because no worker was left.
 const UNTAKEN: u8 = 3;
 
 /// State of a job, shared with its caller.
@@ -94,7 +94,7 @@ struct JobState {
 }
 
 impl JobState {
-    /// Leaves [`WORKING`] for another state; false if it was left before.
+    /// Leaves [`WORKING`] for another state; false if another thread already did.
     fn set(&self, state: u8) -> bool {
         let order = Ordering::SeqCst;
         self.state.compare_exchange(WORKING, state, order, order).is_ok()
@@ -123,7 +123,7 @@ struct Shared {
     jobs: Mutex<Receiver<Job>>,
     /// Workers that take jobs.
     able: AtomicUsize,
-    /// Replaced workers that still work.
+    /// Replaced workers that are still running a job.
     stuck: AtomicUsize,
 }
 
@@ -169,7 +169,7 @@ impl Worker {
 /// end; a panic ends only the work that panicked.
 ///
 /// # Errors
-/// When the system refuses a thread.
+/// If the system refuses a thread.
 pub(super) fn separate_pool(name: &'static str) -> io::Result<ThreadPool> {
     ThreadPoolBuilder::new()
         .num_threads(available_parallelism().map_or(1, usize::from).min(MAX_SEPARATE_THREADS))
@@ -183,7 +183,7 @@ impl Workers {
     /// A pool of `n` threads, at least one and at most [`MAX_WORKERS`].
     ///
     /// # Errors
-    /// When the system refuses a thread of [`STACK_BYTES`].
+    /// If the system refuses a thread of [`STACK_BYTES`].
     pub fn new(n: usize) -> io::Result<Self> {
         let n = n.clamp(1, MAX_WORKERS);
         let (queue, jobs) = sync_channel::<Job>(n * QUEUE_PER_WORKER);
@@ -227,7 +227,7 @@ impl Workers {
     /// Runs one job that ends by itself within `deadline`, in processor time of its thread, and
     /// waits for it slightly longer; in wall time [`WALL_PER_WORK`] times as long plus `waiting`. A
     /// worker whose job does not end is replaced, and ends with the job. A job submitted by a
-    /// worker runs at once on it, within that worker's own bounds.
+    /// worker runs at once on that worker, within the worker's own bounds.
     ///
     /// [`WALL_PER_WORK`]: agent_ground::clock::WALL_PER_WORK
     ///
@@ -362,8 +362,8 @@ pub(super) fn on_big_stack() -> bool {
     HAS_BIG_STACK.get()
 }
 
-/// Drops a value on a thread with a big stack; leaks it if there is none, as an overflow would end
-/// the process.
+/// Drops a value on a thread with a big stack; leaks it if there is none, because an overflow would
+/// end the process.
 pub(super) fn drop_on_big_stack<T: Send + 'static>(value: T) {
     if on_big_stack() {
         drop(value);

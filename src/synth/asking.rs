@@ -2,10 +2,10 @@
 //! answer's document, two filters over all candidates, a question from relation and properties, and
 //! its rewording.
 //!
-//! No reply is trusted unproven: a candidate is an answer only if both filters find every property
-//! in its document; `NA` or an unusable reply of a filter counts as not found. A question whose
-//! gold answer fails is dropped. Requests are bounded per question, and kept, so that no reply is
-//! paid for twice. Independent of how models are reached and of what replies cost.
+//! Replies are verified: a candidate is an answer only if both filters find every property in its
+//! document; `NA` or an unusable reply of a filter counts as not found. A question whose gold
+//! answer fails is dropped. Requests are bounded per question, and replies are stored, so that none
+//! is paid for twice. Independent of how models are reached and of the cost of replies.
 
 use std::sync::Arc;
 
@@ -35,21 +35,23 @@ pub const SYNTHESIZE_ROLE: RoleSpec = RoleSpec {
     max_tokens: 1_024,
 };
 
-/// Most draws that reach the model, per requested question.
+/// Maximum number of draws that reach the model, per requested question.
 const ATTEMPTS: usize = 4;
-/// Most draws per requested question.
+/// Maximum number of draws per requested question.
 const DRAWS: usize = 60;
-/// Properties requested from a model, and most properties of a question.
+/// Number of properties requested from a model.
 const PROPERTIES: usize = 5;
+/// Maximum number of properties of a question.
 const MAX_USED: usize = 2;
 /// Share of relational questions, per cent.
 const RELATIONAL: usize = 15;
-/// Longest question, characters.
+/// Maximum length of a question, characters.
 const MAX_QUESTION: usize = 600;
-/// Repairs of a malformed reply.
+/// Maximum number of repairs of a malformed reply.
 const REPAIRS: u32 = 1;
-/// Tokens of a short and a long prompt, and of a short reply, for the estimate.
+/// Tokens of a short and of a long prompt, for the estimate.
 const SENT: [u64; 2] = [400, 6_000];
+/// Tokens of a short reply, for the estimate.
 const SHORT_REPLY: u64 = 60;
 
 /// A language model with its prompts.
@@ -62,9 +64,9 @@ pub struct Requester {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ballot {
-    /// It has every property.
+    /// The candidate has every property.
     Yes,
-    /// It lacks one, or its document does not tell.
+    /// The candidate lacks a property, or its document does not mention it.
     No,
     /// The reply was malformed.
     Malformed,
@@ -87,7 +89,7 @@ impl Vote {
     }
 }
 
-/// Usage of a synthesis with a model: least and most.
+/// Usage of a synthesis with a model: minimum and maximum.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// Requests.
@@ -300,7 +302,7 @@ impl Requester {
         if fits { Ok(text) } else { Err(DrawError::Draw(reason)) }
     }
 
-    /// A question from a grounding.
+    /// A question from a filled template.
     fn question(
         &self,
         maker: &mut QuestionMaker<'_>,

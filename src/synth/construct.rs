@@ -1,8 +1,8 @@
-//! Makes questions without a model: grounds a template by its metapaths, picks a gold answer, takes
-//! words of its document, keeps the candidates that have them, and words the question.
+//! Makes questions without a model: fills a template along its metapaths, picks a gold answer,
+//! takes words of its document, keeps the candidates that have them, and words the question.
 //!
 //! Source: the construction of STaRK (Wu et al. 2024, section 2.4), where models extract and check
-//! properties; here words of documents take their place.
+//! properties; here words of documents replace them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,16 +18,18 @@ use agent_dataset::sample::random::Stream;
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, metapath::Step};
 
-/// Most candidates of a grounding; a question about more would hardly need its relation.
+/// Maximum number of candidates of a grounding; a question about more would hardly need its
+/// relation.
 pub(super) const MAX_CANDIDATES: usize = 2_000;
-/// Most groundings per requested question.
+/// Maximum number of groundings per requested question.
 const ATTEMPTS: usize = 60;
-/// Groundings of one kind before another kind is drawn; bases without texts have relations alone.
+/// Groundings of one kind before another kind is drawn; bases without texts have only relations.
 const DRAWS: usize = 15;
-/// Shares of relational and textual questions, per cent.
+/// Share of relational questions, per cent.
 const RELATIONAL: usize = 15;
+/// Share of textual questions, per cent.
 const TEXTUAL: usize = 15;
-/// Most answers of most questions with words: people ask for a few things.
+/// Usual maximum number of answers of a question with words: people ask for a few things.
 const FEW_ANSWERS: usize = 5;
 /// Share of groundings that start at any slot node instead of at an answer, per cent.
 const ANY_SLOT: usize = 40;
@@ -39,7 +41,7 @@ pub type DropCounts = BTreeMap<&'static str, usize>;
 pub(super) struct Grounding {
     /// Slot nodes.
     pub(super) slots: Vec<NodeId>,
-    /// Nodes that the branches lead to, ascending.
+    /// Nodes at the ends of the branches, ascending.
     pub(super) candidates: Vec<NodeId>,
 }
 
@@ -53,9 +55,9 @@ pub(super) struct QuestionMaker<'a> {
     starts: BTreeMap<usize, Vec<NodeId>>,
     pub(super) mentions: Mentions<'a>,
     pub(super) properties: Properties<'a>,
-    /// Folded texts so far.
+    /// Folded texts of the questions so far.
     texts: HashSet<String>,
-    /// Templates, slots and answers so far, against rewordings.
+    /// Templates, slots and answers of the questions so far, to detect rewordings.
     asked: HashSet<(String, Vec<NodeId>, Vec<NodeId>)>,
     pub(super) dropped: DropCounts,
 }
@@ -118,7 +120,7 @@ impl<'a> QuestionMaker<'a> {
         None
     }
 
-    /// Accepts a question, unless it contains an answer's name or repeats another.
+    /// Accepts a question, unless it contains an answer's name or repeats another question.
     pub(super) fn accept(&mut self, question: Question) -> Option<Question> {
         let text = folded(&question.text);
         let spaced = format!(" {text} ");

@@ -7,9 +7,9 @@
 //!   -> alone (1 to 20 answers in the median), or as parts of pairs and negations
 //! ```
 //!
-//! A template is kept if about 30 groundings or more have answers (fewer in a small base), with a
-//! median of 1 to 20. Its weight grows with the number of edges of its relations, flattened, so
-//! that rare relations occur too. The same base and seed give the same templates.
+//! A template is kept if at least about 30 groundings have answers (fewer in a small base), with a
+//! median of 1 to 20 answers. Its weight grows with the number of edges of its relations,
+//! flattened, so that rare relations occur too. The same base and seed give the same templates.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -23,32 +23,33 @@ use agent_kb::{
     schema::{self, Schema},
 };
 
-/// Bounds of the fewest groundings with answers of a template: a tenth of the nodes within these.
+/// Range of the minimum number of groundings with answers of a template, which is a tenth of the
+/// nodes.
 const MIN_GROUNDINGS: [f64; 2] = [5.0, 30.0];
-/// Most answers of the median grounding.
+/// Maximum number of answers of the median grounding.
 pub(super) const MAX_MEDIAN: usize = 20;
-/// Most ends of the median grounding if words of texts narrow them down.
+/// Maximum number of ends of the median grounding if words of texts narrow them down.
 const MAX_NARROWED: usize = 200;
-/// Most ends of the median grounding of a part of a pair.
+/// Maximum number of ends of the median grounding of a part of a pair.
 const MAX_PART: usize = 2_000;
-/// Most steps of a metapath.
+/// Maximum number of steps of a metapath.
 const HOPS: usize = 2;
 /// Sampled groundings per template.
 const SAMPLED: usize = 32;
-/// Most steps that metapaths are composed of, those with most edges; bounds the quadratic number of
-/// pairs.
+/// Maximum number of steps from which metapaths are composed, chosen by number of edges; bounds the
+/// quadratic number of pairs.
 const MAX_STEPS: usize = 400;
-/// Most measured metapaths to one type of answers, the most frequent ones.
+/// Maximum number of measured metapaths to one type of answers, the most frequent ones.
 const MEASURED: usize = 48;
-/// Fewest metapaths of one step among them, if available.
+/// Minimum number of one-step metapaths among them, if available.
 const MEASURED_SHORT: usize = 24;
-/// Most measured pairs of metapaths to one type of answers.
+/// Maximum number of measured pairs of metapaths to one type of answers.
 const PAIRS: usize = 48;
-/// Most negations for one type of answers.
+/// Maximum number of negations for one type of answers.
 const NEGATIONS: usize = 2;
 /// Sampled nodes to decide whether a type has texts.
 const READ: usize = 64;
-/// Fewest words of a document that counts as text.
+/// Minimum number of words of a document that counts as text.
 const TEXT_WORDS: usize = 12;
 /// Factor of the weight of a type without texts.
 const TEXTLESS: f64 = 0.25;
@@ -104,7 +105,7 @@ pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Templat
     found
 }
 
-/// See [`MIN_GROUNDINGS`].
+/// Minimum number of groundings with answers; see [`MIN_GROUNDINGS`].
 fn min_groundings(kb: &Kb) -> f64 {
     let [min, max] = MIN_GROUNDINGS;
     (f64::from(kb.n_nodes()) / 10.0).clamp(min, max)
@@ -118,7 +119,7 @@ fn worth(kb: &Kb, kind: TypeId) -> f64 {
     (nodes.len() as f64).sqrt() * (relations as f64).powf(FLATTENED) * text
 }
 
-/// Whether half of the nodes of a type or more have a document of some words.
+/// Whether at least half of a type's nodes have a document of some words.
 fn has_texts(kb: &Kb, kind: TypeId) -> bool {
     let nodes = kb.nodes_of_type(kind);
     let read = || nodes.iter().step_by(nodes.len().div_ceil(READ).max(1));
@@ -191,7 +192,7 @@ fn path_median(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     median(sizes).filter(|_| groundings >= min_groundings(kb))
 }
 
-/// Nodes from which a step leads anywhere, ascending.
+/// Nodes with at least one edge along a step, ascending.
 pub(super) fn starts(kb: &Kb, step: &Step) -> Vec<NodeId> {
     let nodes = kb.nodes_of_type(step.from).iter().copied();
     nodes.filter(|&node| kb.degree(node, step.relation, step.direction) > 0).collect()
@@ -230,8 +231,8 @@ fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Ve
     found
 }
 
-/// The heaviest templates, where a relation counts less the more often it was used, so that one
-/// large relation does not displace the others.
+/// The heaviest templates. Every use of a relation lowers its weight, so that one large relation
+/// does not displace the others.
 fn diversify(mut templates: Vec<Template>, max_templates: usize) -> Vec<Template> {
     let mut taken: BTreeMap<RelationId, i32> = BTreeMap::new();
     let mut chosen = Vec::new();
@@ -348,8 +349,8 @@ pub(super) fn slots_of(
     (slots.len() == template.slots.len()).then_some(slots)
 }
 
-/// The heaviest metapaths of one step without the answers that have a further step, which a third
-/// to nine tenths of the nodes have.
+/// The heaviest one-step metapaths without the answers that have a further step, for steps that
+/// between a third and nine tenths of the nodes have.
 fn negations(
     kb: &Kb,
     target: TypeId,

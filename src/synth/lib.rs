@@ -20,7 +20,7 @@
 //! | groundings tried | 60 for each question |
 //! | templates | one for each 10 questions, 8 to 64, from the schema; 1,000 from a file |
 //!
-//! The same base, options and (kept) replies of a model give the same bytes. Independent of
+//! The same base, options and (stored) replies of a model give the same bytes. Independent of
 //! programs and of how questions are answered.
 
 mod asking;
@@ -57,12 +57,13 @@ use agent_index::IndexedBase;
 use agent_kb::NodeId;
 use agent_llm::{LlmError, prompts::PromptError};
 
-/// Most answers of a question, as in the validation and test splits of the benchmark.
+/// Maximum number of answers of a question, as in the validation and test splits of the benchmark.
 pub const MAX_ANSWERS: usize = 20;
-/// Most questions of one synthesis.
+/// Maximum number of questions of one synthesis.
 pub const MAX_QUERIES: usize = 10_000;
-/// Questions per template of the schema, and bounds of the number of templates.
+/// Number of questions per template from the schema.
 const PER_TEMPLATE: usize = 10;
+/// Range of the number of templates from the schema.
 const TEMPLATES: std::ops::RangeInclusive<usize> = 8..=64;
 
 /// Options of a synthesis.
@@ -81,7 +82,7 @@ pub struct Options {
 pub struct Question {
     /// The question in words.
     pub text: String,
-    /// Whether it asks by relations, words or both.
+    /// Whether the question asks by relations, words or both.
     pub kind: Kind,
     /// Style of its wording.
     pub style: Style,
@@ -126,7 +127,7 @@ pub enum SynthError {
     /// The number of questions is out of range.
     #[error("{0} questions are outside 1 to {MAX_QUERIES}")]
     Number(usize),
-    /// No metapath of the base leads to a few answers.
+    /// No metapath of the base ends at a few answers.
     #[error(
         "no relations of the base lead to 1 to 20 answers from enough nodes (5, or 30 in a base of 300 \
          nodes or more); give your own templates with --templates FILE \

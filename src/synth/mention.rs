@@ -8,9 +8,9 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, TypeId};
 
-/// Fewest words of a long name, which is rarely written out.
+/// Minimum number of words of a long name, which is rarely written out.
 const LONG_NAME: usize = 6;
-/// Most words of a mentioned name.
+/// Maximum number of words of a mentioned name.
 const MAX_WORDS: usize = 40;
 /// Words of the mentioned part of a long name.
 const PART: [usize; 3] = [3, 4, 5];

@@ -1,10 +1,10 @@
 //! Textual properties without a model: a few words of a gold answer's document that narrow the
 //! candidates, and the candidates that have them all.
 //!
-//! A word occurs in at most half of the candidates and in at least 5 nodes of the type: rarer ones
-//! would identify the answer without any relation. A property is one such word, or two adjacent
-//! ones in a field. Answers are the candidates whose documents have every stem, so that they are
-//! right by construction, as far as a word means the same everywhere.
+//! A word occurs in at most half of the candidates and in at least 5 nodes of the type: a rarer
+//! word would identify the answer without any relation. A property is one such word, or two
+//! adjacent ones in a field. Answers are the candidates whose documents have every stem, so they
+//! are correct by construction, as far as a word means the same everywhere.
 
 use std::collections::HashMap;
 
@@ -13,17 +13,17 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, TypeId};
 
-/// Fewest nodes of the type with a word.
+/// Minimum number of nodes of the type with a word.
 const MIN_SHARING: usize = 5;
-/// Largest share of the nodes of a type with a word: commoner ones narrow too little.
+/// Maximum share of the nodes of a type with a word: commoner ones narrow too little.
 const MAX_SHARING: f64 = 0.15;
-/// Fewest letters of a word.
+/// Minimum number of letters of a word.
 const MIN_LETTERS: usize = 4;
-/// Most words of a field that are read.
+/// Maximum number of words read of a field.
 const MAX_READ: usize = 1_000;
 /// Draws of words for one gold answer.
 const DRAWS: usize = 8;
-/// Random words of a document of which the rarest is taken.
+/// Number of random words of a document from which the rarest is taken.
 const COMPARED: usize = 3;
 
 /// Words of a gold answer's document.
@@ -42,7 +42,7 @@ pub struct Property {
 struct Word {
     text: String,
     stem: u32,
-    /// Number of nodes of the type with it.
+    /// Number of nodes of the type with the word.
     n_holders: usize,
     field: String,
     /// Its position, to detect adjacent words.

@@ -24,9 +24,9 @@ use agent_kb::{
 
 /// The templates of the STaRK benchmark.
 pub const BENCHMARK: &str = include_str!("data/benchmark.json");
-/// Most templates of a file, counting each choice of relations.
+/// Maximum number of templates of a file, counting each choice of relations.
 pub(super) const MAX_TEMPLATES: usize = 1_000;
-/// Most edges that one branch follows; larger groundings are dropped.
+/// Maximum number of edges that one branch follows; larger groundings are dropped.
 pub(super) const MAX_EDGES: usize = 50_000;
 
 /// A template over one base.

@@ -1,5 +1,5 @@
-//! Templates against an executor that knows no metapaths, questions against the documents and edges
-//! of a sample, and the steps with a model against a scripted one.
+//! Templates against an executor without metapaths, questions against the documents and edges of a
+//! sample, and the steps with a model against a scripted one.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -273,12 +273,12 @@ fn questions_become_those_of_a_base_and_own_labels_stay() {
     assert_eq!(sample.home.get("base").unwrap(), own);
 }
 
-/// What a model is asked for, by the form of its reply.
+/// The step of a request, by the form of its reply.
 fn step(request: &Request) -> &str {
     request.json.as_ref().map_or("", |schema| schema.name.as_str())
 }
 
-/// A model whose filters agree on what has the word "paper" in its document, and otherwise not.
+/// A model whose filters agree on documents with the word "paper", and disagree otherwise.
 fn reply(request: &Request) -> String {
     match step(request) {
         "synthesize_properties" => {

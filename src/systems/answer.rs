@@ -14,7 +14,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Parses arguments into whether the answer is checked, and the inner system.
+/// Splits arguments into a flag, true if the answer is checked, and the inner system.
 ///
 /// # Errors
 /// If the arguments are invalid.

@@ -22,17 +22,17 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 /// How much a bundle uses a language model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// Only for programs that ask one.
+    /// Only in programs that ask a model.
     #[default]
     None,
     /// It reads the query: category, linked entities, target type, constraints.
     Reads,
-    /// It also scores the first 20 answers, or the first 50 if none of them scores high.
+    /// It also scores the first 20 answers, or the first 50 if none of these scores high.
     Judges,
 }
 
 impl Effort {
-    /// The effort of a number from 0 to 2.
+    /// The effort with a number from 0 to 2.
     pub fn from_number(number: u8) -> Option<Effort> {
         [Self::None, Self::Reads, Self::Judges].get(usize::from(number)).copied()
     }

@@ -77,25 +77,26 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
 const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
 /// The default inner system.
 const INNER: &str = "bm25+names";
-/// Maximum texts of an expansion.
+/// Maximum number of texts of an expansion.
 const MAX_TEXTS: usize = 7;
-/// Default and maximum neighbours of an entity.
+/// Default number of neighbours of an entity.
 const NEIGHBORS: usize = 10;
+/// Maximum number of neighbours of an entity.
 const MAX_NEIGHBORS: usize = 40;
 
 /// Parsed arguments of a system that expands.
 struct ParsedArguments<'a, const N: usize> {
     /// The numbers, given or default.
     numbers: [usize; N],
-    /// The filter behind them.
+    /// The filter after the numbers.
     filter: Option<&'a str>,
     /// The inner system.
     inner: &'a str,
 }
 
 impl<'a, const N: usize> ParsedArguments<'a, N> {
-    /// Parses at most `N` numbers from 1 to their maximum, and at most one word behind them. `bounds`
-    /// are pairs of default and maximum.
+    /// Parses at most `N` numbers from 1 to their maximum, and at most one word after them.
+    /// `bounds` are pairs of default and maximum.
     fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
         let (own, inner) = arguments.split_once(':').unwrap_or((arguments, INNER));
         let mut parsed = Self { numbers: bounds.map(|bound| bound.0), filter: None, inner };

@@ -1,5 +1,6 @@
-//! `prf[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]`: pseudo-relevance feedback. The first documents of another
-//! system are assumed to be relevant, and their characteristic words are searched too.
+//! `prf[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]`: pseudo-relevance feedback. The first documents of
+//! another system are assumed to be relevant, and their characteristic words are added to the
+//! search.
 //!
 //! Sources: Rocchio (1971), as the mean of the documents' vectors of tf x idf, without negative
 //! documents; Lavrenko & Croft (2001) and their successors, who weigh the query separately.
@@ -32,9 +33,9 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Maximum documents, and maximum words.
+/// Maximum number of documents, and of words.
 const MAX_COUNT: usize = 100;
-/// Maximum bytes of a word, so that all words fit into a query.
+/// Maximum length of a word, bytes, so that all words fit into a query.
 const MAX_WORD_BYTES: usize = 64;
 /// Minimum length of the summed lists.
 const MIN_SUMMED: usize = 1_000;

@@ -1,8 +1,8 @@
 //! `run:FILE.trec`: the rankings of a TREC run file, to compare external systems.
 //!
-//! A run file has query ids, and a system gets only query texts, so it is opened with the queries.
-//! Scores in a file of `agent eval` are strictly decreasing, so that nDCG, which averages over equal
-//! scores, can differ from that of the original system; other metrics cannot.
+//! A run file has query ids, but a system receives only query texts, so it is opened with the
+//! queries. Scores in a file of `agent eval` are strictly decreasing, so that nDCG, which averages
+//! over equal scores, may differ from that of the original system; other metrics do not.
 
 use std::{
     collections::{HashMap, HashSet},

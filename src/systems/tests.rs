@@ -116,7 +116,7 @@ fn unknown_names_get_a_suggestion() {
     }
 }
 
-/// The systems that expand, boost or write, and how often each asks a model for one query.
+/// The systems that expand, boost or write, and the number of requests to a model for one query.
 const ASKING: [(&str, usize); 13] = [
     ("kar:graph", 0),
     ("kar:graph=20,0.3,names", 0),

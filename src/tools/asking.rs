@@ -1,5 +1,5 @@
 //! Access of one program call to a language model: bounds the requests, measures the waiting, and
-//! keeps failures that are not the program's. Independent of what is asked.
+//! records failures that the program did not cause. Independent of the content of requests.
 
 use std::{
     sync::Arc,
@@ -41,7 +41,7 @@ impl Requester {
         self.waited
     }
 
-    /// Longest total wait: the last request starts within the time of one attempt and has its own
+    /// Maximum total wait: the last request starts within the time of one attempt and has its own
     /// bound.
     pub(super) fn patience(&self) -> Duration {
         let limits = self.assistant.as_ref().map(|assistant| assistant.llm().limits());
@@ -71,14 +71,13 @@ impl Requester {
         self.assistant.is_some().then_some(()).ok_or(ToolError::NoLlm)
     }
 
-    /// The JSON replies to a prompt with each of several inputs, in their order; none where a reply
-    /// remained unusable after the repairs. `items`: nodes or texts asked about in all. Refuses
-    /// once the total wait has reached the time of one attempt, which depends on the model's
-    /// settings.
+    /// The JSON replies to a prompt with each of several inputs, in their order; none if a reply
+    /// remained unusable after the repairs. `items`: total number of nodes or texts. Refuses once
+    /// the total wait has reached the time of one attempt, which depends on the model's settings.
     ///
     /// # Errors
-    /// [`ToolError::NoLlm`]; [`ToolError::Budget`] before anything is asked; [`ToolError::Llm`] if
-    /// no further request would be answered.
+    /// [`ToolError::NoLlm`]; [`ToolError::Budget`] before any request is sent; [`ToolError::Llm`]
+    /// if no further request would be answered.
     pub(super) fn json(
         &mut self,
         meter: &mut Meter,
@@ -132,7 +131,7 @@ impl Requester {
 pub(super) struct Attempt {
     /// Sample number; distinguishes equal requests of different rounds.
     pub(super) sample: u32,
-    /// Most repairs of a wrong reply.
+    /// Maximum number of repairs of a wrong reply.
     pub(super) repairs: u32,
 }
 

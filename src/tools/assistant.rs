@@ -1,5 +1,5 @@
 //! A language model with prompts: renders a prompt, sends it and reads the reply. Used by the LLM
-//! tools and all other callers of a model. Independent of what a prompt is about.
+//! tools and all other callers of a model. Independent of the content of prompts.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub enum AssistantError {
 }
 
 impl AssistantError {
-    /// The model error that every further request would meet, if it is one.
+    /// The model error, if every further request would fail with it.
     pub fn ends_run(&self) -> Option<&LlmError> {
         match self {
             Self::Llm(error) if error.ends_run() => Some(error),
@@ -32,7 +32,7 @@ impl AssistantError {
     }
 }
 
-/// A language model with the prompts.
+/// A language model with its prompts.
 pub struct Assistant {
     llm: Arc<Llm>,
     prompts: Arc<Prompts>,
@@ -88,7 +88,7 @@ impl Assistant {
     /// The replies to a prompt with each of several inputs, in their order, sent concurrently.
     ///
     /// # Errors
-    /// [`AssistantError`], each for itself.
+    /// [`AssistantError`], one per input.
     pub fn text_all(
         &self,
         role: Role,
@@ -104,7 +104,7 @@ impl Assistant {
             .collect()
     }
 
-    /// The JSON reply to a prompt, valid by its schema; an invalid one is repaired once.
+    /// The JSON reply to a prompt, valid by its schema; an invalid reply is repaired once.
     ///
     /// # Errors
     /// [`AssistantError`]; with [`LlmError::Reply`] if the repair is invalid as well.
@@ -116,7 +116,7 @@ impl Assistant {
     /// As [`Assistant::json`] with each of several inputs, in their order, sent concurrently.
     ///
     /// # Errors
-    /// [`AssistantError`], each for itself.
+    /// [`AssistantError`], one per input.
     pub fn json_all(
         &self,
         role: Role,
@@ -131,7 +131,7 @@ impl Assistant {
     /// The JSON replies to requests of [`Assistant::request`], each with its usage.
     ///
     /// # Errors
-    /// [`AssistantError`], each for itself.
+    /// [`AssistantError`], one per request.
     pub fn ask_json(
         &self,
         requests: Vec<Result<Request, PromptError>>,

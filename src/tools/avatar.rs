@@ -1,8 +1,8 @@
 //! The functions of the AvaTaR tool API under their own names, with defects fixed.
 //!
 //! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Empty lists give empty results, an
-//! unknown id or name is an error that lists what exists, and texts are cut with a marker. Those
-//! that ask a language model are in `llm.rs`.
+//! unknown id or name is an error that lists the known ones, and long texts are cut with a marker.
+//! The tools that ask a language model are in `llm.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,19 +18,19 @@ use agent_ground::words::fold;
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, RelationId, best};
 
-/// Longest text that a tool returns, characters; the rest is cut with a marker.
+/// Maximum length of a text that a tool returns, characters; the rest is cut with a marker.
 const MAX_TEXT_CHARS: usize = 20_000;
-/// Most neighbours named for each relation.
+/// Maximum number of neighbours named for each relation.
 const MAX_NAMED: usize = 200;
-/// Most texts or nodes embedded in one call.
+/// Maximum number of texts or nodes embedded in one call.
 const MAX_EMBEDDED: usize = 1_000;
-/// Most pairs of vectors compared in one call; the engine takes no longer list.
+/// Maximum number of pairs of vectors compared in one call; the engine accepts no longer list.
 const MAX_PAIRS: usize = 100_000;
-/// Least charge for an embedded text.
+/// Minimum charge for an embedded text.
 const EMBEDDED_TEXT: usize = 100;
 /// Products of vector numbers per unit.
 const NUMBERS_PER_UNIT: usize = 64;
-/// Most chunks of one document.
+/// Maximum number of chunks of one document.
 const MAX_CHUNKS: usize = 500;
 
 const NODE: ArgSpec = ArgSpec { name: "node_id", kind: Kind::Node, default: None };
@@ -313,8 +313,8 @@ fn per_node(
     cost::map_nodes(ctx, &nodes, |ctx, node| number(ctx, node).map(Value::Float)).map(Value::List)
 }
 
-/// Whether the text contains the words between word borders; false for no words. O(text), even for
-/// longer words.
+/// Whether the text contains the words between word boundaries; false for no words. O(text), even
+/// for longer words.
 fn contains_words(text: &str, words: &str) -> bool {
     let is_border = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     (1..=text.len()).contains(&words.len())
@@ -356,7 +356,7 @@ pub(super) fn charge_relations(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<()
     })
 }
 
-/// `- relations:`, then a line for each relation that has neighbours: its name and their names.
+/// `- relations:`, then a line for each relation with neighbours: its name and their names.
 pub(super) fn relations_in_words(base: &IndexedBase, node: NodeId) -> String {
     let mut text = String::new();
     for (index, relation) in base.kb.relations().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Cache of tool calls, shared by all programs of a run. Tools are pure, so that entries stay valid
+//! Cache of tool calls, shared by all programs of a run. Tools are pure, so entries stay valid
 //! while the base is open and never change a result. Bounded by bytes; a full shard is emptied.
 
 use std::{
@@ -35,13 +35,13 @@ impl ToolCache {
         }
     }
 
-    /// Numbers of calls answered from the cache, and not.
+    /// Numbers of cache hits and misses.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    /// The key of a call. Scores in an argument of kind nodes count by their nodes alone, as the
-    /// tool sees no scores.
+    /// The key of a call. Scores in an argument of kind nodes count by their nodes alone, because
+    /// the tool sees no scores.
     pub(super) fn key(tool: usize, specs: &[ArgSpec], args: &[Value]) -> Key {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&tool.to_le_bytes());
@@ -86,7 +86,7 @@ impl ToolCache {
     }
 }
 
-/// Feeds a value to a hasher, injectively.
+/// Hashes a value, injectively.
 fn digest(value: &Value, hasher: &mut blake3::Hasher) {
     hasher.update(value.describe().as_bytes());
     match value {

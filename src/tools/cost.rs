@@ -1,6 +1,6 @@
 //! Cost of work on texts and nodes in units of the meter, and a loop over nodes that polls it. A
 //! unit is the time of touching a node or a posting, about 50 ns, so that the budget of a program
-//! is about a second of any work.
+//! is about one second of work.
 
 use crate::{ToolCtx, ToolError};
 use agent_ground::words::{MAX_WORD_LETTERS, name_words};
@@ -36,8 +36,8 @@ pub(super) fn charge_text(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolE
     ctx.meter.touch(text.len())
 }
 
-/// Charges a scan of the vectors of all nodes of these types, of all nodes without types. A row of
-/// 256 numbers takes about 15 ns, so that a base of 80 million nodes can be scanned once.
+/// Charges a scan of the vectors of all nodes of these types, or of all nodes if there are none. A
+/// row of 256 numbers takes about 15 ns, so that a base of 80 million nodes can be scanned once.
 ///
 /// # Errors
 /// Those of the meter.

@@ -10,11 +10,11 @@ use agent_kb::{Direction, NodeId, NodeSet, Path, PathBounds, RelationId, Scores,
 
 /// Cost of steps.
 const FOLLOWED: &str = "1 per edge followed and per node started from";
-/// Most steps of one metapath or path.
+/// Maximum number of steps of one metapath or path.
 const MAX_STEPS: usize = 6;
-/// Most target nodes of one call of `paths`.
+/// Maximum number of target nodes of one call of `paths`.
 const MAX_ENDS: usize = 100;
-/// Most edges visited by one call of `paths`.
+/// Maximum number of edges visited by one call of `paths`.
 const MAX_EDGES: usize = 1_000_000;
 /// Nodes of the base marked as unseen per unit.
 const NODES_PER_UNIT: usize = 64;
@@ -211,7 +211,7 @@ fn start_scores(base: &IndexedBase, args: &Args<'_>) -> Result<Arc<Scores>, Tool
     Ok(scores)
 }
 
-/// Sums over all nodes of the base, reused from call to call; all zero between calls.
+/// Sums over all nodes of the base, reused between calls; all zero between calls.
 struct Sums {
     scores: Vec<f32>,
     reached: Vec<NodeId>,
@@ -413,7 +413,7 @@ mod tests {
         }
     }
 
-    /// Wherever a graph is overwritten, tools over it answer or report the damage.
+    /// If any part of a graph is overwritten, tools over it answer or report the damage.
     #[test]
     fn a_damaged_graph_is_reported() {
         let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Every tool is one [`ToolSpec`], from which the program function, the text shown to a language
 //! model and the reference page are made. Independent of the engine that runs a program, of its
-//! author and of which answers are right.
+//! author and of the right answers.
 
 mod asking;
 mod assistant;
@@ -44,7 +44,7 @@ pub use value::{Args, Kind, Value, node_id};
 use agent_index::IndexedBase;
 use agent_llm::LlmError;
 
-/// What a tool may use.
+/// Resources of a tool.
 pub struct ToolCtx<'a> {
     /// The indexed knowledge base.
     pub base: &'a IndexedBase,
@@ -73,7 +73,7 @@ pub trait ToolHost: Send {
     /// Starts the call on the current thread; tools end by the deadline.
     fn begin(&mut self, _deadline: Duration) {}
 
-    /// Longest time that all tools of the call together may wait for language models.
+    /// Maximum time that all tools of the call together may wait for language models.
     fn patience(&self) -> Duration {
         Duration::ZERO
     }

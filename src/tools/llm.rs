@@ -1,9 +1,9 @@
 //! The functions of the AvaTaR tool API that ask a language model, with defects fixed.
 //!
 //! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Several nodes or texts share a
-//! request, equal ones are asked about once, and documents are cut to the part about the question.
-//! Items without a usable reply in three requests become "NA", `false` or 0, and are noted in the
-//! trace. The sampling temperature is that of the role `tools`.
+//! request, equal ones are sent once, and documents are cut to the part about the question. Items
+//! without a usable reply in three requests become "NA", `false` or 0, and are noted in the trace.
+//! The sampling temperature is that of the role `tools`.
 
 #[cfg(test)]
 mod tests;
@@ -24,19 +24,19 @@ use agent_index::{
 };
 use agent_kb::NodeId;
 
-/// Most nodes of one request.
+/// Maximum number of nodes of one request.
 const NODES_PER_REQUEST: usize = 10;
-/// Most texts of one request.
+/// Maximum number of texts of one request.
 const TEXTS_PER_REQUEST: usize = 5;
-/// Characters of a node's document in a request.
+/// Maximum length of a node's document in a request, characters.
 const NODE_CHARS: usize = 3_000;
-/// Characters of a text in a request.
+/// Maximum length of a text in a request, characters.
 const TEXT_CHARS: usize = 6_000;
-/// Most attributes or classes of one call.
+/// Maximum number of attributes or classes of one call.
 const MAX_NAMES: usize = 100;
-/// Most words of a summary.
+/// Maximum number of words of a summary.
 const MAX_WORDS: usize = 500;
-/// Value for nothing or no usable reply.
+/// Value if nothing was found or there is no usable reply.
 const NOTHING: &str = "NA";
 
 const NODES: ArgSpec = ArgSpec { name: "node_ids", kind: Kind::Nodes, default: None };
@@ -131,14 +131,14 @@ struct Question<'a> {
     list: &'static str,
     /// Key of the reply's list of entries.
     replies: &'static str,
-    /// Items of one request.
+    /// Number of items of one request.
     batch_size: usize,
     /// Reads the value of an entry.
     read: &'a dyn Fn(&Json) -> Option<Value>,
 }
 
 /// The value of each item, in order; none without a usable reply. Items that a reply omits are
-/// asked about once more.
+/// requested once more.
 fn ask(
     ctx: &mut ToolCtx<'_>,
     question: &Question<'_>,
@@ -241,7 +241,7 @@ fn document_about(base: &IndexedBase, node: NodeId, topic: &str, max_chars: usiz
     relevant(base, &text, topic, max_chars)
 }
 
-/// Asks about the texts of argument 1, in their order; blank ones are not asked about.
+/// Asks about the texts of argument 1, in their order; skips blank texts.
 fn ask_texts(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,

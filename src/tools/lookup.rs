@@ -1,4 +1,4 @@
-//! Looks up names given by programs in the base; errors list what exists.
+//! Looks up names given by programs in the base; errors list the known names.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use crate::ToolError;
 use agent_index::IndexedBase;
 use agent_kb::{Direction, FieldId, NodeId, NodeSet, RelationId, TypeId};
 
-/// Most names listed in a message.
+/// Maximum number of names listed in a message.
 const MAX_LISTED: usize = 12;
 
-/// Characters of an unknown name that are compared and shown.
+/// Maximum number of characters of an unknown name that are compared and shown.
 const MAX_NAME_CHARS: usize = 100;
 
 fn not_found(kind: &str, name: &str, names: &[String]) -> ToolError {

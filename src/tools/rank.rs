@@ -4,7 +4,7 @@ use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, 
 use agent_index::query::number;
 use agent_kb::{Combine, NodeSet, Scores};
 
-/// Most lists fused in one call.
+/// Maximum number of lists fused in one call.
 const MAX_FUSED: usize = 16;
 
 const SCORES: ArgSpec = ArgSpec { name: "scores", kind: Kind::Scores, default: None };

@@ -22,18 +22,19 @@ use agent_llm::{LlmError, replies::AskUsage};
 
 /// Error of every tool over a base with a damaged graph.
 const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";
-/// Most nodes, edges and postings that one program call may touch.
+/// Maximum number of nodes, edges and postings that one program call may touch.
 pub(super) const MAX_TOUCHED: u64 = 20_000_000;
-/// Most requests to a language model by one program call, without repairs.
+/// Maximum number of requests to a language model by one program call, without repairs.
 const MAX_LLM_REQUESTS: u64 = 40;
-/// Most nodes and texts that one program call may ask a language model about.
+/// Maximum number of nodes and texts that one program call may ask a language model about.
 const MAX_LLM_ITEMS: u64 = 400;
-/// Most tokens sent to a language model by one program call, estimated, without repairs.
+/// Maximum number of tokens sent to a language model by one program call, estimated, without
+/// repairs.
 const MAX_LLM_TOKENS: u64 = 400_000;
-/// Calls kept in a trace; later ones are dropped.
+/// Maximum number of calls in a trace; later ones are dropped.
 const MAX_TRACED: usize = 200;
 
-/// Analysed texts kept in one program call; at this number all are dropped.
+/// Maximum number of analysed texts cached in one program call; a full cache is emptied.
 const MAX_CACHED_TERMS: usize = 8;
 
 /// Analysed texts, so that a program that scores candidates one by one analyses its query once.
@@ -68,7 +69,7 @@ pub struct Work {
     pub touched: u64,
     /// Requests to a language model, without repairs.
     pub llm_requests: u64,
-    /// Nodes and texts asked about.
+    /// Nodes and texts in these requests.
     pub llm_items: u64,
     /// Tokens sent, estimated, without repairs.
     pub llm_tokens: u64,
@@ -141,7 +142,7 @@ impl Meter {
         self.next_check = None;
     }
 
-    /// Extends the deadline by waiting that is not the program's.
+    /// Extends the deadline by waiting that the program did not cause.
     fn add_waiting(&mut self, waited: Duration) {
         self.timer = self.timer.map(|timer| timer.with_waiting(waited));
     }
@@ -202,7 +203,7 @@ pub struct ToolCall {
     pub args: Vec<Value>,
     /// The result.
     pub result: Result<Value, ToolError>,
-    /// Usage of the language model with kept replies and repairs; nothing for a cached result.
+    /// Usage of the language model, stored replies and repairs included; zero for a cached result.
     pub asked: AskUsage,
     /// Nodes, texts or attributes without a usable reply.
     pub unparsed: usize,
@@ -380,9 +381,9 @@ fn default_value(arg: &ArgSpec) -> Value {
     }
 }
 
-/// Most nodes named in a description.
+/// Maximum number of nodes named in a description.
 const DESCRIBED_NODES: usize = 3;
-/// Most characters of a text in a description.
+/// Maximum number of characters of a text in a description.
 const DESCRIBED_CHARS: usize = 60;
 
 impl ToolCall {

@@ -8,14 +8,14 @@ use crate::{Args, Kind, ToolCtx, Value};
 pub struct ArgSpec {
     /// Name shown to authors of programs.
     pub name: &'static str,
-    /// Type; see [`Kind`] for what is accepted.
+    /// Type; see [`Kind`] for the accepted values.
     pub kind: Kind,
     /// Default value as program text; only trailing arguments have one.
     pub default: Option<&'static str>,
 }
 
-/// Effect of a tool on nodes: where those of its result come from and, for simple tools, how their
-/// scores follow from the given ones. Arguments count from 1.
+/// Effect of a tool on nodes: the origin of the nodes of its result and, for simple tools, how
+/// their scores follow from the given ones. Arguments count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFlow {
     /// Finds the nodes that a text names.
@@ -42,8 +42,8 @@ pub enum NodeFlow {
     Divide,
     /// Divides all scores by the largest.
     Normalize,
-    /// Adds the reciprocal ranks that nodes have in each of several scores: `1 / (k + rank)`, with
-    /// `k` as argument 2.
+    /// Adds the reciprocal ranks of nodes in each of several scores: `1 / (k + rank)`, with `k` as
+    /// argument 2.
     Fuse,
     /// Shows a value to the author of the program; returns nothing.
     Note,
@@ -54,7 +54,7 @@ pub enum NodeFlow {
 pub enum Steps {
     /// One step: argument 2 names the relation, argument 3 its direction.
     Directed,
-    /// One step in either direction: argument 2 names the relation; without it, along all.
+    /// One step in either direction: argument 2 names the relation; without it, all relations.
     Either,
     /// Several steps: argument 2 lists them as `relation` or `relation:direction`.
     Path,
@@ -105,7 +105,7 @@ impl ToolSpec {
         Self { cost, ..self }
     }
 
-    /// Fewest arguments of a call.
+    /// Minimum number of arguments of a call.
     pub fn min_args(&self) -> usize {
         self.args.iter().take_while(|arg| arg.default.is_none()).count()
     }
@@ -145,10 +145,10 @@ pub enum ToolError {
     /// The call would exceed a budget; ends the program.
     #[error("tool budget spent: {0}")]
     Budget(String),
-    /// The program reached its deadline; ends it.
+    /// The program reached its deadline; ends the program.
     #[error("stopped after {0} ms")]
     Deadline(u128),
-    /// The process is stopping; not the program's fault.
+    /// The process is stopping; the program did not cause it.
     #[error("stopped")]
     Stopped,
     /// A tool that needs a language model was called and none is configured.
@@ -157,7 +157,7 @@ pub enum ToolError {
     /// The language model is unavailable: an outage, a ceiling, a stop; ends the program.
     #[error("the LLM cannot be asked: {0}")]
     Llm(String),
-    /// The tool failed; not the program's fault.
+    /// The tool failed; the program did not cause it.
     #[error("internal failure of the tool: {0}")]
     Internal(String),
 }

@@ -12,14 +12,15 @@ use agent_kb::{
     },
 };
 
-/// Most nodes and columns of one table.
+/// Maximum number of nodes of one table.
 const MAX_ROWS: usize = 1_000;
+/// Maximum number of columns of one table.
 const MAX_COLUMNS: usize = 16;
-/// Most names in one cell of a table; further ones are left out.
+/// Maximum number of names in one cell of a table; further ones are dropped.
 const MAX_NAMES: usize = 20;
-/// Most steps from a node to the names of its cell.
+/// Maximum number of steps from a node to the names of its cell.
 const MAX_STEPS: usize = 3;
-/// Most groups of one call; it fails beyond them.
+/// Maximum number of groups of one call; it fails beyond them.
 const MAX_GROUPS: usize = 10_000;
 /// Cost of determining the kind of a field from its values.
 const FIELD: usize = 1_000;
@@ -70,7 +71,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
 enum Source {
     Name,
     Field(FieldId),
-    /// Nodes that steps lead to; true for their number alone.
+    /// Nodes at the end of steps; true for their number alone.
     Steps(Vec<(RelationId, Direction)>, bool),
 }
 
@@ -117,7 +118,7 @@ fn unknown_column(written: &str, error: &ToolError) -> ToolError {
     ToolError::NotFound(format!("column {written:?} is no field, and {error}"))
 }
 
-/// The common type of nodes; none without nodes.
+/// The common type of nodes; none if there are no nodes.
 fn type_of(ctx: &ToolCtx<'_>, nodes: &[NodeId]) -> Result<Option<TypeId>, ToolError> {
     let kb = &ctx.base.kb;
     let Some(&first) = nodes.first() else { return Ok(None) };
@@ -132,7 +133,7 @@ fn type_of(ctx: &ToolCtx<'_>, nodes: &[NodeId]) -> Result<Option<TypeId>, ToolEr
     }
 }
 
-/// The nodes that steps lead to from a node, ascending, without the node itself.
+/// The nodes at the end of steps from a node, ascending, without the node itself.
 fn follow(
     ctx: &mut ToolCtx<'_>,
     node: NodeId,
@@ -258,7 +259,7 @@ fn aggregate_function(name: &str) -> Result<Aggregate, ToolError> {
     })
 }
 
-/// Groups of a node with this value.
+/// Group names of a node with this value.
 fn groups(value: Value) -> Vec<String> {
     match value {
         Value::Unit => Vec::new(),

@@ -43,15 +43,15 @@ pub const GROUPS: [(&str, &str); 6] = [
 
 /// Nodes of a type that are sampled for its fields.
 pub(super) const SAMPLED_NODES: usize = 200;
-/// Most fields named for a type.
+/// Maximum number of fields named for a type.
 const MAX_FIELDS: usize = 16;
-/// Most relations between two types that are listed.
+/// Maximum number of listed relations between two types.
 const MAX_TUPLES: usize = 240;
-/// An outline omits relations between two types with at most one of this number of edges.
+/// An outline omits relations between two types with at most this number of edges.
 const RARE: u64 = 10_000;
 /// Names given as examples for a type.
 const EXAMPLE_NAMES: usize = 3;
-/// Most characters of an example name.
+/// Maximum number of characters of an example name.
 const NAME_CHARS: usize = 60;
 
 #[derive(Serialize)]

@@ -121,7 +121,7 @@ impl Value {
     }
 }
 
-/// Arguments of one call: checked for number, with defaults filled in.
+/// Arguments of one call: their number is checked, defaults are filled in.
 pub struct Args<'a> {
     values: &'a [Value],
 }

@@ -3,13 +3,15 @@
 
 use rayon::prelude::*;
 
-/// Decay of the mean gradient, and the share of the new gradient.
+/// Decay of the mean gradient.
 const KEPT_MEAN: f64 = 0.9;
+/// Weight of a new gradient in the mean.
 const NEW_MEAN: f64 = 0.1;
-/// The same for the mean squared gradient.
+/// Decay of the mean squared gradient.
 const KEPT_SQUARE: f64 = 0.999;
+/// Weight of a new squared gradient in its mean.
 const NEW_SQUARE: f64 = 0.001;
-/// Added to the root of the mean square; keeps a weight whose gradient was always 0.
+/// Added to the root of the mean square; a weight whose gradient was always 0 stays unchanged.
 const EPSILON: f64 = 1e-9;
 
 /// Adam's moments, one of each for every weight.
@@ -46,7 +48,7 @@ fn biases(steps: i32) -> [f64; 2] {
     [KEPT_MEAN, KEPT_SQUARE].map(|kept| 1.0 - kept.powi(steps))
 }
 
-/// Adam over `f32`. Rows without a gradient at a step keep their numbers and moments.
+/// Adam over `f32`. Rows without a gradient in a step keep their numbers and moments.
 pub(super) struct RowAdam {
     pub(super) rate: f64,
     pub(super) steps: i32,
@@ -89,13 +91,13 @@ impl RowAdam {
     }
 }
 
-/// Numbers moved by one thread at a time.
+/// Numbers updated by one thread at a time.
 const BLOCK: usize = 1 << 16;
 
 impl RowAdam {
     /// Moves all numbers against their gradients by about `rate`, and shrinks each by `rate` times
-    /// its decay (AdamW, Loshchilov & Hutter 2019). `parts` divides the numbers into runs: length
-    /// and decay.
+    /// its decay (AdamW, Loshchilov & Hutter 2019). `parts` divides the numbers into runs, each
+    /// with its length and decay.
     pub(super) fn descend_all(
         &mut self,
         numbers: &mut [f32],
@@ -129,7 +131,7 @@ impl RowAdam {
     }
 }
 
-/// Takes the next `n` numbers of `slice` after `skipped` ones, which are dropped.
+/// Takes the next `n` numbers of `slice` after dropping `skipped` ones.
 fn take_part<'a>(slice: &mut &'a mut [f32], skipped: usize, n: usize) -> &'a mut [f32] {
     let rest = std::mem::take(slice).split_at_mut(skipped).1;
     let (part, rest) = rest.split_at_mut(n);

@@ -1,4 +1,4 @@
-//! The loop of training in batches: epochs, validation, early stopping, and resuming from a
+//! The training loop in batches: epochs, validation, early stopping, and resuming from a
 //! checkpoint.
 
 use std::path::Path;
@@ -45,7 +45,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
         TrainError::NoCheckpoint { path: self.checkpoint.display().to_string(), reason }
     }
 
-    /// Reads the record of the checkpoint, which must be one of this training.
+    /// Reads the record of the checkpoint, which must belong to this training.
     ///
     /// # Errors
     /// [`TrainError::NoCheckpoint`]; [`TrainError::Io`]; [`TrainError::Damaged`].
@@ -80,13 +80,13 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
     }
 }
 
-/// Position of training.
+/// Position within training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Position {
-    /// Complete epochs.
+    /// Number of complete epochs.
     pub(super) epoch: usize,
-    /// Finished batches of the next epoch, and their summed loss.
+    /// Number of finished batches of the next epoch, and their summed loss.
     pub(super) batch: usize,
     pub(super) loss: f64,
 }
@@ -98,16 +98,16 @@ pub enum Progress {
     Preparing {
         /// The prepared part.
         stage: &'static str,
-        /// Units done.
+        /// Finished units.
         done: usize,
-        /// All units.
+        /// Total units.
         total: usize,
     },
     /// Batches of all epochs.
     Learning {
-        /// Batches done.
+        /// Finished batches.
         done: usize,
-        /// Batches of all epochs.
+        /// Total batches of all epochs.
         total: usize,
         /// Mean loss of the current epoch's batches.
         loss: f64,
@@ -121,9 +121,9 @@ pub enum Progress {
 /// Limits of training.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// Most epochs.
+    /// Maximum number of epochs.
     pub(super) epochs: usize,
-    /// Epochs without improvement after which training ends.
+    /// Maximum number of epochs without improvement.
     pub(super) patience: usize,
     /// Batches per epoch.
     pub(super) batches: usize,
@@ -131,7 +131,7 @@ pub(super) struct Limits {
 
 /// A model in training.
 pub(super) trait Learner {
-    /// Called before the first batch of an epoch; again when resumed there.
+    /// Called before the first batch of an epoch; again if training resumes there.
     fn begin(&mut self, epoch: usize) -> Result<(), TrainError>;
 
     /// Learns from a batch; returns its loss.
@@ -144,7 +144,7 @@ pub(super) trait Learner {
     fn keep(&mut self);
 }
 
-/// Validates, and keeps the weights if they are the best so far.
+/// Validates, and stores the weights if they are the best so far.
 pub(super) fn validate(
     learner: &mut dyn Learner,
     curve: &mut Vec<ValidationPoint>,
@@ -159,7 +159,7 @@ pub(super) fn validate(
     Ok(point)
 }
 
-/// Writes a checkpoint if training was stopped, and passes its result on.
+/// Writes a checkpoint if training was stopped, and returns its result.
 ///
 /// # Errors
 /// Those of training and of `write`.
@@ -173,7 +173,7 @@ pub(super) fn checkpoint_if_stopped(
     result
 }
 
-/// Learns until all epochs are over or validation stops improving.
+/// Trains until all epochs are finished or validation stops improving.
 ///
 /// # Errors
 /// [`TrainError::Stopped`] from `check_stop`; `position` and the learner hold the state to resume

@@ -1,7 +1,7 @@
 //! Trained retrievers: labelled queries in, weights out, stored in a directory with a record of
 //! their source.
 //!
-//! Only training queries are learnt from; validation queries decide when to stop. The same base,
+//! Training uses only training queries; validation queries decide when to stop. The same base,
 //! queries, seed and settings give the same bytes on any number of threads. Independent of
 //! programs, command lines and the test split.
 
@@ -51,7 +51,7 @@ pub enum TrainError {
         /// Its directory.
         path: String,
     },
-    /// The model is of another system.
+    /// The model belongs to another system.
     #[error("the model in {path} is of the system {found}, not {wanted}")]
     OtherSystem {
         /// Its directory.
@@ -75,7 +75,7 @@ pub enum TrainError {
     NoCheckpoint {
         /// The directory of the checkpoint.
         path: String,
-        /// What differs.
+        /// The mismatch.
         reason: &'static str,
     },
     /// No query of a split has an answer among the candidates.

@@ -20,13 +20,13 @@ const RECORD: &str = "record.json";
 const STAGING_PREFIX: &str = ".training-";
 /// Version of the record.
 const FORMAT: u32 = 2;
-/// Longest record, bytes.
+/// Maximum size of a record, bytes.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
 
 /// Validation at one point of training.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValidationPoint {
-    /// Finished steps or epochs.
+    /// Number of finished steps or epochs.
     pub step: usize,
     /// Loss of training queries, nats, without the penalty.
     pub loss: f64,
@@ -34,7 +34,7 @@ pub struct ValidationPoint {
     pub mrr: f64,
 }
 
-/// The best point, the first of equals.
+/// The best point; of equals, the first.
 pub(super) fn best_of(curve: &[ValidationPoint]) -> Option<&ValidationPoint> {
     curve.iter().reduce(|best, point| if point.mrr > best.mrr { point } else { best })
 }
@@ -79,7 +79,7 @@ pub struct Record<M> {
     pub source: Source,
     /// Settings and size of the model.
     pub model: M,
-    /// Validation curve; the weights are those of the best point, the first of equals.
+    /// Validation curve; the weights are those of the best point, of equals the first.
     pub curve: Vec<ValidationPoint>,
     /// blake3 of its files, hex.
     files: BTreeMap<String, String>,
@@ -115,7 +115,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
     /// existing directory atomically.
     ///
     /// # Errors
-    /// Those of `write`; [`TrainError::Io`] names the path. The directory is then unchanged.
+    /// Those of `write`; [`TrainError::Io`] with the path. The directory is then unchanged.
     pub(super) fn save(
         self,
         dir: &Path,
@@ -128,7 +128,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         })
     }
 
-    /// As [`save`](Self::save); `write` returns the files with digests.
+    /// As [`save`](Self::save); `write` returns the files to be digested.
     ///
     /// # Errors
     /// As [`save`](Self::save).
@@ -235,7 +235,7 @@ fn digest_of(path: &Path) -> std::io::Result<String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Writes a new file and makes it durable.
+/// Writes a new file and syncs it.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
     File::create_new(path)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))

@@ -1,10 +1,9 @@
-//! Words that say nothing by themselves, words that say the same, numbers in words: in English. Must not
-//! know: bases, tables, phrases.
+//! English words without meaning of their own, synonyms, and number words. Independent of bases,
+//! tables and phrases.
 
 use crate::lexicon::{CITED, PRICE, RATING};
 
-/// Words that say nothing beside what stands around them; those of every question are
-/// known to `words::is_question_word`.
+/// Words without meaning of their own, beyond those of `words::is_question_word`.
 const FILLERS: &[&str] = &[
     "appear",
     "apiece",
@@ -226,7 +225,7 @@ const FILLERS: &[&str] = &[
     "yield",
 ];
 
-/// Words that say a field by another name.
+/// Synonyms of words in field names.
 const SYNONYMS: &[(&str, &[&str])] = &[
     ("charge", PRICE),
     ("charges", PRICE),
@@ -241,13 +240,13 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("cited", CITED),
 ];
 
-/// The words of the fields that a folded word says by another name; none for most.
+/// The words of field names for which a folded word is a synonym; usually none.
 pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
     SYNONYMS.iter().find(|(own, _)| *own == word).map_or(&[], |(_, names)| names)
 }
 
-/// Words that name things of one sort in bases of many subjects; each list begins with the words that
-/// types are mostly called.
+/// Synonyms for common node types in bases of many subjects; each list begins with the words that
+/// types are usually named by.
 const SORTS: &[&[&str]] = &[
     &["author", "writer", "researcher", "scientist", "scholar"],
     &["institution", "organization", "organisation", "university", "affiliation"],
@@ -264,7 +263,7 @@ const SORTS: &[&[&str]] = &[
     &["person", "people"],
 ];
 
-/// Other words for what a folded word names.
+/// Synonyms of a folded word for a node type.
 pub(crate) fn same_sort(word: &str) -> impl Iterator<Item = &'static str> {
     let is_own = move |own: &&str| {
         *own == word
@@ -274,15 +273,15 @@ pub(crate) fn same_sort(word: &str) -> impl Iterator<Item = &'static str> {
     SORTS.iter().filter(move |sort| sort.iter().any(is_own)).flat_map(|sort| *sort).copied()
 }
 
-/// Words for the nodes that questions are about, whatever they are.
+/// Words for nodes of any type.
 const ANYTHING: [&str; 7] = ["item", "items", "thing", "things", "stuff", "everything", "entries"];
 
-/// Whether a folded word stands for whatever questions are about.
+/// Whether a folded word stands for nodes of any type.
 pub(crate) fn is_anything(word: &str) -> bool {
     ANYTHING.contains(&word)
 }
 
-/// Words for types whose nodes `who` asks for.
+/// Words in names of types that `who` can refer to.
 const PEOPLE: [&str; 16] = [
     "author",
     "person",
@@ -302,22 +301,22 @@ const PEOPLE: [&str; 16] = [
     "inventor",
 ];
 
-/// Whether a word of a type says that its nodes are people.
+/// Whether a word of a type's name indicates people.
 pub(crate) fn is_person(word: &str) -> bool {
     PEOPLE.contains(&word)
 }
 
-/// Whether a phrase says how often something occurs.
+/// Whether a phrase asks for a frequency.
 pub(crate) fn is_frequency(phrase: &str) -> bool {
     ["often", "frequen", "common", "widespread", "rare"].iter().any(|part| phrase.contains(part))
 }
 
-/// Whether a folded word says nothing of what is asked for.
+/// Whether a folded word has no meaning of its own.
 pub(crate) fn is_filler(word: &str) -> bool {
     FILLERS.contains(&word) || agent_ground::words::is_question_word(word)
 }
 
-/// Small numbers in words.
+/// The value of a small number word.
 pub(crate) fn number_word(word: &str) -> Option<f64> {
     const WORDS: [&str; 21] = [
         "zero",

@@ -1,13 +1,14 @@
-//! Here is a question taken apart: do its phrases ask for many nodes together, or may nodes answer it?
+//! Decides from a question's phrases whether it asks for many nodes together, or whether nodes may
+//! answer it.
 //!
-//! Must not know: what the base holds.
+//! Independent of the content of the base.
 
 use crate::{
     lexicon::Cue,
     mentions::{Mention, Mentions, What},
 };
 
-/// Whether a phrase that no question for nodes has is said.
+/// Whether a phrase occurs that no question for nodes has.
 pub(super) fn asks_surely(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| match mention.what {
         What::Cue(cue) => asks(cue) && cue != Cue::Relate && !is_together(mentions, mention),
@@ -15,18 +16,18 @@ pub(super) fn asks_surely(mentions: &Mentions) -> bool {
     })
 }
 
-/// Whether a total may be how things are done: `together`.
+/// Whether a word for a total may mean a manner: `together`.
 fn is_together(mentions: &Mentions, mention: &Mention) -> bool {
     let said = mentions.tokens.get(mention.at.clone()).unwrap_or_default();
     said.last().is_some_and(|token| ["together", "combined"].contains(&token.word.as_str()))
 }
 
-/// Whether anything is said that only many nodes together can answer.
+/// Whether any phrase asks for a result that only many nodes together can give.
 pub(super) fn asks_for_many(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| matches!(mention.what, What::Cue(cue) if asks(cue)))
 }
 
-/// Whether a phrase asks for what only many nodes together can answer.
+/// Whether a phrase asks for a result that only many nodes together can give.
 fn asks(cue: Cue) -> bool {
     !matches!(
         cue,
@@ -46,7 +47,7 @@ fn asks(cue: Cue) -> bool {
     )
 }
 
-/// Whether anything is said that no node can answer: a number, a test, something supposed.
+/// Whether any phrase asks for a result that no node can give: a number, a test, an assumption.
 pub(super) fn counts(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| match mention.what {
         What::Cue(Cue::Of(_)) => !is_together(mentions, mention),

@@ -1,4 +1,4 @@
-//! Here is a question for what goes together: which two numbers, and which way?
+//! Reads questions for correlations: the two numbers, and the direction.
 
 use crate::{
     AskError,
@@ -12,10 +12,10 @@ use crate::{
 use agent_kb::table::ColumnSpec;
 
 impl Reading<'_> {
-    /// Whether two numbers of the rows go together.
+    /// The correlation of two numbers of the rows.
     ///
     /// # Errors
-    /// That nothing asks for it, or not two numbers are said.
+    /// If the question does not ask for a correlation, or does not mention two numbers.
     pub(super) fn correlation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         let ranks = self.has(Cue::Ranks);
         let says = self.has(Cue::Correlate) || ranks;
@@ -59,7 +59,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The words that say which way numbers go, with what they are said of where they name it.
+    /// The words for directions of numbers, with the property that they name, if any.
     fn ways(&self) -> Vec<(usize, bool, Option<&'static [&'static str]>)> {
         let way = |(at, cue)| match cue {
             Cue::More(high) => Some((at, high, None)),
@@ -84,7 +84,7 @@ impl Reading<'_> {
         self.cues(false).filter_map(way).collect()
     }
 
-    /// Whether the question begins with a word that asks for yes or no.
+    /// Whether the question begins with a word of yes-or-no questions.
     fn begins_yes_no(&self) -> bool {
         let first = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
         YES_NO.contains(&first)

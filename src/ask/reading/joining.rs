@@ -1,5 +1,5 @@
-//! Here are the words between what a question names: what is joined, by `and` or `or`, what is denied,
-//! and what bounds nothing?
+//! Interprets the words between mentions: lists joined by `and` or `or`, negations, and unsupported
+//! bounds.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,13 @@ impl Reading<'_> {
         is_dash || self.is_said_between(one, other, &RANGES)
     }
 
-    /// Whether something else begins between two mentions.
+    /// Whether a new clause begins between two mentions.
     pub(super) fn is_apart(&self, one: usize, other: usize) -> bool {
         self.is_said_between(one, other, &["and", "but", "with"])
             || self.is_comma_between(one, other)
     }
 
-    /// Whether one of some words stands between two mentions.
+    /// Whether one of `words` stands between two mentions.
     pub(super) fn is_said_between(&self, one: usize, other: usize, words: &[&str]) -> bool {
         let end = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
         let (Some(one), Some(other)) = (end(one), end(other)) else { return false };
@@ -36,7 +36,7 @@ impl Reading<'_> {
         between.iter().any(|token| words.contains(&token.word.as_str()))
     }
 
-    /// Whether a number stands behind `or`, its own bound between them.
+    /// Whether a number follows `or`, possibly with a bound between them.
     pub(super) fn is_alternative(&self, at: usize) -> bool {
         let mut before = self.beside(at, -1);
         while let Some(place) = before {
@@ -51,7 +51,7 @@ impl Reading<'_> {
         false
     }
 
-    /// The thing before a thing that it is joined to, and whether by `or`.
+    /// The preceding thing that a thing is joined to, and whether by `or`.
     pub(super) fn joined(&self, at: usize) -> Option<(usize, bool)> {
         let is_own = |place: usize| {
             self.bound.contains_key(&place)
@@ -84,10 +84,10 @@ impl Reading<'_> {
         self.text.get(end.end..start.start)
     }
 
-    /// What is said not to be so: the things, fields and types behind the words that deny them.
+    /// The negated things, fields and types.
     ///
     /// # Errors
-    /// That something else is denied.
+    /// If the negation applies to anything else.
     pub(super) fn find_denied(&self) -> Result<BTreeSet<usize>, AskError> {
         let mut denied = BTreeSet::new();
         for at in 0..self.mentions.all.len() {
@@ -123,10 +123,10 @@ impl Reading<'_> {
         Ok(denied)
     }
 
-    /// Denies the things that are listed behind a denied one as well: `not by A, B and C`.
+    /// Also negates the things listed after a negated one: `not by A, B and C`.
     ///
     /// # Errors
-    /// That it is not said whether another is denied.
+    /// If it is unclear whether another thing is negated.
     fn deny_list(&self, first: usize, denied: &mut BTreeSet<usize>) -> Result<(), AskError> {
         let mut last = first;
         for (at, thing) in self.things().filter(|(at, _)| *at > first) {
@@ -151,7 +151,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether nothing but what joins them stands between two things, and what says what they are.
+    /// Whether only joining words, and words that describe the things, stand between two things.
     fn is_listed(&self, one: usize, other: usize) -> bool {
         let tokens = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
         (one + 1..other).all(|at| {
@@ -171,7 +171,7 @@ impl Reading<'_> {
         one.nodes.iter().any(is_type) || !fields(one).is_disjoint(&fields(other))
     }
 
-    /// What stands on a side of a word, past what only belongs to it.
+    /// The mention on one side of a word, skipping words that only belong to it.
     fn beside_or(&self, at: usize, step: isize) -> Option<&What> {
         let mut place = self.beside(at, step)?;
         let mut field = None;
@@ -191,7 +191,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses `or` between conditions of two sorts: rows that satisfy either are not asked for here.
+    /// Refuses `or` between conditions on different columns, which is not supported.
     pub(super) fn check_alternatives(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
             if let Cue::OrMore(_) = cue
@@ -220,7 +220,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Refuses a bound by what is still to be computed, such as `above the average`.
+    /// Refuses a bound that is itself computed, such as `above the average`.
     pub(super) fn check_bounds(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
             let bounds = match cue {

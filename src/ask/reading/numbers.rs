@@ -1,4 +1,5 @@
-//! Here are the numbers of a question: what does each bound, or of how many first ones is it said?
+//! Determines the use of the numbers in a question: the bounded value, or the number of first
+//! results.
 
 use crate::{
     AskError,
@@ -8,24 +9,24 @@ use crate::{
     reading::Reading,
 };
 
-/// Years that a bare number behind `in` may be.
+/// Range of years that a bare number after `in` may be.
 const YEARS: std::ops::RangeInclusive<i64> = 1500..=2100;
 
-/// First ones that are asked for at most.
+/// Maximum number of first results.
 const MAX_TOP: usize = 10_000;
 
-/// What a number bounds.
+/// The value bounded by a number.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Bounded {
-    /// The field or the count of a mention.
+    /// The field or the count in a mention.
     Mention(usize),
-    /// A field of one of these names.
+    /// A field with one of these names.
     Implied(&'static [&'static str]),
-    /// The year.
+    /// The field of years.
     Year,
 }
 
-/// A number that bounds something.
+/// A number that bounds a value.
 #[derive(Clone, Debug)]
 pub(super) struct NumberUse {
     /// The mention of the number.
@@ -36,22 +37,22 @@ pub(super) struct NumberUse {
     pub(super) to: Option<f64>,
     pub(super) unit: Option<String>,
     pub(super) changed: bool,
-    /// Whether it is said as an alternative to the number before.
+    /// Whether it is an alternative to the preceding number.
     pub(super) or: bool,
 }
 
-/// What the words around a number say of it.
+/// The bound or range of a number, from the words around it.
 struct Limit {
-    /// Which way it bounds, where they say so.
+    /// The comparison, if the words state one.
     bound: Option<Bound>,
-    /// What it bounds, where they imply that.
+    /// The bounded value, if the words imply one.
     implied: Option<Bounded>,
     /// The other end of a range.
     to: Option<f64>,
     unit: Option<String>,
-    /// The last mention that was read.
+    /// The last mention of the number.
     end: usize,
-    /// Whether a year would fit.
+    /// Whether it may be a year.
     by_time: bool,
 }
 
@@ -60,7 +61,7 @@ pub(super) fn is_year(number: f64) -> bool {
     number.fract() == 0.0 && YEARS.contains(&(number as i64))
 }
 
-/// Adds the test of a number behind the others, or to the number before as an alternative.
+/// Appends the test of a number, or adds it to the preceding number's test as an alternative.
 pub(super) fn push_number(tests: &mut Vec<(usize, Test)>, at: usize, test: Test, joins: bool) {
     let before =
         tests.pop_if(|(_, last)| joins && matches!(last, Test::Any(_) | Test::Number { .. }));
@@ -85,7 +86,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Finds what each number bounds.
+    /// Finds the value bounded by each number.
     pub(super) fn use_numbers(&mut self) -> Result<(), AskError> {
         let mut uses: Vec<NumberUse> = Vec::new();
         let mut at = 0;
@@ -142,7 +143,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether a number says how many first ones are wanted: `top 5`, `the 5 cheapest`.
+    /// Whether a number is the requested number of first results: `top 5`, `the 5 cheapest`.
     fn is_top(&self, at: usize) -> bool {
         let cue_beside = |step| self.beside(at, step).and_then(|place| self.cue(place));
         let first = matches!(
@@ -152,7 +153,7 @@ impl Reading<'_> {
         cue_beside(-1) == Some(Cue::Top) || first || self.leads(at)
     }
 
-    /// What the words around a number say of it.
+    /// The bound or range of a number, from the words around it.
     fn limit(&self, at: usize, mut unit: Option<String>) -> Result<Limit, AskError> {
         let (before, next) = (self.beside(at, -1), self.beside(at, 1));
         let cue = before.and_then(|before| self.cue(before));
@@ -193,7 +194,7 @@ impl Reading<'_> {
         Ok(Limit { bound, implied, to, unit, end, by_time })
     }
 
-    /// The bound that the words before a number set, and what they imply that it bounds.
+    /// The bound in the words before a number, and the bounded value that they imply.
     fn compared(&self, before: Option<usize>) -> (Option<Bound>, Option<Bounded>) {
         let than = |high| Some(if high { Bound::Above } else { Bound::Below });
         match before.and_then(|before| self.cue(before)) {
@@ -213,7 +214,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What a number bounds.
+    /// The value bounded by a number.
     fn bounded(&self, at: usize, number: f64, limit: &Limit, changed: bool) -> Option<Bounded> {
         let behind = self.beside(limit.end, 1).filter(|place| {
             let value = self.is_value(*place) && limit.to.is_none();
@@ -244,7 +245,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The word that makes a number a rough one.
+    /// The word that makes a number approximate.
     fn is_rough(&self, at: usize) -> Option<&str> {
         const ROUGH: [&str; 7] =
             ["about", "around", "roughly", "approximately", "nearly", "almost", "circa"];
@@ -253,7 +254,7 @@ impl Reading<'_> {
         ROUGH.contains(&before.word.as_str()).then_some(before.word.as_str())
     }
 
-    /// Whether a number says how many first ones are asked for: `which three of them are the cheapest`.
+    /// Whether a number is the number of first results: `which three of them are the cheapest`.
     pub(super) fn leads(&self, at: usize) -> bool {
         let cue = self.beside(at, -1).and_then(|before| self.cue(before));
         let next = self.beside(at, 1).and_then(|next| self.what(next));
@@ -266,7 +267,7 @@ impl Reading<'_> {
             })
     }
 
-    /// Whether nothing is named or counted before a mention.
+    /// Whether no name and no count precedes a mention.
     fn begins(&self, at: usize) -> bool {
         self.mentions.all.iter().take(at).all(|own| {
             matches!(own.what, What::Filler | What::Relation | What::Cue(Cue::Which | Cue::Filler))
@@ -284,7 +285,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a number within what is supposed says by how much values change, and not which.
+    /// Whether a number within the assumption is the amount of a change, not a selection.
     fn scales(&self, at: usize) -> bool {
         let near = |step: isize| self.beside(at, step).and_then(|at| self.cue(at));
         let changes = |cue: Option<Cue>| {

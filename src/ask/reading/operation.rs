@@ -1,4 +1,4 @@
-//! Here are a question's mentions and a kind: which operation of the kind do they make, if any?
+//! Builds the operation of a kind from a question's mentions, if they suffice.
 
 use std::collections::BTreeSet;
 
@@ -19,30 +19,31 @@ use agent_kb::{
     table::{ColumnKind, ColumnSpec, value::quantity},
 };
 
-/// Words that a question begins with which is answered by yes or no.
+/// First words of yes-or-no questions.
 pub(super) const YES_NO: [&str; 14] = [
     "is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "will", "would",
     "could",
 ];
 
-/// Nodes that are looked at for a zero.
+/// Number of nodes searched for a zero.
 const LOOKED_AT: usize = 1_000;
 
-/// Named things any of which will do, with their mentions; or none of which may be.
+/// Things joined by `or`, with their mentions: rows must have at least one of them or, if `denied`,
+/// none.
 struct Alternatives {
     denied: bool,
     all: Vec<(usize, String, Role)>,
 }
 
-/// What is left of a question for its operation.
+/// Remaining parts of a question for its operation.
 pub(super) struct Parts {
-    /// Columns of numbers that are said and bounded by no number, with the mention of each.
+    /// Columns of numbers without a bound, with the mention of each.
     pub(super) measures: Vec<(usize, usize)>,
-    /// Columns that part rows, with the mention of each.
+    /// Columns that group rows, with the mention of each.
     pub(super) groups: Vec<(usize, usize)>,
-    /// Those that are compared.
+    /// The compared subjects.
     pub(super) subjects: Vec<Subject>,
-    /// What rows must be, each behind the mention that says it.
+    /// Conditions on rows, each with its mention.
     pub(super) conditions: Vec<(usize, Condition)>,
     pub(super) filters: Vec<(usize, Test)>,
     /// Whether the rows themselves are counted.
@@ -104,7 +105,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Sorts what is said outside of what is supposed.
+    /// Sorts the mentions outside of the assumption.
     fn parts(&mut self, kind: Kind) -> Result<Parts, AskError> {
         let mut parts = Parts {
             measures: Vec::new(),
@@ -146,10 +147,10 @@ impl Reading<'_> {
         Ok(parts)
     }
 
-    /// Relations that are said of rows without what they link to: `products that were bought`.
+    /// Adds relations mentioned without a target: `products that were bought`.
     ///
     /// # Errors
-    /// That a relation is said which neither leads to a name or a column nor tells rows apart.
+    /// If a mentioned relation neither leads to a name or a column nor distinguishes rows.
     fn put_linked(&mut self, parts: &mut Parts) -> Result<(), AskError> {
         for at in 0..self.mentions.all.len() {
             let said =
@@ -159,7 +160,7 @@ impl Reading<'_> {
             }
             let links = self.links_to(at);
             let mut steps = self.schema.steps(self.rows);
-            // What links a row to another sort of node is no relation within the rows' type.
+            // A link to another type of node is not a relation within the row type.
             steps.retain(|step| self.says(at, step.relation) && !(links && step.to == self.rows));
             match steps.as_slice() {
                 &[step] if !links && step.to != self.rows => {
@@ -179,14 +180,14 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether the words of a mention say a relation.
+    /// Whether the words of a mention refer to a relation.
     fn says(&self, at: usize, relation: RelationId) -> bool {
         let own = self.mentions.all.get(at).map(|mention| mention.at.clone()).unwrap_or_default();
         let tokens = self.mentions.tokens.get(own).unwrap_or_default();
         tokens.iter().any(|token| self.schema.is_said_by(relation, &token.stem))
     }
 
-    /// Whether the relation of a mention is on the way to a condition or a column.
+    /// Whether the relation of a mention is part of a condition's or a column's metapath.
     fn is_followed(&self, at: usize, parts: &Parts) -> bool {
         let said = parts.measures.iter().chain(&parts.groups).map(|(_, column)| *column);
         let tests = parts.filters.iter().map(|(_, test)| test);
@@ -198,7 +199,7 @@ impl Reading<'_> {
         of_columns.chain(to_rows).any(|step| self.says(at, step.relation))
     }
 
-    /// Whether a name, or another type than the rows', stands behind a mention.
+    /// Whether a name, or another type than the rows', follows a mention.
     fn links_to(&self, at: usize) -> bool {
         let Some(next) = self.beside(at, 1) else { return false };
         let is_end = match self.what(next) {
@@ -209,7 +210,7 @@ impl Reading<'_> {
         is_end && !self.is_said_between(at, next, &["and", "but"])
     }
 
-    /// A field of texts: rows may have one, but what a text says is not looked for.
+    /// Adds a field of texts: rows may be required to have one, but texts are not searched.
     fn put_text(&mut self, at: usize, field: FieldId, parts: &mut Parts) -> Result<(), AskError> {
         let next = self.beside(at, 1).and_then(|next| self.what(next));
         if matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
@@ -225,7 +226,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Named things are conditions, filters, or what is compared.
+    /// Adds named things as conditions, filters, or compared subjects.
     fn put_things(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
         let mut things: Vec<(usize, Thing)> = self
             .things()
@@ -244,7 +245,7 @@ impl Reading<'_> {
             && things.iter().all(|(at, thing)| !is_bound(*at) && !own(thing).is_empty());
         let mut roles = Vec::new();
         for (at, mut thing) in things {
-            // As the base calls it, whatever signs the question left out.
+            // As the base spells it, with the signs that the question omits.
             if let [node] = thing.nodes.as_slice() {
                 thing.text = self.base.kb.name(*node).to_owned();
             }
@@ -307,8 +308,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Things are of one sort where they are compared: what names a node as well as a value of a
-    /// field is the value where another thing can only be a value of that field.
+    /// Compared things must be of one sort: if one can only be a value of a field, the others that
+    /// are also values of that field become values.
     fn take_as_values(&self, things: &mut [(usize, Thing)]) {
         let fields = |thing: &Thing| -> BTreeSet<FieldId> {
             let own = thing.values.iter().filter(|value| value.kind == self.rows);
@@ -326,7 +327,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Things any of which will do, or none of which may be.
+    /// Adds things joined by `or`.
     fn put_alternatives(&mut self, Alternatives { denied, all }: Alternatives, parts: &mut Parts) {
         let names: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
         let name = names.join(" or ");
@@ -365,7 +366,7 @@ impl Reading<'_> {
         parts.filters.push((at, if denied { Test::Not(Box::new(test)) } else { test }));
     }
 
-    /// That rows have no value of a field, or no link to a type.
+    /// The test for rows without a value of a field, or without a link to a type.
     fn without(&mut self, at: usize) -> Result<Option<Test>, AskError> {
         Ok(match self.what(at).cloned() {
             Some(What::Field(fields)) => match self.field(&fields, false) {
@@ -400,7 +401,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Refuses to tell rows with a value of a field from those without where some have a zero.
+    /// Refuses to distinguish rows with and without a value of a field if some values are zero.
     fn check_zero(&self, field: FieldId) -> Result<(), AskError> {
         let kb = &self.base.kb;
         let nodes = kb.nodes_of_type(self.rows);
@@ -416,7 +417,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Numbers are filters, or two that are compared.
+    /// Adds numbers as filters, or as two compared subjects.
     fn put_numbers(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
         let numbers: Vec<_> =
             self.numbers.iter().filter(|number| !number.changed).cloned().collect();
@@ -445,8 +446,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether a mention parts the rows: another type, a category, or a year for each of which, or
-    /// of which one, is asked.
+    /// Whether a mention groups the rows: another type, a category, or a year, if the question asks
+    /// for each or for one of its values.
     fn is_group(&self, at: usize) -> bool {
         match self.what(at) {
             Some(What::Type(kind)) => *kind != self.rows && !self.counted.contains_key(&at),
@@ -462,7 +463,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a mention stands behind `which`, `each` or `by`.
+    /// Whether a mention follows `which`, `each` or `by`.
     pub(super) fn is_parting(&self, at: usize) -> bool {
         let before = self.beside(at, -1).and_then(|before| self.cue(before));
         let by = self.mentions.all.get(at).and_then(|mention| {
@@ -476,7 +477,7 @@ impl Reading<'_> {
 
     fn group_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
         let spec = match self.what(at).cloned() {
-            // A type on the way to what is named parts nothing.
+            // A type on the metapath to a named thing does not group rows.
             Some(What::Type(kind)) => match self.path_to(kind) {
                 Ok(steps) => ColumnSpec::Names(steps),
                 Err(_) => return Ok(None),
@@ -490,7 +491,7 @@ impl Reading<'_> {
         Ok(Some(self.column(spec)))
     }
 
-    /// The greatest or the least, with the words of the field that is meant where they say one.
+    /// The maximum (true) or minimum, with the words of the field that it implies, if any.
     pub(super) fn extreme(&self) -> Option<(bool, &'static [&'static str])> {
         self.cues(false).find_map(|(_, cue)| match cue {
             Cue::High | Cue::Most | Cue::Top => Some((true, &[][..])),
@@ -500,7 +501,8 @@ impl Reading<'_> {
         })
     }
 
-    /// More or less, with the words of the field that is meant where they say one.
+    /// A comparative: its mention, more (true) or less, and the words of the field that it implies,
+    /// if any.
     fn comparative(&self) -> Option<(usize, bool, &'static [&'static str])> {
         self.cues(false).find_map(|(at, cue)| match cue {
             Cue::More(high) => Some((at, high, &[][..])),
@@ -511,7 +513,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether anything is said that asks for more than a number.
+    /// Whether any phrase asks for more than a number.
     pub(super) fn asks_for_test(&self) -> bool {
         [Cue::Normal, Cue::Correlate, Cue::Ranks, Cue::Spread, Cue::Relate]
             .into_iter()
@@ -539,7 +541,7 @@ impl Reading<'_> {
             || words.windows(2).any(|two| two == ["as", "much"])
     }
 
-    /// Whether it is asked how many without saying what: `how many would cost more`.
+    /// Whether the question asks how many without a noun: `how many would cost more`.
     fn counts_them(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
             let next = self.beside(at, 1).and_then(|next| self.what(next));
@@ -547,7 +549,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether it is asked if the first varies more, or less.
+    /// Whether the question asks if the first varies more (true) or less.
     fn asks_more(&self) -> Option<bool> {
         self.cues(false).find_map(|(at, cue)| match cue {
             Cue::More(high) | Cue::Comparative(high, _) => Some(high),
@@ -568,7 +570,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether something is compared that no number bounds.
+    /// Whether it has a comparison without a number.
     fn compares(&self) -> bool {
         let more = |cue: Cue| matches!(cue, Cue::More(_) | Cue::Comparative(..));
         self.numbers.is_empty() && self.cues(false).any(|(_, cue)| more(cue))
@@ -590,8 +592,8 @@ impl Reading<'_> {
         ))
     }
 
-    /// Counted rows that have a value, or a link, that is said and not computed with: `how many
-    /// products have a price`.
+    /// Requires counted rows to have a value, or a link, that is mentioned but not computed with:
+    /// `how many products have a price`.
     fn put_filled(&mut self, parts: &mut Parts, each: bool) -> Result<(), AskError> {
         let computes = self.function().is_some() || self.extreme().is_some();
         if !parts.counts_rows || computes || self.has(Cue::Share) || !self.has(Cue::HowMany) {
@@ -610,7 +612,7 @@ impl Reading<'_> {
         parts.measures = counted;
         let mut columns: Vec<(usize, usize)> = fields;
         if !each {
-            // A type on the way to what is named is no condition of its own.
+            // A type on the metapath to a named thing is not a condition of its own.
             let (ways, others): (Vec<_>, Vec<_>) = std::mem::take(&mut parts.groups)
                 .into_iter()
                 .partition(|(at, _)| is_type(at) && !parts.conditions.is_empty());
@@ -627,7 +629,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// That rows have a value of a column; of links, that there are some, whatever they lead to.
+    /// The test for rows with a value in a column; for links, with at least one.
     pub(super) fn has_some(&mut self, column: usize) -> Test {
         match self.columns.get(column) {
             Some(ColumnSpec::Count(_)) => some_of(column),
@@ -638,7 +640,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a type leads from what is named to the rows.
+    /// Whether a type lies on the metapath from a named thing to the rows.
     fn is_on_the_way(&self, at: usize, parts: &Parts) -> bool {
         let Some(What::Type(kind)) = self.what(at) else { return false };
         parts.conditions.iter().flat_map(|(_, one)| &one.steps).any(|step| step.to == *kind)
@@ -689,7 +691,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The function of a measure: what is said, or what its name and its place say.
+    /// The function of a measure: the mentioned one, or the one that its name and position imply.
     fn aggregating(&mut self, at: usize, parts: &Parts) -> Result<Function, AskError> {
         if let Some(function) = self.function() {
             return Ok(function);
@@ -714,7 +716,7 @@ impl Reading<'_> {
         )))
     }
 
-    /// The category of which it is asked how many values there are.
+    /// The category whose number of distinct values is requested.
     fn different(&self, parts: &Parts) -> Option<usize> {
         let counts = |at: usize| {
             let before = self.beside(at, -1).and_then(|before| self.cue(before));
@@ -843,7 +845,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a plan that leaves out a type, a field or a thing that is said.
+    /// Refuses a plan that ignores a mentioned type, field or thing.
     fn all_is_used(
         &self,
         parts: &Parts,
@@ -884,7 +886,7 @@ impl Reading<'_> {
     }
 }
 
-/// That a column of counts is not 0.
+/// The test that a column of counts is not 0.
 fn some_of(column: usize) -> Test {
     Test::Number { column, bound: Bound::Above, number: 0.0, to: None }
 }

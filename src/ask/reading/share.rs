@@ -1,4 +1,4 @@
-//! Here is a question for a share: of what it says, what is the whole, and what the part?
+//! Reads questions for shares: the whole, and the part.
 
 use crate::{
     AskError,
@@ -12,22 +12,22 @@ const VERBS: [&str; 19] = [
     "is", "are", "was", "were", "has", "have", "had", "do", "does", "did", "cost", "costs", "come",
     "comes", "belong", "belongs", "appeared", "be", "been",
 ];
-/// Words that begin a clause that says more of what stands before them.
+/// First words of a relative clause.
 const RELATIVES: [&str; 4] = ["that", "which", "who", "whose"];
-/// Words behind which the whole stands.
+/// Words before the whole.
 const WHOLES: [&str; 3] = ["among", "amongst", "amid"];
 
-/// Something that is so of a row, of the whole or of the part.
+/// A test of a row, of the whole or of the part.
 enum Said {
     Condition(Condition),
     Test(Test),
 }
 
 impl Reading<'_> {
-    /// The share of the rows of the whole that are of the part as well.
+    /// The share of the whole's rows that are also in the part.
     ///
     /// # Errors
-    /// That no part is said, or not which of several is the whole.
+    /// If no part is mentioned, or if it is unclear which of several is the whole.
     pub(super) fn share(&mut self, cue: usize, parts: &mut Parts) -> Result<Operation, AskError> {
         let mut said: Vec<(usize, Said)> = Vec::new();
         said.extend(parts.conditions.drain(..).map(|(at, one)| (at, Said::Condition(one))));
@@ -58,13 +58,13 @@ impl Reading<'_> {
         Ok(Operation::Share(tests.collect()))
     }
 
-    /// The token where the mention begins.
+    /// The first token of a mention.
     fn begin_of(&self, at: usize) -> usize {
         self.mentions.all.get(at).map_or(0, |mention| mention.at.start)
     }
 
-    /// The token between the whole and the part, and whether the part stands behind it; none where
-    /// all that is said is the part.
+    /// The token between the whole and the part, and whether the part follows it; none if all
+    /// mentions belong to the part.
     fn parting_place(
         &self,
         cue: usize,
@@ -92,7 +92,7 @@ impl Reading<'_> {
             return Ok(Some((begin, false)));
         }
         if let Some(relative) = find(end, &RELATIVES) {
-            // A verb behind what the clause says is that of the question.
+            // A verb after the clause belongs to the question.
             let verb = (relative..tokens.len())
                 .find(|&at| VERBS.contains(&word(at)) && between(relative, at));
             return Ok(Some((verb.unwrap_or(relative), true)));
@@ -109,7 +109,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A condition as something that is so of a row or not.
+    /// A condition as a test of a row.
     fn test_of(&mut self, condition: Condition) -> Test {
         if condition.steps.is_empty() {
             return Test::Is(condition.nodes);

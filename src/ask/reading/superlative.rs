@@ -1,4 +1,4 @@
-//! Here is a question for the greatest or least: of what, by which number?
+//! Reads questions for a maximum or minimum: what is ranked, and by which number.
 
 use crate::{
     AskError,
@@ -10,7 +10,7 @@ use crate::{
 };
 use agent_kb::{Direction, table::ColumnSpec};
 
-/// Of what a superlative asks.
+/// The ranked items of a superlative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asked {
     /// The rows.
@@ -22,10 +22,10 @@ enum Asked {
 }
 
 impl Reading<'_> {
-    /// The first of the rows, of groups of them, or the number itself.
+    /// The first rows, the first groups of rows, or the number itself.
     ///
     /// # Errors
-    /// That no greatest or least is said, or of no number that is known.
+    /// If no superlative is mentioned, or no known number.
     pub(super) fn superlative(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
             return Err(AskError::Missing("it names no greatest or least".to_owned()));
@@ -81,7 +81,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether the greatest or least value is asked for, and not what has it: `how much is the
+    /// Whether the question asks for the extreme value, not for its row: `how much is the
     /// cheapest`, `in which year was the first`.
     fn asks_for_value(&self, parts: &Parts, implied: Option<&ColumnSpec>) -> bool {
         let word = |at: usize| self.mentions.tokens.get(at).map_or("", |own| own.word.as_str());
@@ -98,7 +98,7 @@ impl Reading<'_> {
         implied.is_some() && said == implied
     }
 
-    /// Of what the greatest or least is asked for.
+    /// The ranked items.
     fn asked(&self, parts: &Parts) -> Asked {
         let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
         let group_of =
@@ -146,7 +146,7 @@ impl Reading<'_> {
         }
     }
 
-    /// How many nodes of the type that is linked to most: `who published the most`.
+    /// The number of linked nodes of the most linked type: `who published the most`.
     fn published(&mut self, parts: &Parts) -> Option<ColumnSpec> {
         let most = self.has(Cue::Most) || self.has(Cue::Fewest);
         if !most || !parts.measures.is_empty() || !self.publishes() {
@@ -159,8 +159,8 @@ impl Reading<'_> {
         Some(ColumnSpec::Count(steps))
     }
 
-    /// How often rows are linked to from others of their type, by the relation that the word for the
-    /// greatest says: `the most cited`.
+    /// The number of links from other rows, by the relation in the word for the maximum: `the most
+    /// cited`.
     fn linked_to(&self) -> Option<ColumnSpec> {
         let best = self.cues(false).find(|(_, cue)| matches!(cue, Cue::Best(..)))?.0;
         let own = self.mentions.all.get(best)?.at.clone();

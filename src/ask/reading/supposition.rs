@@ -1,4 +1,4 @@
-//! Here is a question that supposes something: which of its words say what, and what is it?
+//! Reads the assumption of a hypothetical question.
 
 use crate::{
     AskError,
@@ -12,11 +12,10 @@ use crate::{
 };
 use agent_kb::table::ColumnSpec;
 
-/// Signs between the comma of a list and its names.
+/// Characters allowed between the comma of a list and its names.
 const BESIDE_NAMES: [char; 6] = [' ', '"', '\u{201c}', '\u{201d}', '\u{ab}', '\u{bb}'];
 
-/// Which mentions stand in what is supposed: from the word that supposes to the end of its clause,
-/// which says what is otherwise.
+/// Marks the mentions of the assumption: from the word that introduces it to the end of its clause.
 pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
     let all = &mentions.all;
     let is = |at: usize, wanted: Cue| all.get(at).is_some_and(|one| one.what == What::Cue(wanted));
@@ -61,7 +60,7 @@ pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
     (0..all.len()).map(|at| (begin..=end).contains(&at)).collect()
 }
 
-/// Whether a number in percent says by how much values change: `a 10 % discount`.
+/// Whether a number in percent is the amount of a change: `a 10 % discount`.
 fn is_change_in_percent(all: &[Mention], at: usize) -> bool {
     let percent = all.get(at).is_some_and(
         |one| matches!(&one.what, What::Number(_, unit) if unit.as_deref() == Some("%")),
@@ -75,7 +74,7 @@ fn two_at_once() -> AskError {
     AskError::Missing("it supposes two things at once; suppose one at a time".to_owned())
 }
 
-/// Whether two tests look for other values in one place.
+/// Whether two tests require other values of the same column.
 fn is_of_one_sort(one: &Test, other: &Test) -> bool {
     match (one, other) {
         (Test::Linked { column: one, .. }, Test::Linked { column: other, .. })
@@ -104,8 +103,8 @@ fn is_interval(one: &Test, other: &Test) -> bool {
 }
 
 impl Reading<'_> {
-    /// The named things in what is supposed as tests, each behind its last mention; any of several of
-    /// one sort will do.
+    /// The named things in the assumption as tests, each with its last mention; several of one sort
+    /// become alternatives.
     fn changed_things(&mut self) -> Result<Vec<(usize, Test)>, AskError> {
         let things: Vec<(usize, Thing)> = self
             .things()
@@ -141,7 +140,7 @@ impl Reading<'_> {
         Ok(all)
     }
 
-    /// What is supposed, if anything.
+    /// The assumption, if there is one.
     pub(super) fn change(&mut self) -> Result<Option<Change>, AskError> {
         if !self.changed.contains(&true) {
             return Ok(None);

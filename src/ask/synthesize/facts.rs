@@ -1,5 +1,5 @@
-//! What questions can be made of: the rows of each type with their numbers and groups. Must not
-//! know: wordings.
+//! Inputs of questions: the rows of each type with their numbers and groups. Independent of
+//! wordings.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,74 +10,76 @@ use agent_kb::{
     table::{Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample},
 };
 
-/// Fewest nodes of a type, and fewest of them that must have a number.
+/// Minimum number of nodes of a type.
 const MIN_NODES: usize = 50;
+/// Minimum number of nodes with a number in a column.
 const MIN_FILLED: usize = 100;
-/// Fewest different numbers of a column.
+/// Minimum number of distinct numbers of a column.
 const MIN_DIFFERENT: usize = 5;
-/// Values of a group at most, beyond which none is whole.
+/// Maximum number of values of a complete group.
 const MAX_WHOLE: usize = 2_000;
-/// Values of a group that are kept, those with the most rows.
+/// Maximum number of values kept of a group, those with the most rows.
 const KEPT: usize = 400;
-/// Rows of a value at least.
+/// Minimum number of rows of a value.
 const MIN_OF_VALUE: usize = 5;
-/// Bytes of a name that a question says.
+/// Maximum length of a name in a question, bytes.
 const MAX_NAME: usize = 60;
-/// Columns of numbers of links, and types of rows, at most.
+/// Maximum number of columns of link counts.
 const MAX_COUNTS: usize = 4;
+/// Maximum number of row types.
 const MAX_TYPES: usize = 6;
 
 /// A column of numbers.
 pub(super) struct Numbers {
-    /// In words.
+    /// Name in words.
     pub(super) word: String,
     /// Its name in SQL.
     pub(super) column: String,
-    /// By row.
+    /// Numbers by row.
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// A column that parts rows.
+/// A column that groups rows.
 pub(super) struct Group {
-    /// In words.
+    /// Name in words.
     pub(super) word: String,
     /// Its name in SQL.
     pub(super) column: String,
     /// Values with their rows, ascending.
     pub(super) values: Vec<(String, Vec<usize>)>,
-    /// Places of those that a question can name: of rows enough, of one node or value.
+    /// Indexes of the values that a question can name: with enough rows, of a single node or value.
     pub(super) named: Vec<usize>,
-    /// Whether these are all of its values, each with another name.
+    /// Whether these are all of its values, each with a distinct name.
     pub(super) is_whole: bool,
 }
 
 /// The rows of one type.
 pub(super) struct Rows {
-    /// The type in words: one, and several.
+    /// The type in words, singular and plural.
     pub(super) words: (String, String),
-    /// How many.
+    /// Number of rows.
     pub(super) n: usize,
     pub(super) names: Vec<String>,
     pub(super) numbers: Vec<Numbers>,
     pub(super) groups: Vec<Group>,
-    /// How many rows have each name, in its words.
+    /// Number of rows with each name, by its words.
     same: HashMap<String, usize>,
 }
 
 impl Rows {
-    /// Whether a name is that of one row, and can stand in a question.
+    /// Whether a name identifies one row, and can be used in a question.
     pub(super) fn is_one_name(&self, name: &str) -> bool {
         is_sayable(name) && self.same.get(&in_words(name)) == Some(&1)
     }
 }
 
-/// What questions about a base can be made of.
+/// Inputs of questions about a base.
 pub(super) struct Facts {
     pub(super) types: Vec<Rows>,
 }
 
 impl Facts {
-    /// Types that may be answers first, then those with most nodes.
+    /// Candidate types first, then types with most nodes.
     pub(super) fn of(base: &IndexedBase) -> Self {
         let kb = &base.kb;
         let mut kinds: Vec<TypeId> =
@@ -145,7 +147,7 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
     Rows { words, n: nodes.len(), names, numbers, groups, same }
 }
 
-/// The steps from a type to others, with most edges first, and whether each is the only one to its
+/// The steps from a type to other types, most edges first, and whether each is the only one to its
 /// type.
 fn links(kb: &Kb, kind: TypeId) -> Vec<(MetapathStep, bool)> {
     let mut steps: Vec<(u64, MetapathStep)> = Vec::new();
@@ -231,7 +233,7 @@ fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
     (named.len() > 1).then_some(Group { word, column, values, named, is_whole })
 }
 
-/// Several of a type, in words: the word before `of` changes, else the last one.
+/// The plural of a type in words: inflects the word before `of`, otherwise the last one.
 fn plural(word: &str) -> String {
     let (head, tail) = match word.split_once(" of ") {
         Some((head, tail)) => (head, format!(" of {tail}")),

@@ -1,4 +1,4 @@
-//! Here is a line of `nodes.jsonl`: which node is it?
+//! Parses a line of `nodes.jsonl`.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// What a line calls its node by.
+/// Identification of a node in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeKey {
     Number(u64),
@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for NodeLineVisitor {
     }
 }
 
-/// serde_json counts lines inside the one line it got; only the column says something.
+/// The parser's message without its line, which is relative to the one given line.
 pub(super) fn json_message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or_default();

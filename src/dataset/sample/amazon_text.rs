@@ -8,7 +8,7 @@ use crate::sample::names;
 use crate::sample::random::Stream;
 use crate::sample::wording::AMAZON;
 
-/// Column of the kind of product; it also stands in the title.
+/// Column of the kind of product; it also occurs in the title.
 pub(super) const KIND: usize = 0;
 
 /// Returns the details of a product: description, features, reviews, questions and answers, and

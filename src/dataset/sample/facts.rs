@@ -12,11 +12,11 @@ use crate::sample::graph::World;
 use crate::sample::random::Stream;
 use crate::sample::wording::{AMAZON, MAG, PRIME};
 
-/// Marks an aspect about which a node has no fact.
+/// Marks an aspect without a fact for a node.
 pub(super) const NO_FACT: u8 = u8::MAX;
 /// Share of facts, in per cent, that come from the few values typical of the node's theme.
 const TYPICAL: usize = 35;
-/// Share of statements, in per cent, that take the first synonym at once instead of any.
+/// Share of statements, in per cent, that use the first synonym directly instead of a random one.
 const USUAL_WORDING: usize = 45;
 /// Values typical of one theme, per aspect.
 const N_TYPICAL: usize = 3;
@@ -25,9 +25,9 @@ const N_TYPICAL: usize = 3;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Aspect {
-    /// What it is about, in a noun; also used to ask for it.
+    /// Noun for the aspect; also used in questions.
     pub(super) name: String,
-    /// Share of the nodes, in per cent, that have such a fact.
+    /// Share of the nodes, in per cent, with such a fact.
     pub(super) share: usize,
     /// Whole sentences for documents.
     pub(super) sentences: Vec<String>,
@@ -40,8 +40,8 @@ pub(super) struct Aspect {
 }
 
 impl Aspect {
-    /// Returns one frame with one synonym of the value in it; the first synonym is the most usual
-    /// wording, so that a question and a document agree in about half of the cases.
+    /// Returns one frame with one synonym of the value in it. The first synonym is the most usual
+    /// one, so that a question and a document agree in about half of the cases.
     pub(super) fn say(&self, frames: &[impl AsRef<str>], value: u8, stream: &mut Stream) -> String {
         let synonyms = self.values.get(value as usize).map_or(&[][..], Vec::as_slice);
         let frame = stream.pick_text(frames);
@@ -51,7 +51,7 @@ impl Aspect {
         frame.replace("{}", synonym)
     }
 
-    /// Returns one sentence that states the value, or with the given probability in per cent two
+    /// Returns one sentence that states the value or, with the given probability in per cent, two
     /// different ones.
     pub(super) fn state(&self, value: u8, twice: usize, stream: &mut Stream) -> Vec<String> {
         let mut sentences = vec![self.say(&self.sentences, value, stream)];
@@ -65,7 +65,7 @@ impl Aspect {
     }
 }
 
-/// Returns the aspects of a node type; empty for types that have a name only.
+/// Returns the aspects of a node type; empty for types with only a name.
 pub(super) fn aspects(kind: SampleKind, node_type: &str) -> &'static [Aspect] {
     match (kind, node_type) {
         (SampleKind::Amazon, "product") => &AMAZON.product,

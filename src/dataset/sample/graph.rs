@@ -1,10 +1,11 @@
-//! The generated graph: sizes of the types, edges per tuple, neighbours over them.
+//! The generated graph: sizes of the types, edges per tuple, neighbours.
 //!
-//! Nodes are local indices inside their type; [`World::id`] turns them into ids of the base. Memory: 16
-//! bytes per stored edge plus 8 bytes per node and tuple; 200 million edges at most (4 GB).
+//! Nodes are local indices within their type; [`World::id`] converts them to ids of the base.
+//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; at most 200 million edges (4
+//! GB).
 //!
-//! Each node belongs to a theme. Most edges stay inside the theme and reach its popular nodes
-//! first, so that the graph has hubs, communities and the triangles that two-branch questions need.
+//! Each node belongs to a theme. Most edges stay within the theme and prefer its popular nodes, so
+//! that the graph has the hubs, communities and triangles that two-branch questions need.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,24 +17,24 @@ use agent_kb::metapath::Links;
 
 /// Share of the edges, in per cent, that stay inside one theme.
 const INSIDE_THEME: usize = 75;
-/// Mean degree at most, as a share of the nodes it could reach: small bases stay sparse.
+/// Maximum mean degree as a share of the reachable nodes, so that small bases stay sparse.
 const DENSITY_LIMIT: f64 = 0.025;
-/// Degree at most, as a share of the nodes it could reach.
+/// Maximum degree as a share of the reachable nodes.
 const HUB_LIMIT: f64 = 0.25;
-/// Draws per wanted edge at most: popular targets are drawn again and again.
+/// Maximum number of draws per wanted edge; popular targets are drawn repeatedly.
 const DRAWS_PER_EDGE: usize = 4;
-/// Rounds in which edges are added from scale 1 on until there are as many as in the benchmark,
-/// times the scale.
+/// Maximum number of rounds, at scales of at least 1, that add edges until there are as many as in
+/// the benchmark, times the scale.
 const TOP_UPS: u64 = 20;
-/// Stored edges at least per tuple, where the tuple has that many at scale 1: rare relations stay
-/// usable.
+/// Minimum number of stored edges per tuple with at least as many at scale 1, so that rare
+/// relations stay usable.
 const EDGE_FLOOR: f64 = 160.0;
 
 /// Sizes, themes and popularity of one base.
 pub(super) struct World {
-    /// Which base it is.
+    /// The kind of base.
     pub(super) kind: SampleKind,
-    /// The seed of everything.
+    /// Seed of all draws.
     pub(super) seed: u64,
     /// Scale in (0, [`MAX_SCALE`](super::MAX_SCALE)].
     pub(super) scale: f64,
@@ -80,7 +81,7 @@ impl World {
         self.counts.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Returns the theme of a node, in `0..200` at most.
+    /// Returns the theme of a node, below 200.
     pub(super) fn theme(&self, node_type: usize, index: u32) -> u32 {
         self.spreads[node_type].rank(index) % self.themes
     }
@@ -123,19 +124,20 @@ impl Adjacency {
     }
 }
 
-/// One step of a metapath: from a type over a relation to a type, whatever the stored orientation.
+/// One step of a metapath: from a type over a relation to a type, independent of the stored
+/// orientation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Step {
-    /// Type the step starts from.
+    /// Type at its start.
     pub(super) from: usize,
-    /// Relation the step follows.
+    /// The relation.
     pub(super) relation: &'static str,
-    /// Type the step leads to.
+    /// Type at its end.
     pub(super) to: usize,
 }
 
 impl Step {
-    /// Returns the step that undoes this one.
+    /// Returns the inverse step.
     pub(super) fn reversed(self) -> Step {
         Step { from: self.to, relation: self.relation, to: self.from }
     }
@@ -167,7 +169,7 @@ impl Graph {
         self.adjacency.insert(step.reversed(), back);
     }
 
-    /// Returns the neighbours of a node, ascending; none when the schema has no such step.
+    /// Returns the neighbours of a node, ascending; none if the schema has no such step.
     pub(super) fn neighbors(&self, step: Step, node: u32) -> &[u32] {
         self.adjacency.get(&step).map_or(&[], |adjacency| adjacency.neighbors(node))
     }
@@ -185,7 +187,7 @@ impl Links for Graph {
     }
 }
 
-/// Draws the edges of one tuple: sorted by source, then target, distinct, no loops.
+/// Draws the edges of one tuple: sorted by source, then target, distinct, without loops.
 pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
     let source = world.type_of(plan.source);
     let target = world.type_of(plan.target);
@@ -237,8 +239,8 @@ pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// Adds edges to nodes that draw already, until there are as many as wanted: dense relations lose
-/// some because popular nodes, and pairs without orientation, are drawn twice.
+/// Adds edges to nodes that have some until the wanted number is reached. Dense relations lose
+/// edges because popular nodes, and pairs without orientation, are drawn twice.
 fn top_up(world: &World, plan: &EdgePlan, wanted: usize, pairs: &mut Vec<(u32, u32)>) {
     let turned = plan.degree == Degree::Target;
     let (source, target) = (world.type_of(plan.source), world.type_of(plan.target));

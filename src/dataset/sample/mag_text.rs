@@ -7,9 +7,9 @@ use crate::sample::names;
 use crate::sample::random::Stream;
 use crate::sample::wording::MAG;
 
-/// Column of the problem; it also stands in the title.
+/// Column of the problem; it also occurs in the title.
 pub(super) const PROBLEM: usize = 0;
-/// Column of the method; it often stands in the title.
+/// Column of the method; it often occurs in the title.
 pub(super) const METHOD: usize = 1;
 const YEAR: usize = 6;
 const VENUE: usize = 7;

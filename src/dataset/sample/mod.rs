@@ -1,17 +1,16 @@
 //! Generates sample knowledge bases with the schemas of the three STaRK benchmarks.
 //!
-//! Given a kind, a seed and a scale, get a directory in the neutral dataset format: nodes, edges,
-//! questions with exact answers, splits. All names and sentences are invented; nothing is taken
-//! from the benchmarks but their schemas, sizes and question templates (Wu et al. 2024, "STaRK:
-//! Benchmarking LLM Retrieval on Textual and Relational Knowledge Bases").
+//! Kind, seed and scale determine a directory in the neutral dataset format: nodes, edges,
+//! questions with exact answers, splits. All names and sentences are invented; from the benchmarks
+//! come only schemas, sizes and question templates (Wu et al. 2024, "STaRK: Benchmarking LLM
+//! Retrieval on Textual and Relational Knowledge Bases").
 //!
-//! A node has hidden facts (`facts`), which its document states in varying words; a question asks
-//! for nodes that a metapath reaches (`templates`) and that have certain facts (`queries`). Both
-//! parts are needed: the property is shared by many nodes, and the relation is in no document.
+//! A node has hidden facts (`facts`), which its document states in varying words. A question asks
+//! for nodes at the end of a metapath (`templates`) that have certain facts (`queries`). Both parts
+//! are needed: many nodes share the property, and no document contains the relation.
 //!
-//! This module knows nothing of the rest of the crate but how metapaths are followed
-//! ([`agent_kb::metapath`]), and nothing of the rest of the crate needs to know it, except who
-//! calls [`generate`].
+//! Depends on the rest of the crate only for following metapaths ([`agent_kb::metapath`]); the rest
+//! of the crate uses only [`generate`].
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -49,7 +48,7 @@ use crate::sample::facts::Facts;
 use crate::sample::graph::World;
 use crate::sample::queries::Source;
 
-/// Which schema a sample has.
+/// Schema of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SampleKind {
@@ -74,7 +73,7 @@ impl SampleKind {
         }
     }
 
-    /// Returns the kind of that name, if there is one.
+    /// Returns the kind with that name, if there is one.
     pub fn from_name(name: &str) -> Option<SampleKind> {
         SampleKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -95,10 +94,10 @@ impl fmt::Display for SampleKind {
     }
 }
 
-/// Largest scale: 19 million nodes and 200 million stored edges, of which all are held in memory.
+/// Maximum scale: 19 million nodes and 200 million stored edges, all in memory.
 pub const MAX_SCALE: f64 = 10.0;
 
-/// What to generate.
+/// Options of a sample.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SampleOptions {
     /// Seed of all random draws.
@@ -106,31 +105,32 @@ pub struct SampleOptions {
     /// Size relative to the benchmark, in (0, [`MAX_SCALE`]]; `None` means
     /// [`SampleKind::default_scale`].
     ///
-    /// Node counts are proportional to it, down to a floor per type (some dozens) that keeps every
-    /// question template answerable. Mean degrees stay as in the benchmark but for dense relations
-    /// in smaller bases. Every edge is stored once; published counts have each edge both ways.
+    /// Node counts are proportional to it, with a minimum per type (some dozens) that keeps every
+    /// question template answerable. Mean degrees are those of the benchmark, except for dense
+    /// relations in smaller bases. Every edge is stored once; published counts include both
+    /// directions of each edge.
     pub scale: Option<f64>,
 }
 
-/// What was generated.
+/// Size of a generated sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SampleReport {
-    /// Nodes written.
+    /// Number of nodes written.
     pub n_nodes: u64,
-    /// Edges written; each is written once, in its stored orientation.
+    /// Number of edges written; each is written once, in its stored orientation.
     pub n_edges: u64,
-    /// Questions in train, val and test.
+    /// Number of questions in train, val and test.
     pub n_queries: [usize; 3],
 }
 
-/// How far the generation is.
+/// Progress of the generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SampleProgress {
-    /// What is being written: `edges`, `nodes` or `questions`.
+    /// Current stage: `edges`, `nodes` or `questions`.
     pub stage: &'static str,
-    /// Units done: relations, nodes or templates.
+    /// Finished units: relations, nodes or templates.
     pub done: u64,
-    /// Units in this stage.
+    /// Total units of this stage.
     pub total: u64,
 }
 
@@ -143,26 +143,26 @@ pub enum SampleError {
         "sample scale {scale} is out of range; choose a number above 0 and at most {MAX_SCALE}"
     )]
     Scale {
-        /// The scale asked for.
+        /// The given scale.
         scale: f64,
     },
-    /// The folder holds something already; nothing was touched.
+    /// The folder is not empty; it is left unchanged.
     #[error("folder {} is not empty; choose a new or empty folder for the sample", path.display())]
     NotEmpty {
         /// The folder.
         path: PathBuf,
     },
-    /// A file could not be written; what was written so far stays, without `dataset.toml`.
+    /// A file could not be written; earlier files stay, without `dataset.toml`.
     #[error("cannot write {}; check free space and permissions", path.display())]
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// Writes a sample base to `out_dir`, which is made if absent and must be empty.
+/// Writes a sample base to `out_dir`, which is created if missing and must be empty.
 ///
 /// Time and space are linear in nodes and edges. `progress` is called at least once per stage and
 /// every few ten thousand nodes.

@@ -1,9 +1,9 @@
 //! Names of nodes by word lists and syllable grammars: millions of distinct, pronounceable,
 //! invented names.
 //!
-//! A name depends on the seed, the type and the index alone, so names are made again whenever needed
-//! instead of being kept. Words for relations (brands, colours, categories, fields, institutions) avoid
-//! the vocabulary of the documents.
+//! A name depends only on the seed, the type and the index, so names are recomputed instead of
+//! stored. Words of relations (brands, colours, categories, fields, institutions) avoid the
+//! vocabulary of the documents.
 
 use crate::sample::facts::NO_FACT;
 use crate::sample::graph::World;
@@ -11,13 +11,13 @@ use crate::sample::random::{Spread, Stream};
 use crate::sample::wording::{AMAZON, WORDS};
 use crate::sample::{SampleKind, amazon_text, mag_text};
 
-/// A node's name and the other names it is known by.
+/// A node's name and its other names.
 pub(super) struct Name {
     /// The name in the base.
     pub(super) name: String,
-    /// Other names that a field of the node states: gene aliases, brand names of drugs.
+    /// Other names, stated in a field of the node: gene aliases, brand names of drugs.
     pub(super) aliases: Vec<String>,
-    /// A shorter form that people use and no field states, if there is one.
+    /// A shorter form, used in questions but in no field, if there is one.
     pub(super) short: Option<String>,
 }
 
@@ -90,8 +90,8 @@ pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> 
     }
 }
 
-/// Chooses one word of each list so that no two nodes of a type get the same combination, as long
-/// as there are enough combinations; terms of catalogues and ontologies are distinct.
+/// Chooses one word from each list, without repeating a combination within a type while unused ones
+/// remain; terms of catalogues and ontologies are distinct.
 struct Parts<'a> {
     seed: u64,
     node_type: &'a str,
@@ -116,7 +116,7 @@ impl Parts<'_> {
     }
 }
 
-/// Joins the words that are not empty with spaces.
+/// Joins the non-empty words with spaces.
 fn join(words: &[&str]) -> String {
     let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
     words.join(" ")
@@ -144,7 +144,7 @@ fn product(facts: &[u8], stream: &mut Stream) -> Name {
     Name { name: format!("{core}, {variant}"), aliases: Vec::new(), short }
 }
 
-/// Brands below this index may be two common words; there are 1,536 such pairs.
+/// Brands below this index may consist of two common words; there are 1,536 such pairs.
 const COMMON_WORD_BRANDS: u32 = 7_680;
 
 fn brand(parts: &Parts<'_>, stream: &mut Stream) -> Name {

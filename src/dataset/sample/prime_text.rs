@@ -1,7 +1,7 @@
 //! Wording of the biomedical base: aspects of diseases, drugs, genes and pathways, and their
 //! fields.
 //!
-//! All statements are invented. The other six types have a name and a source only.
+//! All statements are invented. The other six types have only a name and a source.
 
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ fn sentences(aspects: &[Aspect], facts: &[u8], stream: &mut Stream) -> Vec<Strin
     sentences
 }
 
-/// Puts sentences into `n` fields of text, in order, as evenly as possible.
+/// Distributes sentences over `n` text fields, in order, as evenly as possible.
 fn fields(details: &mut Map<String, Value>, keys: &[&str], sentences: &[String]) {
     let per_field = sentences.len().div_ceil(keys.len().max(1)).max(1);
     for (key, chunk) in keys.iter().zip(sentences.chunks(per_field)) {

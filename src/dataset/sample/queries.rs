@@ -1,9 +1,9 @@
-//! Questions with exact answers, constructed as STaRK does: ground a template, follow its
-//! metapaths, pick a gold answer, take one or two of its hidden facts as textual properties, keep
-//! the candidates that have them, phrase it.
+//! Questions with exact answers, constructed as in STaRK: fill a template, follow its metapaths,
+//! pick a gold answer, take one or two of its hidden facts as textual properties, keep the
+//! candidates that have them, phrase the question.
 //!
-//! Source: Wu et al. 2024 (STaRK), section 2.4; the language models that extract and check properties
-//! there are replaced by facts that are known exactly.
+//! Source: Wu et al. 2024 (STaRK), section 2.4; facts that are known exactly replace the language
+//! models that extract and check properties there.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,19 +16,21 @@ use crate::sample::templates::{self, Template};
 use crate::sample::wording::TEMPLATES;
 use agent_kb::metapath::{self, Branch};
 
-/// Answers at most per question, as in STaRK's validation and test splits.
+/// Maximum number of answers per question, as in STaRK's validation and test splits.
 pub(super) const MAX_ANSWERS: usize = 20;
-/// Nodes of the answer type that must share the properties: fewer would identify the answers
-/// without any relation.
+/// Minimum number of nodes of the answer type that share the properties: fewer would identify the
+/// answers without any relation.
 pub(super) const MIN_SHARING: usize = 5;
-/// Candidates of a metapath at most; a question about more would hardly need its relation.
+/// Maximum number of candidates of a metapath; a question about more would hardly need its
+/// relation.
 const MAX_CANDIDATES: usize = 2_000;
-/// Attempts per wanted question before a template is given up.
+/// Maximum number of attempts per wanted question of a template.
 const ATTEMPTS: usize = 300;
-/// Draws of properties per grounded template.
+/// Draws of properties per filled template.
 const PROPERTY_DRAWS: usize = 6;
-/// Questions at the default scale, and at most at any scale.
+/// Number of questions at the default scale.
 const BASE_QUESTIONS: f64 = 600.0;
+/// Maximum number of questions at any scale.
 const MAX_QUESTIONS: f64 = 2_000.0;
 
 /// Required (aspect, value) pairs.
@@ -50,7 +52,7 @@ pub(super) struct Question {
     pub(super) answers: Vec<u32>,
 }
 
-/// Everything that questions are made from.
+/// Inputs of questions.
 pub(super) struct Source<'a> {
     pub(super) world: &'a World,
     pub(super) graph: &'a Graph,
@@ -100,8 +102,8 @@ impl Source<'_> {
         template.branches.iter().enumerate().map(of).collect()
     }
 
-    /// Returns the candidates of a grounded template, ascending: the intersection of all metapaths,
-    /// without targets of negated metapaths and, where the template says so, without the slot
+    /// Returns the candidates of a filled template, ascending: the intersection of all metapaths,
+    /// without targets of negated metapaths and, if the template excludes them, without the slot
     /// nodes.
     pub(super) fn execute(&self, template: &'static Template, slots: &[u32]) -> Vec<u32> {
         let branches = self.branches(template);
@@ -117,8 +119,8 @@ impl Source<'_> {
         nodes
     }
 
-    /// Grounds the slots: the first from `starts`, further ones by following back from a random end
-    /// of its metapath.
+    /// Fills the slots: the first from `starts`, further ones by following a random end of its
+    /// metapath back.
     fn ground(
         &self,
         template: &'static Template,
@@ -142,7 +144,7 @@ impl Source<'_> {
         sharing.take(MIN_SHARING).count() == MIN_SHARING
     }
 
-    /// Draws properties of a gold answer so that few enough candidates have them, with those
+    /// Draws properties of a gold answer that few enough candidates have; returns them with those
     /// candidates.
     fn narrow(
         &self,
@@ -183,16 +185,16 @@ impl Source<'_> {
     }
 }
 
-/// Returns how many questions a base of `n_nodes` gets; `default_nodes` is the size of the default
-/// sample.
+/// Returns the number of questions for a base of `n_nodes`; `default_nodes` is the size of the
+/// default sample.
 fn n_questions(n_nodes: u64, default_nodes: u64) -> usize {
     // Each doubling of the base adds 150 questions.
     let doublings = f64::from((n_nodes / default_nodes.max(1)).max(1).ilog2());
     (BASE_QUESTIONS + 150.0 * doublings).min(MAX_QUESTIONS) as usize
 }
 
-/// How often each name or short form occurs in a type: only unambiguous mentions are used in
-/// questions.
+/// Number of occurrences of each name and short form in a type: questions use only unambiguous
+/// mentions.
 #[derive(Default)]
 struct Mentions {
     per_type: BTreeMap<usize, HashMap<u64, u32>>,
@@ -219,7 +221,7 @@ impl Mentions {
     }
 }
 
-/// Swaps two neighbouring letters inside one of the longer words; leaves short texts alone.
+/// Swaps two neighbouring letters in one of the longer words; short texts stay unchanged.
 fn with_typo(text: &str, stream: &mut Stream) -> String {
     let mut letters: Vec<char> = text.chars().collect();
     let places: Vec<usize> = (1..letters.len().saturating_sub(2))
@@ -233,8 +235,8 @@ fn with_typo(text: &str, stream: &mut Stream) -> String {
     letters.into_iter().collect()
 }
 
-/// Spells a slot node as a person would: mostly by name, at times in lower case, by another name,
-/// or misspelt.
+/// Writes a slot node as a person would: usually by name, sometimes in lower case, by another name,
+/// or with a typo.
 fn mention(
     source: &Source<'_>,
     node_type: usize,
@@ -264,7 +266,7 @@ fn mention(
     })
 }
 
-/// Phrases a grounded template with its properties.
+/// Phrases a filled template with its properties.
 fn phrase(
     template: &'static Template,
     slots: &[String],
@@ -312,7 +314,7 @@ fn phrase(
 /// Constructs the questions of a base, in random order.
 ///
 /// Every text is distinct, every answer set has 1 to [`MAX_ANSWERS`] nodes. A template for which
-/// the graph offers too few questions gets fewer. `progress` is called with (templates done,
+/// the graph offers too few questions gets fewer. `progress` is called with (finished templates,
 /// templates).
 pub(super) fn construct(
     source: &Source<'_>,

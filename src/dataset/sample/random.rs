@@ -1,8 +1,8 @@
-//! Seeded randomness for the sample generator: independent sub-streams and the few draws it needs.
+//! Seeded random numbers of the sample generator: independent streams and a few kinds of draws.
 //!
-//! Every draw is integer arithmetic or exactly rounded floating point (`+ - * /` and `sqrt`), so that
-//! the same seed gives the same bytes on every machine. A stream is named by (seed, purpose, index):
-//! what one node draws never depends on how many nodes there are.
+//! Every draw uses integer arithmetic or exactly rounded floating point (`+ - * /` and `sqrt`), so
+//! that the same seed gives the same bytes on every machine. A stream is identified by (seed,
+//! purpose, index): the draws of one node never depend on the number of nodes.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -20,8 +20,7 @@ pub fn hash64(bytes: &[u8]) -> u64 {
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// Returns the stream for one purpose and one index, for instance the name of node 17 of a
-    /// type.
+    /// Returns the stream for one purpose and one index, such as the name of node 17 of a type.
     pub fn new(seed: u64, purpose: &str, index: u64) -> Stream {
         let mut key = [0u8; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -31,7 +30,7 @@ impl Stream {
         Stream(rng)
     }
 
-    /// Returns an integer in `0..n`; 0 when `n` is 0.
+    /// Returns an integer in `0..n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.0.next_u64()) * n as u128) >> 64) as usize
     }
@@ -46,12 +45,12 @@ impl Stream {
         self.below(100) < percent
     }
 
-    /// Returns one element, all equally likely; `T::default()` when there is none.
+    /// Returns one element, all equally likely; `T::default()` if there is none.
     pub fn pick<T: Copy + Default>(&mut self, items: &[T]) -> T {
         items.get(self.below(items.len())).copied().unwrap_or_default()
     }
 
-    /// Returns one text, all equally likely; an empty one when there is none.
+    /// Returns one text, all equally likely; an empty one if there is none.
     pub(crate) fn pick_text<'a>(&mut self, texts: &'a [impl AsRef<str>]) -> &'a str {
         texts.get(self.below(texts.len())).map_or("", AsRef::as_ref)
     }
@@ -63,8 +62,8 @@ impl Stream {
         ((unit * unit * unit * n as f64) as usize).min(n.saturating_sub(1))
     }
 
-    /// Returns a count with the given mean whose tail falls as the cube: at least half the mean
-    /// before rounding, at most `limit`.
+    /// Returns a count with the given mean and a cubic tail: at least half the mean before
+    /// rounding, at most `limit`.
     pub fn heavy_count(&mut self, mean: f64, limit: usize) -> usize {
         let unit = self.unit().max(1e-6);
         let wanted = mean * 0.5 / unit.sqrt();
@@ -82,10 +81,10 @@ impl Stream {
     }
 }
 
-/// A bijection of `0..n` onto itself, `rank -> (a * rank + b) mod n`.
+/// A permutation of `0..n`, `rank -> (a * rank + b) mod n`.
 ///
-/// Popularity is drawn over ranks; the bijection spreads hubs over the ids, so that an id tells
-/// nothing.
+/// Popularity is drawn over ranks; the permutation spreads hubs over the ids, so that an id is not
+/// informative.
 #[derive(Clone, Copy)]
 pub(super) struct Spread {
     n: u64,
@@ -95,7 +94,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Returns a random bijection of `0..n`.
+    /// Returns a random permutation of `0..n`.
     pub(super) fn new(n: u32, stream: &mut Stream) -> Spread {
         let n = u64::from(n.max(1));
         let mut factor = (stream.below(n as usize) as u64).max(1);
@@ -106,7 +105,7 @@ impl Spread {
         Spread { n, factor, shift, inverse: inverse(factor, n) }
     }
 
-    /// Returns the index at which `rank` lies.
+    /// Returns the index of `rank`.
     pub(super) fn index(&self, rank: u32) -> u32 {
         ((self.factor * u64::from(rank) + self.shift) % self.n) as u32
     }
@@ -121,7 +120,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns the inverse of `factor` modulo `n` by the extended Euclidean algorithm; they are
+/// Returns the inverse of `factor` modulo `n` by the extended Euclidean algorithm; they must be
 /// coprime.
 fn inverse(factor: u64, n: u64) -> u64 {
     let (mut old_r, mut r) = (factor as i128, n as i128);

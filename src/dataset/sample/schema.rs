@@ -1,19 +1,20 @@
 //! The three STaRK schemas: node types and relations with their real sizes, and how edges are
 //! drawn.
 //!
-//! Sizes are those of the published bases (Wu et al. 2024, "STaRK", table 1; PrimeKG, Chandak et al.
-//! 2023), split over the relations by rounded shares. Edge counts here are stored edges, half of the
-//! published ones, which count both orientations.
+//! Sizes are those of the published bases (Wu et al. 2024, "STaRK", table 1; PrimeKG, Chandak et
+//! al. 2023), split over the relations by rounded shares. Edge counts here are stored edges, half
+//! of the published ones, which include both directions.
 
 use crate::sample::SampleKind;
 
 /// One node type.
 pub(super) struct NodeType {
-    /// Name as in the base.
+    /// Name in the base.
     pub(super) name: &'static str,
-    /// Nodes at scale 1.
+    /// Number of nodes at scale 1.
     pub(super) full: u32,
-    /// Fewest nodes at any scale, so that a small base still has colours, fields and institutions.
+    /// Minimum number of nodes at any scale, so that a small base still has colours, fields and
+    /// institutions.
     pub(super) floor: u32,
 }
 
@@ -25,11 +26,11 @@ pub(super) struct EdgePlan {
     pub(super) relation: &'static str,
     /// Type of the stored target.
     pub(super) target: &'static str,
-    /// Stored edges at scale 1.
+    /// Number of stored edges at scale 1.
     pub(super) full: u32,
-    /// Share of the drawing nodes, in per cent, that have such an edge at all.
+    /// Share of the drawing nodes, in per cent, with at least one such edge.
     pub(super) share: usize,
-    /// How the degree of a drawing node is distributed, and which end draws.
+    /// Distribution of the drawing node's degree, and the end that draws.
     pub(super) degree: Degree,
 }
 
@@ -40,7 +41,7 @@ pub(super) enum Degree {
     One,
     /// Heavy-tailed; the source draws.
     Source,
-    /// Heavy-tailed; the target draws, the edge is still stored source to target.
+    /// Heavy-tailed; the target draws, but the edge is stored source to target.
     Target,
     /// Heavy-tailed and without orientation: stored once, smaller index first.
     Symmetric,

@@ -1,4 +1,4 @@
-//! What a template of questions is: slots, metapaths and phrasings. The templates themselves are in
+//! Question templates: slots, metapaths and phrasings. The templates themselves are in
 //! `data/templates.toml`.
 
 use serde::Deserialize;
@@ -9,11 +9,11 @@ use crate::sample::SampleKind;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Branch {
-    /// Position of the slot that starts the metapath; unused when negated.
+    /// Position of the slot that starts the metapath; unused if negated.
     pub(super) slot: usize,
-    /// (relation, type reached) per step.
+    /// (relation, type at its end) per step.
     pub(super) hops: Vec<(String, String)>,
-    /// Keeps only targets from which this metapath ends nowhere.
+    /// Keeps only targets without a path along this metapath.
     #[serde(default)]
     pub(super) negated: bool,
 }
@@ -24,7 +24,7 @@ pub(super) struct Branch {
 pub(super) struct Template {
     /// Identifier such as `prime-14`.
     pub(super) id: String,
-    /// Which base it asks.
+    /// The base it is for.
     pub(super) kind: SampleKind,
     /// Type of the answers.
     pub(super) target: String,
@@ -32,7 +32,7 @@ pub(super) struct Template {
     pub(super) slots: Vec<String>,
     /// Metapaths; the answers are the intersection of the plain ones minus the negated ones.
     pub(super) branches: Vec<Branch>,
-    /// Whether slot nodes are taken out of the answers.
+    /// Whether slot nodes are removed from the answers.
     #[serde(default)]
     pub(super) exclude_slots: bool,
     /// Phrasings.

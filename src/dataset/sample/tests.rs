@@ -1,5 +1,5 @@
-//! What a sample promises: determinism, a sound base, and answers that an independent executor
-//! finds too.
+//! Guarantees of samples: determinism, a valid base, and answers that an independent executor also
+//! finds.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -14,7 +14,7 @@ use crate::sample::queries::{MAX_ANSWERS, MIN_SHARING, Source, construct};
 use crate::sample::templates::Template;
 use crate::sample::wording::TEMPLATES;
 
-/// A scale at which a base has some hundred nodes.
+/// A scale at which a base has a few hundred nodes.
 fn tiny(kind: SampleKind) -> f64 {
     kind.default_scale() / 5.0
 }
@@ -122,8 +122,8 @@ fn same_seed_gives_the_same_bytes_and_another_seed_others() {
     }
 }
 
-/// What samples were when their questions were first made; a change of the executor or of a draw
-/// would change what users measured on them.
+/// Samples are the same as when their questions were first generated: a change of the executor or
+/// of a draw would change users' measurements.
 #[test]
 fn a_sample_stays_the_same_from_version_to_version() {
     use sha2::Digest as _;
@@ -305,7 +305,8 @@ fn answers_equal_those_of_a_naive_executor_for_every_template() {
     assert_eq!(seen.len(), 40);
 }
 
-/// Every answer's document states the properties, and the properties alone identify no small set.
+/// Every answer's document states the properties, and the properties alone do not identify a small
+/// set.
 fn check_wording(
     world: &World,
     facts: &Facts,

@@ -1,5 +1,5 @@
-//! The wording of samples: lists of words, what is said of nodes, templates of questions. Read from
-//! `data/*.toml`, which are part of the binary.
+//! The wording of samples: word lists, statements about nodes, question templates. Read from
+//! `data/*.toml`, which are compiled in.
 
 use std::sync::LazyLock;
 
@@ -48,7 +48,7 @@ pub(super) struct Words {
     pub(super) chemical_setting: List,
 }
 
-/// What is said of products.
+/// Statements about products.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Amazon {
@@ -58,7 +58,7 @@ pub(super) struct Amazon {
     pub(super) product: Vec<Aspect>,
 }
 
-/// What is said of papers.
+/// Statements about papers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mag {
@@ -68,8 +68,8 @@ pub(super) struct Mag {
     pub(super) paper: Vec<Aspect>,
 }
 
-/// What is said of nodes of the biomedical base; the six types that are left out have a name and a
-/// source only.
+/// Statements about nodes of the biomedical base; the six types without an entry have only a name
+/// and a source.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Prime {

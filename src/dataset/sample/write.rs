@@ -25,7 +25,7 @@ use crate::sample::schema;
 use crate::sample::wording::TEMPLATES;
 use crate::sample::{amazon_text, mag_text, prime_text};
 
-/// Bytes collected before a write to disk.
+/// Bytes buffered before a write to disk.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Nodes or edges between two progress reports.
 const REPORT_EVERY: u64 = 50_000;
@@ -201,7 +201,7 @@ pub(super) fn description(world: &World, out_dir: &Path) -> Result<(), SampleErr
     fs::write(&path, text).map_err(failed(&path))
 }
 
-/// Makes the folder and checks that it is empty.
+/// Creates the folder and checks that it is empty.
 pub(super) fn prepare(out_dir: &Path) -> Result<(), SampleError> {
     fs::create_dir_all(out_dir).map_err(failed(out_dir))?;
     let mut entries = fs::read_dir(out_dir).map_err(failed(out_dir))?;

@@ -8,9 +8,10 @@ use crate::stark::{
     python,
 };
 
-/// Most reviews, and most questions, of a document. The reference means 25, and looks two later.
+/// Maximum number of reviews, and of questions, in a document. The reference intends 25, but
+/// includes two more.
 const MAX_ENTRIES: usize = 27;
-/// Fields of a product that are kept as they are, in this order; reviews and questions follow.
+/// Fields of a product that are kept unchanged, in this order; reviews and questions follow.
 const FIELDS: [&str; 10] = [
     "asin",
     "brand",
@@ -27,7 +28,7 @@ const FIELDS: [&str; 10] = [
 /// The node that `info` describes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// An error in `info`.
 pub(super) fn read(node_type: &str, info: &Value) -> Result<Node, String> {
     if node_type == "product" {
         return product(info);
@@ -95,7 +96,7 @@ fn dimensions(info: &Value) -> Option<(&str, &str)> {
     (!weight.contains(" ; ")).then_some((dimensions, weight))
 }
 
-/// The parts joined by a space. A text counts as its characters, as everywhere in Python.
+/// The parts joined by a space. A text is treated as a list of its characters, as Python does.
 fn description(value: &Value) -> Result<String, String> {
     let joined = match value {
         value if !python::is_true(value) => String::new(),
@@ -136,13 +137,13 @@ fn push_features(text: &mut String, features: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The elements of a list that may be missing.
+/// The elements of a list; empty if it is missing.
 fn entries<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
     if python::is_true(value) { list(value, key) } else { Ok(&[]) }
 }
 
-/// The first reviews by descending votes, each with its number in the file from 1. Equal votes
-/// keep their order; the reference leaves that to the processor.
+/// The first reviews by descending votes, each with its number in the file from 1. Equal votes keep
+/// their order; in the reference it depends on the processor.
 fn reviews(value: &Value) -> Result<Vec<(usize, &Value)>, String> {
     let mut reviews = Vec::new();
     for (number, review) in (1..).zip(entries(value, "review")?) {
@@ -164,7 +165,7 @@ fn votes(value: &Value) -> Result<i64, String> {
     }
 }
 
-/// Adds a field with two lines an entry, those that are missing left out.
+/// Adds a field with two lines per entry; skips missing lines.
 fn push_pairs<'a>(
     fields: &mut Vec<(String, String)>,
     name: &str,

@@ -1,9 +1,9 @@
 //! A folder or a zip file as one source of named files: lists them, opens one as a reader.
 //!
-//! Nothing is ever written under a name that an archive gives. Of a zip file only stored and
-//! deflated members are read; names that lead elsewhere, links, encryption, members that overlap
-//! or occur twice are refused at opening, and so are sizes that no honest archive has. A member
-//! that unpacks to more or less than it says, or to other bytes, ends in an error.
+//! Names in an archive are never used as paths to write to. Only stored and deflated members of a
+//! zip file are read. Opening refuses names that lead outside, links, encryption, members that
+//! overlap or occur twice, and implausible sizes. A member that unpacks to another length or to
+//! other bytes than declared ends in an error.
 
 use std::{
     fs::{self, File},
@@ -16,30 +16,30 @@ use zip::{CompressionMethod, read::Config, result::ZipError, unstable::read::Zip
 
 use agent_ground::files;
 
-/// Most folders within folders.
+/// Maximum nesting of folders.
 const MAX_FOLDER_DEPTH: usize = 8;
-/// Longest name of a member, bytes.
+/// Maximum length of a member's name, bytes.
 const MAX_NAME_BYTES: usize = 1024;
 /// Bytes of a local header without name and extra field.
 const LOCAL_HEADER_BYTES: u64 = 30;
-/// Members that unpack to less are never called bombs.
+/// Minimum unpacked size of a member that the ratio limit applies to, bytes.
 const MIN_BOMB_BYTES: u64 = 1 << 20;
 
-/// What an archive may take.
+/// Limits of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveLimits {
-    /// Most members.
+    /// Maximum number of members.
     pub members: u64,
-    /// Most bytes of a member, unpacked.
+    /// Maximum unpacked size of a member, bytes.
     pub member_bytes: u64,
-    /// Most bytes of all members, unpacked.
+    /// Maximum unpacked size of all members, bytes.
     pub total_bytes: u64,
-    /// Most times that a member of more than 1 MiB may be larger unpacked.
+    /// Maximum ratio of unpacked to packed size, for members of more than 1 MiB.
     pub ratio: u64,
 }
 
 impl Default for ArchiveLimits {
-    /// Enough for the official files.
+    /// Sufficient for the official files.
     fn default() -> ArchiveLimits {
         ArchiveLimits {
             members: 4_000_000,
@@ -63,12 +63,12 @@ pub enum ArchiveError {
         source: io::Error,
     },
     /// The list of members could not be read.
-    #[error("the zip file is cut off or damaged: {message}; fetch it again")]
+    #[error("the zip file is truncated or damaged: {message}; fetch it again")]
     Directory {
-        /// What was noticed.
+        /// What is wrong with the list.
         message: String,
     },
-    /// A member that an honest archive does not have.
+    /// A malicious or unsupported member.
     #[error("member {name:?} {reason}; pack the files again without it")]
     Member {
         /// Its name, shortened.
@@ -76,15 +76,15 @@ pub enum ArchiveError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A member is not what the list says.
+    /// A member differs from its entry in the list.
     #[error("member {name:?} is damaged: {reason}; fetch the file again")]
     Damaged {
         /// Its name, shortened.
         name: String,
-        /// What does not agree.
+        /// The mismatch.
         reason: &'static str,
     },
-    /// A limit was met.
+    /// A limit is exceeded.
     #[error("the archive has more than {limit} {unit}; raise the limit if it can be trusted")]
     TooMuch {
         /// The limit.
@@ -92,7 +92,7 @@ pub enum ArchiveError {
         /// Its unit.
         unit: &'static str,
     },
-    /// There is no member of that name.
+    /// There is no member with that name.
     #[error("it has no {name:?}; check that this is the right archive")]
     Missing {
         /// The name.
@@ -122,10 +122,10 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Lists the files of a folder, those in folders below included, or of a zip file.
+    /// Lists the files of a folder, including those in subfolders, or of a zip file.
     ///
     /// # Errors
-    /// [`ArchiveError::Io`], or what is wrong with the zip file.
+    /// [`ArchiveError::Io`], or an error of the zip file.
     pub fn open(path: &Path, limits: &ArchiveLimits) -> Result<Archive, ArchiveError> {
         let mut archive = Archive { path: path.to_path_buf(), files: Vec::new(), zip: None };
         if path.is_dir() {
@@ -144,12 +144,13 @@ impl Archive {
         of_folder.chain(of_zip.map(|member| (&*member.name, member.size)))
     }
 
-    /// Bytes of a file, `None` if there is none of that name. Linear in the number of files.
+    /// Size of a file in bytes; `None` if there is no file with that name. Linear in the number of
+    /// files.
     pub fn size(&self, name: &str) -> Option<u64> {
         self.files().find(|(file, _)| *file == name).map(|(_, size)| size)
     }
 
-    /// The bytes of a file, in order. Each reader is its own; errors on the way name the file.
+    /// The bytes of a file, in order. Readers are independent; their errors name the file.
     ///
     /// # Errors
     /// [`ArchiveError::Missing`], [`ArchiveError::Io`] or [`ArchiveError::Damaged`].
@@ -163,8 +164,8 @@ impl Archive {
         }
     }
 
-    /// A file that can be read in any order: the file itself, or an unpacked copy that has no name
-    /// and vanishes with its handle, on the disk of `scratch`.
+    /// A seekable file: the file itself, or an unpacked temporary copy in `scratch`, which is
+    /// removed when its handle is closed.
     ///
     /// # Errors
     /// As [`Archive::read`].
@@ -211,19 +212,19 @@ fn list(root: &Path, limits: &ArchiveLimits) -> Result<Vec<(String, u64)>, Archi
     Ok(files)
 }
 
-/// The members of a zip file, sorted by name; folders are none.
+/// The members of a zip file, sorted by name, without folders.
 #[derive(Debug)]
 pub(super) struct Members {
     members: Vec<Member>,
 }
 
-/// Where a member is and what it holds.
+/// Location and size of a member.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: Box<str>,
-    /// Bytes of the name as it is stored.
+    /// Length of the stored name, bytes.
     stored_bytes: u64,
-    /// Bytes unpacked.
+    /// Unpacked size, bytes.
     pub(super) size: u64,
     pub(super) deflated: bool,
     stored: u64,
@@ -232,7 +233,7 @@ pub(super) struct Member {
 }
 
 impl Members {
-    /// Reads the list of members and checks all that can be checked without reading them.
+    /// Reads the list of members and checks everything that does not require reading the members.
     pub(super) fn read<R: Read + Seek>(
         reader: &mut R,
         limits: &ArchiveLimits,
@@ -281,7 +282,7 @@ impl Members {
                 return refuse("unpacks to far more bytes than it takes");
             }
             if !deflated && size != stored {
-                return refuse("has two sizes though it is stored as it is");
+                return refuse("has two sizes although it is stored uncompressed");
             }
             total = total.saturating_add(size);
             if total > limits.total_bytes {
@@ -332,7 +333,7 @@ impl Members {
     }
 }
 
-/// Whether a name is a path of plain parts below its archive.
+/// Whether a name is a relative path of plain parts.
 fn is_plain(name: &str) -> bool {
     let plain = |part: &str| !["", ".", ".."].contains(&part);
     name.len() <= MAX_NAME_BYTES && !name.contains(['\\', ':', '\0']) && name.split('/').all(plain)
@@ -343,7 +344,7 @@ impl Member {
         ArchiveError::Damaged { name: shortened(&self.name), reason }
     }
 
-    /// Where its bytes begin in the file.
+    /// Offset of the member's data in the file.
     pub(super) fn start<R: Read + Seek>(&self, reader: &mut R) -> Result<u64, ArchiveError> {
         let cut = |_| self.damaged("its header is cut off");
         let mut header = [0u8; LOCAL_HEADER_BYTES as usize];
@@ -357,7 +358,7 @@ impl Member {
         Ok(self.header + LOCAL_HEADER_BYTES + u64::from(name) + u64::from(extra))
     }
 
-    /// Its bytes, unpacked, with size and checksum compared on the way.
+    /// The unpacked data; size and checksum are compared while reading.
     pub(super) fn open<R: Read + Seek>(
         &self,
         mut reader: R,
@@ -384,7 +385,7 @@ enum Bytes<R> {
 /// The unpacked bytes of a member.
 pub(super) struct MemberReader<R> {
     bytes: Bytes<R>,
-    /// Bytes still to come.
+    /// Remaining bytes.
     left: u64,
     crc: u32,
     seen: Crc,

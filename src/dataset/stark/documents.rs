@@ -1,11 +1,11 @@
 //! Documents of an installed base of the benchmark in the four variants of the reference: with or
-//! without relations, plain or compact. All data come from the base itself.
+//! without relations, plain or compact. All data come from the base.
 //!
 //! The reference is `get_doc_info` and `get_rel_info` of `stark_qa` 1.1.0 with their defaults.
-//! Relations are followed both ways, since its graph has no direction, unless
-//! [`crate::stark::Origin`] says that it has; on a base imported in mode
-//! [`crate::stark::Mode::Exact`] the products "also viewed" are those of the stored
-//! edges, of which the reference hides most.
+//! Relations are followed both ways, because its graph is undirected, unless
+//! [`crate::stark::Origin`] says otherwise. On a base imported in mode
+//! [`crate::stark::Mode::Exact`] the products "also viewed" are those of the stored edges, most of
+//! which the reference hides.
 
 use crate::stark::{Kind, Origin, python};
 use agent_kb::{Direction, Kb, Neighbors, NodeId, RelationId};
@@ -16,14 +16,14 @@ pub struct Documents<'a> {
     kb: &'a Kb,
     kind: Kind,
     direction: Direction,
-    /// The relations in the order of the reference, as far as the base has them.
+    /// The relations of the base, in the order of the reference.
     relations: Vec<(&'static str, RelationId)>,
-    /// Number of each type of the base in the reference, which decides orders.
+    /// The reference's number of each type of the base, which determines orders.
     type_numbers: Vec<usize>,
 }
 
 impl<'a> Documents<'a> {
-    /// For a base that was imported so.
+    /// For a base with this origin.
     pub fn new(kb: &'a Kb, origin: &Origin) -> Documents<'a> {
         let (kind, direction) = (origin.kind, origin.direction());
         let relations = kind.relations().iter();
@@ -33,8 +33,8 @@ impl<'a> Documents<'a> {
         Documents { kb, kind, direction, relations, type_numbers: type_numbers.collect() }
     }
 
-    /// The document of a node. Linear in the text, the neighbors and, for a paper, their
-    /// neighbors. Empty for a node that does not exist.
+    /// The document of a node; empty if the node does not exist. Linear in the text, the neighbors
+    /// and, for a paper, their neighbors.
     pub fn document(&self, node: NodeId, with_relations: bool, compact: bool) -> String {
         let mut text = self.kb.text(node).to_string();
         let has_more = match self.kind {
@@ -52,8 +52,8 @@ impl<'a> Documents<'a> {
         if compact { self::compact(&text) } else { text }
     }
 
-    /// The relations of a node as text; empty if it has none that are shown. The reference fails
-    /// on brands; they have none here.
+    /// The relations of a node as text; empty if none is shown. The reference fails on brands; here
+    /// they have no relations.
     pub fn relations(&self, node: NodeId) -> String {
         let text = match self.kind {
             Kind::Amazon => self.products(node),
@@ -77,8 +77,8 @@ impl<'a> Documents<'a> {
         self.kb.neighbors(node, id, self.direction)
     }
 
-    /// Whether the name of an author, institution or field of study is missing. The store has no
-    /// name then, as for one that is empty; the text has what missing ones are printed as.
+    /// Whether the name of an author, institution or field of study is missing. The store then has
+    /// an empty name; the text has the printed form of a missing value.
     fn is_nameless(&self, node: NodeId) -> bool {
         let first = || self.kb.text(node).lines().next().unwrap_or_default();
         self.kb.name(node).is_empty() && first().ends_with(": Unknown")
@@ -159,9 +159,9 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// The distinct numbers in the order in which a Python set of them is iterated: by place in its
-/// table. That has 8 places for up to 4 numbers, so that 8 comes before 1, and 32 for more, in
-/// which all of a base's types are in order.
+/// The distinct numbers in the iteration order of a Python set: by place in its hash table. The
+/// table has 8 places for up to 4 numbers, so that 8 comes before 1, and 32 for more, where all
+/// types of a base are in order.
 fn set_order(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut distinct: Vec<usize> = Vec::new();
     for number in numbers {
@@ -185,8 +185,8 @@ fn set_order(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
     places.into_iter().flatten().collect()
 }
 
-/// One line of the text: line ends become full stops, bullets and repeated spaces go.
-/// The reference is `compact_text` of `stark_qa` 1.1.0, defects included. Linear.
+/// Converts a text to one line: line ends become full stops; bullets and repeated spaces are
+/// removed. The reference is `compact_text` of `stark_qa` 1.1.0, defects included. Linear.
 pub fn compact(text: &str) -> String {
     let text = text.replace('\n', ". ").replace('\r', "").replace("- ", "");
     let text = text.replace(": .", ":").replace(":.", ":");
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(order(&[9, 8, 7, 4, 2]), [2, 4, 7, 8, 9]);
     }
 
-    /// A base of nodes, each a type, a name and a text, and of edges.
+    /// A base from nodes (type, name and text) and edges.
     fn base(
         nodes: &[(&str, &str, &str)],
         edges: &[(NodeId, &str, NodeId)],

@@ -1,16 +1,16 @@
-//! Makes a graph undirected as the reference does, which merges relations.
+//! Makes a graph undirected like the reference, which merges relations.
 
 /// The type number of each stored edge after the reference has made the graph undirected; `None` if
-/// it leaves the graph as it is.
+/// the reference leaves the graph unchanged.
 ///
-/// That is so if every pair of nodes is stored as often one way as the other, whatever the types.
-/// Its neighbors are then those of the stored direction. Else each
-/// edge gets a twin the other way, and all edges from one node to another become one, with the
-/// mean of their type numbers, rounded down. The mean is that of all edges between the two nodes
-/// either way, so it is the same for both orders (`to_undirected(reduce="mean")` of PyG, as
-/// `stark_qa` calls it).
+/// The graph is unchanged if every pair of nodes is stored equally often in both directions,
+/// independent of the types. Its neighbors are then those of the stored direction. Otherwise each
+/// edge gets a twin in the other direction, and all edges from one node to another become one, with
+/// the mean of their type numbers, rounded down. The mean covers all edges between the two nodes in
+/// both directions, so it is the same for both orders (`to_undirected(reduce="mean")` of PyG, as
+/// called by `stark_qa`).
 ///
-/// The three slices are of equal length. `O(e log e)` time, 16 bytes an edge.
+/// The three slices have equal length. `O(e log e)` time, 16 bytes per edge.
 pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> Option<Vec<u16>> {
     let ends = sources.iter().zip(targets);
     let pair = |(&source, &target): (&u32, &u32)| {

@@ -18,18 +18,19 @@ use crate::{
 };
 use agent_ground::words::is_control;
 
-/// Longest pickle of type names in bytes.
+/// Maximum size of the pickle of type names, bytes.
 const MAX_NAMES_BYTES: u64 = 1 << 20;
-/// Characters of a refused name that are shown.
+/// Maximum number of characters of a refused name in a message.
 const SHOWN_CHARS: usize = 60;
-/// Types and relations repeat, so these archives pack as well as deflate can: 1032 to 1.
+/// Maximum compression ratio of these archives: types and relations repeat, so deflate reaches its
+/// own limit of 1032 to 1.
 const MAX_RATIO: u64 = 1100;
-/// The file that every base has.
+/// A file that every base has.
 pub(super) const NODES_FILE: &str = "node_info.pkl";
-/// Where the base of Amazon with all its types is.
+/// Folder of the Amazon base with all its types.
 const AMAZON_FOLDER: &str = "cache/brand-category-color/";
 
-/// An error about a file, with what to do about it.
+/// An error about a file, with its remedy.
 pub(super) fn wrong(path: impl Into<PathBuf>, message: impl Into<String>) -> DatasetError {
     DatasetError::BadStark { path: path.into(), message: message.into() }
 }
@@ -42,7 +43,7 @@ pub(super) struct Places {
     pub(super) queries: PathBuf,
 }
 
-/// Finds the base that `dir` holds; of several, the one called `name`.
+/// Finds the base in `dir`; of several, the one with the name `name`.
 pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
     let has_base =
         |dir: &Path| dir.join("processed.zip").is_file() || dir.join("processed").is_dir();
@@ -96,9 +97,9 @@ pub(super) fn query_sources(dir: &Path) -> QuerySources {
 }
 
 impl Places {
-    /// Opens the folder or else the archive, whichever holds a base.
+    /// Opens the folder or the archive, whichever holds a base.
     ///
-    /// Some files are unpacked for a while in the directory `scratch`.
+    /// Some files are unpacked temporarily in the directory `scratch`.
     pub(super) fn open(&self, scratch: &Path) -> Result<Files, DatasetError> {
         let folder = self.base.join("processed");
         let packed = self.base.join("processed.zip");
@@ -127,9 +128,9 @@ pub(super) struct Files {
     pub(super) kind: Kind,
     archive: Archive,
     path: PathBuf,
-    /// Where files are unpacked that are not read in order.
+    /// Directory for temporarily unpacked files.
     scratch: PathBuf,
-    /// Folder within the archive, with a slash at its end unless it is empty.
+    /// Folder within the archive, with a trailing slash unless it is empty.
     folder: String,
 }
 
@@ -178,7 +179,7 @@ impl Files {
         self.archive.read(&self.name(file)).map_err(io::Error::other)
     }
 
-    /// A pickled dict of numbers to names.
+    /// A pickled dict from numbers to names.
     pub(super) fn names(&self, file: &str) -> Result<BTreeMap<i64, String>, DatasetError> {
         let mut bytes = Vec::new();
         let read =
@@ -206,9 +207,9 @@ impl Files {
         }
     }
 
-    /// The elements of a tensor of whole numbers with so many rows, row by row.
+    /// The elements of a tensor of whole numbers with the given number of rows, row by row.
     ///
-    /// An element that `convert` does not take is an error, called `what`.
+    /// An element that `convert` rejects is an error; `what` names the element in the message.
     pub(super) fn numbers<T>(
         &self,
         file: &str,

@@ -28,7 +28,7 @@ use agent_kb::{Direction, KbMeta, KbWriter, MAX_EDGES, MAX_NODES};
 
 /// Licence of the benchmark's data.
 const LICENCE: &str = "CC-BY-4.0";
-/// Memory for nodes that are read at a time. Python writes items of a dict in batches of 1,000, and
+/// Memory limit for a batch of nodes, bytes. Python writes items of a dict in batches of 1,000, and
 /// a batch is held until its end.
 const MAX_BATCH_BYTES: u64 = 512 << 20;
 /// Bytes of a file between two progress reports.
@@ -36,32 +36,32 @@ const BYTES_PER_REPORT: u64 = 4 << 20;
 /// Edges between two progress reports.
 const EDGES_PER_REPORT: usize = 1 << 20;
 
-/// Which edges a base gets.
+/// The edges of a base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Those that are stored.
+    /// The stored edges.
     #[default]
     Exact,
-    /// Those that are stored, with the relations that the reference gives them. In making its
-    /// graph undirected it averages the numbers of the relations between two nodes, so that most
-    /// of Amazon's "also viewed" becomes "also bought". MAG and Prime are the same either way.
+    /// The stored edges with the relations of the reference. The reference makes its graph
+    /// undirected and averages the numbers of the relations between two nodes, so that most of
+    /// Amazon's "also viewed" becomes "also bought". MAG and Prime are the same in both modes.
     Faithful,
 }
 
-/// How a base of the benchmark came about.
+/// Provenance of a base of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// Which base it is.
+    /// The base of the benchmark.
     pub kind: Kind,
-    /// Which edges it has.
+    /// Its edges.
     pub mode: Mode,
-    /// Whether the split `test-0.1` is the beginning of the test split, for want of a file.
+    /// Whether the split `test-0.1` is the start of the test split, because it has no file.
     pub derived_tenth: bool,
-    /// Whether the reference's neighbors are those of the stored direction alone, and the edges
-    /// are its own: in mode [`Mode::Faithful`], if every pair of nodes is stored both ways, so that
-    /// the reference has nothing to make undirected.
+    /// Whether the reference's neighbors are those of the stored direction alone, with unchanged
+    /// edges: in mode [`Mode::Faithful`], if every pair of nodes is stored in both directions, so
+    /// that the reference has nothing to make undirected.
     #[serde(default, skip_serializing_if = "is_false")]
     pub one_way: bool,
 }
@@ -71,23 +71,23 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Origin {
-    /// Where the neighbors are that the reference has.
+    /// Direction of the reference's neighbors.
     pub fn direction(&self) -> Direction {
         if self.one_way { Direction::Out } else { Direction::Any }
     }
 }
 
 /// Imports a base of the benchmark and its queries from `source` as base `name` of `home`,
-/// replacing one of that name. [`crate::stark`] describes the layout of `source`.
+/// replacing a base with that name. [`crate::stark`] describes the layout of `source`.
 ///
 /// Nodes get the ids, types and documents of the reference; see [`crate::stark::Documents`]
 /// for the variants with relations. `options.lenient` applies to queries and splits.
 ///
-/// `on_progress` is called some times a second; `stop` is looked at as often. Memory is about 40
-/// bytes per edge and per node plus what one node takes, whatever the length of the texts.
+/// `on_progress` is called and `stop` checked several times per second. Memory: about 40 bytes per
+/// edge and per node plus the size of one node, independent of the length of the texts.
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base of that name stays as it was.
+/// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
 pub fn import_stark(
     (source, mode): (&Path, Mode),
     home: &Home,
@@ -130,7 +130,7 @@ fn names(
     }
 }
 
-/// Counts the bytes of a file as they are read, and fails when the import is to stop.
+/// Counts the bytes read of a file, and fails when the import must stop.
 struct ProgressReader<'a, 'w, R> {
     reader: R,
     done: &'a Cell<u64>,
@@ -152,7 +152,7 @@ impl<R: Read> Read for ProgressReader<'_, '_, R> {
     }
 }
 
-/// Writes nodes in order of their ids, however they come.
+/// Writes nodes in order of their ids; accepts them in any order.
 struct OrderedNodeWriter<'a> {
     files: &'a Files,
     types: BTreeMap<i64, String>,
@@ -177,7 +177,7 @@ impl OrderedNodeWriter<'_> {
         })
     }
 
-    /// Takes the next item of the file.
+    /// Adds the next item of the file.
     fn add(&mut self, id: &Value, info: &Value) -> Result<(), DatasetError> {
         let n_nodes = self.type_of.len();
         // Python finds a node by any number that equals its id.
@@ -213,7 +213,7 @@ impl OrderedNodeWriter<'_> {
         Ok(())
     }
 
-    /// Writes those that have been waiting for their turn.
+    /// Writes the waiting nodes whose turn has come.
     fn drain(&mut self) -> Result<(), DatasetError> {
         loop {
             let id = self.writer.n_nodes();
@@ -229,7 +229,7 @@ impl OrderedNodeWriter<'_> {
     }
 }
 
-/// Reads and writes all nodes; returns how many values are kept as text.
+/// Reads and writes all nodes; returns the number of values kept as text.
 fn read_nodes(
     files: &Files,
     spool: std::fs::File,
@@ -281,8 +281,8 @@ fn read_nodes(
     }
 }
 
-/// Reads all edges; returns how many were pushed, duplicates included, and whether the reference
-/// follows them one way.
+/// Reads all edges; returns the number pushed, duplicates included, and whether the reference
+/// follows them in one direction.
 fn read_edges(
     files: &Files,
     mode: Mode,

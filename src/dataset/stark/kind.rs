@@ -12,7 +12,7 @@ pub enum Kind {
     Amazon,
     /// Papers with authors, institutions and fields of study.
     Mag,
-    /// Diseases, genes, drugs and what else biomedicine names.
+    /// Diseases, genes, drugs and other biomedical nodes.
     Prime,
 }
 
@@ -20,7 +20,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Kind; 3] = [Kind::Amazon, Kind::Mag, Kind::Prime];
 
-    /// The name in paths of the benchmark.
+    /// Name in paths of the benchmark.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Amazon => "amazon",
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// The title for people.
+    /// Title for people.
     pub(super) fn title(self) -> &'static str {
         match self {
             Kind::Amazon => "STaRK Amazon",

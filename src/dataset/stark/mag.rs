@@ -6,7 +6,7 @@ use crate::stark::{
     python,
 };
 
-/// Fields, of whatever type has them, in this order.
+/// Fields of all types, in this order.
 const FIELDS: [&str; 15] = [
     "abstract",
     "Date",
@@ -25,10 +25,10 @@ const FIELDS: [&str; 15] = [
     "Level",
 ];
 
-/// The node that `info` describes. What has no name gets an empty one.
+/// The node that `info` describes; its name is empty if missing.
 ///
 /// # Errors
-/// What is wrong with it.
+/// An error in `info`.
 pub(super) fn read(info: &Value) -> Result<Node, String> {
     let node_type = required(info, "type")?;
     let (name, text) = match node_type.as_str().unwrap_or_default() {
@@ -74,7 +74,7 @@ fn paper(info: &Value) -> Result<(String, String), String> {
     Ok((title, text))
 }
 
-/// Name and counts. The reference replaces every "-1", also within a name such as HIV-1.
+/// Name and counts. The reference replaces every "-1", even within a name such as HIV-1.
 fn counted(info: &Value, label: &str, prefix: &str) -> Result<(String, String), String> {
     let name = python::text(required(info, "DisplayName")?);
     let mut text = format!("{label}: {name}\n");

@@ -1,5 +1,5 @@
-//! The official files of the STaRK benchmark (`snap-stanford/stark`): reads them safely, imports them,
-//! and renders its documents. No code of a file is ever run.
+//! The official files of the STaRK benchmark (`snap-stanford/stark`): reads them safely, imports
+//! them, and renders its documents. Code in a file is never run.
 //!
 //! # Input
 //!

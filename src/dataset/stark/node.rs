@@ -1,8 +1,8 @@
-//! A node as the installed base keeps it, and what the three kinds of base need to make one from a value
-//! of `node_info.pkl`.
+//! A node in the form of the installed base, and helpers with which the three kinds of base make
+//! one from a value of `node_info.pkl`.
 //!
-//! The text is what the reference's `get_doc_info` gives without relations and not compact, byte
-//! for byte. A node that the reference itself fails on is an error here.
+//! The text equals that of the reference's `get_doc_info` without relations and not compact, byte
+//! for byte. A node on which the reference fails is an error here.
 
 use serde_json::{Map, Number};
 
@@ -22,7 +22,7 @@ pub(super) struct Node {
 /// The node that `info` describes.
 ///
 /// # Errors
-/// What is wrong with it, in a few words.
+/// An error in `info`, in a few words.
 pub(super) fn read(kind: Kind, node_type: &str, info: &Value) -> Result<Node, String> {
     match kind {
         Kind::Amazon => amazon::read(node_type, info),
@@ -31,7 +31,7 @@ pub(super) fn read(kind: Kind, node_type: &str, info: &Value) -> Result<Node, St
     }
 }
 
-/// The value under a key that the reference takes for granted.
+/// The value under a key that the reference requires.
 pub(super) fn required<'a>(info: &'a Value, key: &str) -> Result<&'a Value, String> {
     info.get(key).ok_or_else(|| format!("it has no \"{key}\""))
 }
@@ -41,7 +41,7 @@ pub(super) fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], Strin
     value.as_slice().ok_or_else(|| format!("\"{key}\" is not a list"))
 }
 
-/// Adds a field unless it is empty.
+/// Adds a field unless its value is empty.
 pub(super) fn push_field(fields: &mut Vec<(String, String)>, name: &str, value: &Value) {
     let text = render_field(&json(value));
     if !text.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn push_field(fields: &mut Vec<(String, String)>, name: &str, value: 
     }
 }
 
-/// The value for readers of fields: what is missing is null, whole numbers have no fraction.
+/// The value for readers of fields: missing values are null, whole numbers have no fraction.
 fn json(value: &Value) -> serde_json::Value {
     let list = |items: &[Value]| serde_json::Value::Array(items.iter().map(json).collect());
     match value {

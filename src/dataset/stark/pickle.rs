@@ -1,13 +1,13 @@
-//! Reads Python pickles, protocols 0 to 5, as plain values. Only the globals listed here are understood,
-//! and nothing is ever run.
+//! Reads Python pickles, protocols 0 to 5, as plain values. Only the globals listed here are
+//! supported, and nothing is ever run.
 //!
 //! The source is the list of opcodes of Python's `pickletools`. Files are read twice: the first
-//! pass counts which memo slots are fetched, the second keeps only those, each until its last
-//! fetch. So [`read_dict`] takes memory for one batch of items (Python writes 1,000 at a time) and
-//! for what items share, whatever the length of the file.
+//! pass counts the fetches of each memo slot, the second keeps a slot until its last fetch. So
+//! [`read_dict`] needs memory for one batch of items (Python writes 1,000 at a time) and for shared
+//! values, independent of the length of the file.
 //!
-//! A container is complete when something takes it; one that is taken by its own contents is a
-//! cycle, and an error. In text that is not UTF-8 each lone surrogate becomes a U+FFFD.
+//! A container is complete when another value takes it; taking a container into its own contents is
+//! a cycle, and an error. In text that is not UTF-8 each lone surrogate becomes a U+FFFD.
 
 mod input;
 mod machine;
@@ -19,7 +19,7 @@ pub use printed::Printed;
 use std::{io, io::Read, ops::ControlFlow, sync::Arc};
 
 /// A value of a pickle. Cloning shares; there are no cycles, and nesting is at most
-/// [`Limits::depth`] deep.
+/// [`Limits::depth`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `None`.
@@ -28,7 +28,7 @@ pub enum Value {
     Bool(bool),
     /// `int` and numpy's integers.
     Int(i64),
-    /// `float`, NaN included, and numpy's floats but one.
+    /// `float`, NaN included, and numpy's floats except `numpy.float32`.
     Float(f64),
     /// `numpy.float32`, which prints fewer digits within a list.
     Single(f32),
@@ -41,24 +41,24 @@ pub enum Value {
     /// `tuple`.
     Tuple(Arc<[Value]>),
     /// `dict`, `OrderedDict` and `defaultdict`, in order of insertion. A key that a hostile file
-    /// repeats is kept each time; [`Value::get`] gives the last.
+    /// repeats is kept each time; [`Value::get`] returns the last value.
     Dict(Arc<[(Value, Value)]>),
     /// `set` and `frozenset`, in the order of the file.
     Set(Arc<[Value]>),
-    /// An integer beyond 64 bits, a complex number, a date or a range, as Python prints it.
+    /// An integer beyond 64 bits, a complex number, a date or a range, as printed by Python.
     Printed(Arc<Printed>),
-    /// A call that the caller of the reader allowed, not made; never in the files of a base.
+    /// A call that the caller of the reader allows; it is not made. Never in the files of a base.
     Call(Arc<Call>),
 }
 
-/// What would be called, with what. A global itself is a call without arguments.
+/// A function with its arguments. A global itself is a call without arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// Module and name with a dot between; `persistent` for an object kept outside the pickle.
+    /// Module and name, joined by a dot; `persistent` for an object stored outside the pickle.
     pub name: Arc<str>,
     /// The arguments, a tuple; `None` for the global itself.
     pub arguments: Value,
-    /// What the object's state was set to, `None` if it was not.
+    /// State set on the object; `None` if none was set.
     pub state: Value,
 }
 
@@ -89,7 +89,7 @@ impl Value {
         }
     }
 
-    /// How many [`Value::Printed`] are in it.
+    /// Number of [`Value::Printed`] in it.
     pub(super) fn n_printed(&self) -> u64 {
         let all = |items: &[Value]| items.iter().map(Value::n_printed).sum();
         match self {
@@ -111,22 +111,22 @@ impl Value {
     }
 }
 
-/// What a pickle may take.
+/// Limits of a pickle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of the file, unpacked.
+    /// Maximum size of the file, bytes, unpacked.
     pub file_bytes: u64,
-    /// Most bytes of one text or byte string.
+    /// Maximum size of one text or byte string, bytes.
     pub string_bytes: u64,
-    /// Most bytes held at a time: one batch of [`read_dict`] or all of [`read`], and what the memo
-    /// keeps. What is shared counts each time it is used, so that no value is larger written out.
+    /// Maximum memory, bytes: one batch of [`read_dict`] or all of [`read`], and the memo. A shared
+    /// value counts at each use, so that no value is larger when written out.
     pub memory_bytes: u64,
-    /// Deepest nesting of values.
+    /// Maximum nesting of values.
     pub depth: u32,
 }
 
 impl Default for Limits {
-    /// Enough for the official files.
+    /// Sufficient for the official files.
     fn default() -> Limits {
         Limits { file_bytes: 64 << 30, string_bytes: 16 << 20, memory_bytes: 128 << 20, depth: 64 }
     }
@@ -139,50 +139,50 @@ pub enum PickleError {
     /// The bytes could not be read.
     #[error("cannot read the pickle: {0}")]
     Io(#[from] io::Error),
-    /// The bytes end before the pickle does.
+    /// The bytes end before the end of the pickle.
     #[error("the pickle ends at byte {offset}, in the middle; fetch the file again")]
     Truncated {
-        /// Where it ends.
+        /// Offset of the end, bytes.
         offset: u64,
     },
-    /// What is no pickle, or a damaged one.
+    /// The bytes are not a pickle, or a damaged one.
     #[error("byte {offset}: {reason}; the file is damaged or not a pickle; fetch it again")]
     Malformed {
-        /// After which byte it was noticed.
+        /// Offset at which the error was detected, bytes.
         offset: u64,
         /// What is wrong.
         reason: &'static str,
     },
-    /// An opcode that plain values do not need.
+    /// An opcode that plain values do not use.
     #[error(
-        "byte {offset}: opcode {opcode:#04x} is not read; write the file as plain dicts, lists, texts and numbers"
+        "byte {offset}: opcode {opcode:#04x} is not supported; write the file as plain dicts, lists, texts and numbers"
     )]
     Opcode {
-        /// After which byte it was noticed.
+        /// Offset at which the error was detected, bytes.
         offset: u64,
         /// The opcode.
         opcode: u8,
     },
-    /// A class or function that is not in the list.
+    /// A class or function that is not supported.
     #[error(
-        "byte {offset}: the pickle names {name}, which is not read; write the file as plain dicts, lists, texts and numbers"
+        "byte {offset}: the pickle names {name}, which is not supported; write the file as plain dicts, lists, texts and numbers"
     )]
     Global {
-        /// After which byte it was noticed.
+        /// Offset at which the error was detected, bytes.
         offset: u64,
         /// Module and name.
         name: String,
     },
-    /// An integer of more digits than Python prints.
-    #[error("byte {offset}: an integer has more than 4300 digits or is none; write it as text")]
+    /// An integer with more digits than Python prints.
+    #[error("byte {offset}: an integer has more than 4300 digits or is invalid; write it as text")]
     Integer {
-        /// After which byte it was noticed.
+        /// Offset at which the error was detected, bytes.
         offset: u64,
     },
-    /// Elements of numpy that are not read.
+    /// Unsupported elements of numpy.
     #[error("byte {offset}: numpy's element type {code:?} is not read; write such values as text")]
     Element {
-        /// After which byte it was noticed.
+        /// Offset at which the error was detected, bytes.
         offset: u64,
         /// Numpy's letter and number, with the unit of a date.
         code: String,
@@ -190,33 +190,33 @@ pub enum PickleError {
     /// A value that contains itself.
     #[error("byte {offset}: a value contains itself; write the file without cycles")]
     Cycle {
-        /// After which byte it was noticed.
+        /// Offset at which the error was detected, bytes.
         offset: u64,
     },
-    /// A limit was met.
+    /// A limit is exceeded.
     #[error("byte {offset}: more than {limit} {unit}; raise the limit if the file can be trusted")]
     TooMuch {
-        /// After which byte it was noticed.
+        /// Offset at which the error was detected, bytes.
         offset: u64,
         /// The limit.
         limit: u64,
         /// Its unit.
         unit: &'static str,
     },
-    /// The pickle of [`read_dict`] holds something else.
+    /// The pickle of [`read_dict`] is not a dict.
     #[error("the pickle is not a dict; use the file that holds the items")]
     NoDict,
 }
 
-/// Reads one pickle whole. Bytes after its end are not looked at. Linear in the length.
+/// Reads one whole pickle. Ignores bytes after its end. Linear in the length.
 ///
 /// # Errors
-/// Any [`PickleError`] but [`PickleError::NoDict`].
+/// Any [`PickleError`] except [`PickleError::NoDict`].
 pub fn read(bytes: &[u8], limits: &Limits) -> Result<Value, PickleError> {
     read_with(bytes, limits, &[])
 }
 
-/// As [`read`]; `names` come as [`Value::Call`].
+/// As [`read`]; `names` are returned as [`Value::Call`].
 pub(super) fn read_with(
     bytes: &[u8],
     limits: &Limits,
@@ -225,9 +225,9 @@ pub(super) fn read_with(
     machine::read(|| Ok(bytes), limits, names)
 }
 
-/// Hands out the items of a pickled dict in file order. `open` is called twice and
-/// must give the same bytes each time; it may count them for progress, or fail to stop. Breaking
-/// ends the reading well. What was handed out before an error is not to be trusted.
+/// Passes the items of a pickled dict to `on_item` in file order. `open` is called twice and must
+/// return the same bytes each time; it may count them for progress, or fail to stop. Breaking ends
+/// the reading without an error. After an error, earlier items must not be trusted.
 ///
 /// # Errors
 /// Any [`PickleError`].
@@ -239,7 +239,7 @@ pub fn read_dict<R: Read>(
     read_dict_with(open, limits, &[], on_item)
 }
 
-/// As [`read_dict`]; `names` come as [`Value::Call`].
+/// As [`read_dict`]; `names` are returned as [`Value::Call`].
 pub(super) fn read_dict_with<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,

@@ -1,4 +1,4 @@
-//! Documents and fields of diseases, genes, drugs and the like.
+//! Documents and fields of diseases, genes, drugs and the other biomedical types.
 
 use crate::stark::{
     node::{Node, list, push_field, required},
@@ -6,13 +6,13 @@ use crate::stark::{
     python,
 };
 
-/// Most words of the PubMed text of a gene, separated by single spaces.
+/// Maximum number of words of a gene's PubMed text, separated by single spaces.
 const MAX_WORDS: usize = 50_000;
 
 /// The node that `info` describes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// An error in `info`.
 pub(super) fn read(info: &Value) -> Result<Node, String> {
     // What is blank is removed on loading, so that it is missing when asked for.
     let filled = |key| match required(info, key)? {
@@ -55,7 +55,7 @@ pub(super) fn read(info: &Value) -> Result<Node, String> {
     Ok(Node { name, text, fields })
 }
 
-/// Whether the value prints as nothing or as `nan`.
+/// Whether the value prints as an empty text or as `nan`.
 fn is_blank(value: &Value) -> bool {
     match value {
         Value::Str(text) => matches!(text.as_ref(), "" | "nan"),
@@ -63,14 +63,14 @@ fn is_blank(value: &Value) -> bool {
     }
 }
 
-/// The value without the blank values of dicts within dicts.
+/// The value without the blank values of nested dicts.
 fn cleaned(value: &Value) -> Value {
     let Value::Dict(items) = value else { return value.clone() };
     let filled = items.iter().filter(|(_, value)| !is_blank(value));
     Value::Dict(filled.map(|(key, value)| (key.clone(), cleaned(value))).collect())
 }
 
-/// What a key of a gene means to people.
+/// Meaning of a gene's key, for people.
 fn gloss(key: &str) -> Option<&'static str> {
     Some(match key {
         "name" => "gene name",
@@ -85,7 +85,7 @@ fn gloss(key: &str) -> Option<&'static str> {
     })
 }
 
-/// The value of a gene as it is shown: of structured ones, the part that people read.
+/// The displayed value of a gene's key; of a structured value, its readable part.
 fn of_gene(key: &str, value: Value) -> Result<Value, String> {
     match key {
         "interpro" => {

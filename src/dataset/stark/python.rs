@@ -1,9 +1,9 @@
-//! Writes values as Python's `str` and `repr` write them, since documents of the benchmark hold such
+//! Writes values as Python's `str` and `repr`, because documents of the benchmark contain such
 //! text.
 //!
-//! Numbers of numpy are written as plain ones, as numpy did before version 2. Whether a character
-//! is printed or escaped depends on the version of Unicode: one that was assigned after Python's
-//! own version (14 for Python 3.11) is printed here and escaped there.
+//! Numbers of numpy are written as plain ones, as in numpy before version 2. Whether a character is
+//! printed or escaped depends on the version of Unicode: a character assigned after Python's own
+//! version (14 for Python 3.11) is printed here and escaped there.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -30,7 +30,7 @@ pub(super) fn push_text(out: &mut String, value: &Value) {
     }
 }
 
-/// Appends `repr(value)`. The order within a set is that of its file.
+/// Appends `repr(value)`. The order within a set is that of the file.
 pub(super) fn push_repr(out: &mut String, value: &Value) {
     match value {
         Value::None => out.push_str("None"),
@@ -77,7 +77,7 @@ fn push_string(out: &mut String, text: &str) {
     push_quoted(out, text.chars().map(|c| (c, is_printable(c))));
 }
 
-/// Single quotes unless that would need a backslash that double quotes do not.
+/// Uses single quotes, unless these need a backslash and double quotes do not.
 fn push_quoted(out: &mut String, chars: impl Iterator<Item = (char, bool)> + Clone) {
     let has = |sought| chars.clone().any(|(c, _)| c == sought);
     let quote = if has('\'') && !has('"') { '"' } else { '\'' };
@@ -104,13 +104,13 @@ fn is_printable(c: char) -> bool {
     c.is_ascii() || String::from_iter(['a', c]).escape_debug().count() == 2
 }
 
-/// `str.isspace` for one character, which is what `\s` matches.
+/// `str.isspace` for one character; `\s` matches the same characters.
 pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
-/// `int(text)` of a whole number of 64 bits at most: space around it, a sign and single underscores
-/// between digits do not matter, and digits may be of full width. `None` for all else.
+/// `int(text)` of a whole number of at most 64 bits: allows surrounding space, a sign, single
+/// underscores between digits, and full-width digits. `None` for any other text.
 pub(super) fn int(text: &str) -> Option<i64> {
     let text: String = text.trim_matches(is_space).nfkc().collect();
     let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
@@ -141,13 +141,13 @@ mod tests {
 
     use super::*;
 
-    /// What Python 3.11 prints, written by `scripts/stark-fixtures.py`.
+    /// Output of Python 3.11, written by `scripts/stark-fixtures.py`.
     #[derive(Deserialize)]
     struct Python {
         /// Bits in hexadecimal, and the text.
         floats: Vec<(String, String)>,
         strings: Vec<(String, String)>,
-        /// Ranges of characters that are printed, last one included.
+        /// Ranges of printed characters, last one included.
         printed: Vec<(u32, u32)>,
         /// Ranges of assigned characters that are escaped.
         escaped: Vec<(u32, u32)>,

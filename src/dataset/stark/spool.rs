@@ -1,5 +1,5 @@
-//! Keeps nodes that arrive out of order on disk: the files of the benchmark hold them in any order, and a
-//! base is written in order of ids.
+//! Buffers nodes that arrive out of order on disk: the files of the benchmark hold them in any
+//! order, and a base is written in order of ids.
 
 use std::{
     fs::File,
@@ -8,14 +8,14 @@ use std::{
 
 use crate::stark::node::Node;
 
-/// Where a node is.
+/// Location of a node.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     offset: u64,
     bytes: usize,
 }
 
-/// Nodes on disk, by id. Memory: 24 bytes a node.
+/// Nodes on disk, by id. Memory: 24 bytes per node.
 pub(super) struct Spool {
     file: File,
     end: u64,
@@ -23,17 +23,17 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// For ids below `n_nodes`, in a file that vanishes with this value.
+    /// For ids below `n_nodes`; `file` is closed with this value.
     pub(super) fn new(file: File, n_nodes: u32) -> Spool {
         Spool { file, end: 0, places: vec![None; n_nodes as usize] }
     }
 
-    /// Whether the node is here.
+    /// Whether the node is stored.
     pub(super) fn has(&self, id: u32) -> bool {
         self.places.get(id as usize).is_some_and(Option::is_some)
     }
 
-    /// Keeps a node. One with an id that is too large is lost.
+    /// Stores a node; ignores ids that are too large.
     pub(super) fn put(&mut self, id: u32, node: &Node) -> io::Result<()> {
         let json = serde_json::to_vec(node)?;
         self.file.seek(SeekFrom::Start(self.end))?;
@@ -45,7 +45,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Takes a node out.
+    /// Removes and returns a node.
     pub(super) fn take(&mut self, id: u32) -> io::Result<Option<Node>> {
         let Some(place) = self.places.get_mut(id as usize).and_then(Option::take) else {
             return Ok(None);

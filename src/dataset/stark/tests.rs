@@ -1,5 +1,5 @@
-//! Imports small bases written by the reference implementation, and compares all that it says of
-//! them (`scripts/stark-fixtures.py`).
+//! Imports small bases written by the reference implementation, and compares them with its output
+//! (`scripts/stark-fixtures.py`).
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,17 @@ use crate::{
 };
 use agent_kb::{Direction, Kb, NodeId, RelationId, verify};
 
-/// What the reference says of a base.
+/// Output of the reference for a base.
 #[derive(Deserialize)]
 struct Golden {
     documents: Variants,
-    /// Null where the reference fails.
+    /// Null if the reference fails.
     relations: Vec<Option<String>>,
     types: Vec<String>,
     candidates: Vec<NodeId>,
-    /// The graph as the reference makes it.
+    /// The graph after the reference's processing.
     merged: Graph,
-    /// The graph as it is stored.
+    /// The stored graph.
     stored: Graph,
 }
 

@@ -1,9 +1,9 @@
-//! Reads tensors that `torch.save` wrote, since torch 1.6 zip files of one pickle and one member for
-//! each storage. Only storages and the rebuilding of a tensor from one are understood, as
+//! Reads tensors of `torch.save`: since torch 1.6, zip files of one pickle and one member for each
+//! storage. Of the pickled calls only storages, and rebuilding a tensor from one, are supported, as
 //! descriptions.
 //!
-//! Memory is that of the tensor at hand, which is never more than the file holds, and of the
-//! pickle that describes all of them.
+//! Memory: the current tensor, which is never larger than the file, and the pickle that describes
+//! all tensors.
 
 use std::{
     io::{self, BufReader, Read, Seek, SeekFrom},
@@ -20,7 +20,7 @@ use super::{
 
 /// Rebuilds a tensor from a storage.
 const REBUILD: &str = "torch._utils._rebuild_tensor_v2";
-/// Names that a file of tensors may use.
+/// Names that are supported in a file of tensors.
 const NAMES: [&str; 12] = [
     REBUILD,
     "persistent",
@@ -35,17 +35,17 @@ const NAMES: [&str; 12] = [
     "torch.LongStorage",
     "torch.ShortStorage",
 ];
-/// Most dimensions.
+/// Maximum number of dimensions.
 const MAX_DIMENSIONS: usize = 16;
-/// Bytes read at a time where a tensor is not held.
+/// Bytes read at a time from a tensor that is not held in memory.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What a file of tensors may take.
+/// Limits of a file of tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TorchLimits {
-    /// Of the pickle.
+    /// Limits of the pickle.
     pub pickle: Limits,
-    /// Of the archive; a tensor takes at most the bytes of its member.
+    /// Limits of the archive; a tensor takes at most the bytes of its member.
     pub archive: ArchiveLimits,
 }
 
@@ -53,25 +53,25 @@ pub struct TorchLimits {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TorchError {
-    /// The zip file is wrong.
+    /// The zip file is invalid.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The pickle is wrong.
+    /// The pickle is invalid.
     #[error(transparent)]
     Pickle(#[from] PickleError),
     /// The bytes of a storage could not be read.
     #[error("cannot read a tensor: {0}")]
     Io(#[from] io::Error),
-    /// What is no file of tensors.
+    /// The file does not contain tensors.
     #[error("not a file of torch 1.6 or newer: {reason}; save it again with torch.save")]
     NotTorch {
         /// What is missing.
         reason: &'static str,
     },
-    /// A tensor does not fit its storage, or is of a kind that is not read.
+    /// A tensor does not fit its storage, or is of an unsupported kind.
     #[error("tensor {tensor} {reason}; save it again with torch.save")]
     Tensor {
-        /// Which one in file order, from 0.
+        /// Number of the tensor in file order, from 0.
         tensor: u64,
         /// What is wrong with it.
         reason: &'static str,
@@ -81,7 +81,7 @@ pub enum TorchError {
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
-    /// Truth values, a byte each.
+    /// Truth values, one byte each.
     Bool,
     /// 8 bits without sign.
     U8,
@@ -95,7 +95,7 @@ pub enum Dtype {
     I64,
     /// Half precision.
     F16,
-    /// Half the bytes of single precision, with its range.
+    /// bfloat16: 16 bits with the range of single precision.
     Bf16,
     /// Single precision.
     F32,
@@ -167,12 +167,12 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The elements of a tensor of integers or truth values, in row order; else `None`.
+    /// The elements of a tensor of integers or truth values, in row order; otherwise `None`.
     pub fn to_i64(&self) -> Option<Vec<i64>> {
         self.bits().map(|bits| self.dtype.integer(bits)).collect()
     }
 
-    /// The elements of a tensor of floats, in row order; doubles are rounded. Else `None`.
+    /// The elements of a tensor of floats, in row order; doubles are rounded. Otherwise `None`.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         self.bits().map(|bits| self.dtype.float(bits)).collect()
     }
@@ -187,7 +187,7 @@ fn bits(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
-/// Reads a file that is one tensor.
+/// Reads a file that holds one tensor.
 ///
 /// # Errors
 /// Any [`TorchError`].
@@ -197,8 +197,8 @@ pub fn read_tensor<R: Read + Seek>(reader: R, limits: &TorchLimits) -> Result<Te
     file.tensor(&view)
 }
 
-/// Hands out the elements of a file that is one tensor of integers or truth values, in row order,
-/// and returns its shape. A tensor whose elements lie in row order is not held in memory.
+/// Passes on the elements of a file that holds one tensor of integers or truth values, in row
+/// order, and returns its shape. A tensor stored in row order is not held in memory.
 ///
 /// # Errors
 /// Any [`TorchError`].
@@ -233,8 +233,8 @@ pub fn read_integers<R: Read + Seek>(
     Ok(view.shape)
 }
 
-/// Hands out the items of a file that is a dict of tensors, in file order. Breaking ends the
-/// reading well. What was handed out before an error is not to be trusted.
+/// Passes on the items of a file that holds a dict of tensors, in file order. Breaking ends the
+/// reading without an error. After an error, earlier items must not be trusted.
 ///
 /// # Errors
 /// Any [`TorchError`].
@@ -261,10 +261,10 @@ pub fn read_tensors<R: Read + Seek>(
     failed.map_or(Ok(()), Err)
 }
 
-/// A tensor as a part of a storage; what is there fits.
+/// A tensor as a part of a storage; bounds are checked.
 struct View {
     dtype: Dtype,
-    /// Where the storage begins in the file.
+    /// Offset of the storage in the file, bytes.
     start: u64,
     /// The first element.
     offset: u64,
@@ -297,7 +297,7 @@ impl View {
 struct TorchFile<R> {
     reader: BufReader<R>,
     members: Members,
-    /// The one folder of the archive.
+    /// The only folder of the archive.
     root: String,
     pickle: Arc<[u8]>,
     big_endian: bool,
@@ -390,7 +390,7 @@ impl<R: Read + Seek> TorchFile<R> {
         Ok(())
     }
 
-    /// Collects the elements of a tensor that do not lie in row order, from the whole part of the
+    /// Collects the elements of a tensor that is not stored in row order, from the part of the
     /// storage that holds them.
     fn gather(&mut self, view: &View, data: &mut [u8]) -> Result<(), TorchError> {
         if data.is_empty() {
@@ -423,7 +423,7 @@ impl<R: Read + Seek> TorchFile<R> {
     }
 }
 
-/// What a pickle says of a tensor.
+/// Description of a tensor in a pickle.
 struct TensorDescription<'a> {
     dtype: Dtype,
     key: &'a str,

@@ -1,8 +1,8 @@
-//! Tables in Parquet: columns and rows, in builds with the feature `parquet`. The only module that uses
-//! the format. Files are untrusted: every defect is returned as an error.
+//! Tables in Parquet: columns and rows, in builds with the feature `parquet`. The only module that
+//! depends on the format. Files are untrusted: every defect is returned as an error.
 //!
-//! Rows are read one after another; a page of each column is held in memory. A value of an undeclared type
-//! is text if it is UTF-8; other bytes are left out.
+//! Rows are read one by one; a page of each column is held in memory. A value of an undeclared type
+//! is text if it is UTF-8; other bytes are skipped.
 
 use std::{
     fs::File,
@@ -32,7 +32,7 @@ fn damaged(path: &Path) -> impl Fn(&str) -> DatasetError + '_ {
     }
 }
 
-/// What the engine gives; that it breaks on a damaged file is an error of the file.
+/// The engine's result; a panic of the engine becomes an error of the file.
 fn guarded<T>(
     path: &Path,
     read: impl FnOnce() -> Result<T, ParquetError>,
@@ -74,7 +74,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// The values of a record by name, those that are empty or no text left out.
+/// The values of a record by name, without empty values and bytes that are not text.
 fn cells(record: &Record) -> Map<String, Value> {
     let value = |(name, field): (&String, &Field)| Some((name.clone(), value(field)?));
     record.get_column_iter().filter_map(value).filter(|(_, value)| !is_empty(value)).collect()

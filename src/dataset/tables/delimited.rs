@@ -1,8 +1,8 @@
-//! Rows of CSV and its kin, read line by line within limits of memory.
+//! Rows of CSV and similar files, read line by line with bounded memory.
 //!
-//! The delimiter is the most frequent of comma, semicolon, tab and bar in the header; in a `.tsv` or `.tab`
-//! file a tab if there is one. A cell that begins with a quote ends with one; within, two quotes stand for
-//! one, and line ends are allowed.
+//! The delimiter is the most frequent of comma, semicolon, tab and bar in the header; in a `.tsv`
+//! or `.tab` file it is a tab if the header has one. A cell that begins with a quote ends with one;
+//! within it, two quotes stand for one, and line ends are allowed.
 
 use std::{borrow::Cow, collections::VecDeque, path::Path};
 
@@ -16,15 +16,15 @@ use crate::{
     tables::rows::{Row, RowHandler, extension},
 };
 
-/// What may part cells; of those that a header has equally many of, the first.
+/// Possible delimiters; of equally frequent ones, the first wins.
 const DELIMITERS: [char; 4] = [',', '\t', ';', '|'];
-/// Maximum lines of one row; a quote open for longer is taken literally.
+/// Maximum number of lines of one row; a quote open for longer is taken literally.
 const MAX_ROW_LINES: u64 = 10_000;
-/// Characters of an unclosed row in a message.
+/// Maximum number of characters of an unclosed row in a message.
 const SHOWN_CHARS: usize = 200;
 /// Extensions of tab-separated files.
 const TABBED: [&str; 2] = ["tsv", "tab"];
-/// Most columns of a table.
+/// Maximum number of columns of a table.
 const MAX_COLUMNS: usize = 10_000;
 
 /// Splits a row into cells, line by line.
@@ -40,9 +40,9 @@ struct Splitter {
 /// State of a row after a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FedLine {
-    /// The row ends with it.
+    /// The row ends with the line.
     Last,
-    /// A quote is open at its end.
+    /// A quote is open at the end of the line.
     Open,
     /// A quote opened on an earlier line closes within a text, so it is taken literally.
     Stray,
@@ -53,7 +53,7 @@ impl Splitter {
         Splitter { delimiter, cells: Vec::new(), cell: String::new(), is_open: false, bytes: 0 }
     }
 
-    /// Adds a line without its end.
+    /// Adds a line without its line end.
     fn feed(&mut self, line: &str) -> FedLine {
         self.bytes += line.len();
         let mut chars = line.chars().peekable();
@@ -107,25 +107,25 @@ impl Splitter {
     }
 }
 
-/// A row that is being read.
+/// A row being read.
 struct PartialRow {
     first: u64,
-    /// The beginning of its first line.
+    /// Prefix of its first line.
     text: String,
-    /// The lines behind the first.
+    /// The lines after the first.
     behind: VecDeque<(u64, String)>,
 }
 
-/// Rows of a file with the lines at which they begin.
+/// Rows of a file with the numbers of their first lines.
 struct Records {
     lines: Lines,
     splitter: Splitter,
-    /// Lines read for an unclosed row, to be read again as rows of their own.
+    /// Lines read for an unclosed row, to be read again as rows.
     pending: VecDeque<(u64, String)>,
 }
 
 impl Records {
-    /// Opens a file and reads its header; no names if it cannot be read.
+    /// Opens a file and reads its header; no names if the header cannot be read.
     fn open(path: &Path, problems: &mut Problems) -> Result<(Records, Vec<String>), DatasetError> {
         let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
         let first = match lines.next()? {
@@ -203,7 +203,7 @@ impl Records {
         }
     }
 
-    /// Tells that a row does not end, and goes back to the line behind its first.
+    /// Reports an unclosed row, and goes back to the line after its first.
     fn reject_row(&mut self, mut row: PartialRow, path: &Path, problems: &mut Problems) {
         let message = "a quote that opens in this row is never closed";
         let hint = "close it, or write a quote within a text as two";
@@ -217,7 +217,7 @@ impl Records {
 
 /// The names in the header.
 pub(super) fn columns(path: &Path) -> Result<Vec<String>, DatasetError> {
-    // What is wrong with the header is told when rows are read.
+    // Errors of the header are reported when rows are read.
     Ok(Records::open(path, &mut Problems::new(true))?.1)
 }
 
@@ -299,7 +299,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a writer of CSV wrote is read back.
+        /// CSV written by a writer reads back unchanged.
         #[test]
         fn what_is_written_is_read(
             rows in prop::collection::vec(prop::collection::vec("[a-c\",\n; ]{0,6}", 2..4), 1..5)

@@ -30,11 +30,11 @@ use crate::{
     },
 };
 
-/// Sampled rows of a table; of its id column, all rows are read.
+/// Number of sampled rows of a table; of its id column, all rows are read.
 const SAMPLE_ROWS: u64 = 50_000;
-/// Tables of a directory.
+/// Maximum number of tables of a directory.
 const MAX_TABLES: usize = 1_000;
-/// Files of a directory that are inspected.
+/// Maximum number of files of a directory that are inspected.
 const MAX_FILES: usize = 10_000;
 /// Files of questions, which are not tables.
 const QUERY_FILES: [&str; 2] = ["qa.csv", "human.csv"];
@@ -55,16 +55,19 @@ const ID_NAMES: [&str; 14] = [
     "ean",
     "identifier",
 ];
-/// Id names that do not tell what they identify.
+/// Id names that do not name the identified type.
 const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", "identifier"];
-/// Scores of a column named after its own table, and of one with an id name.
+/// Score of a column named after its own table.
 const OWN_NAME_SCORE: u32 = 95;
+/// Score of a column with an id name.
 const SURE_NAME_SCORE: u32 = 80;
 /// Penalty on the score for rows with invalid ids.
 const INVALID_ROWS_PENALTY: u32 = 15;
-/// Maximum share of rows with missing or repeated ids; for a sure name also one row in five, up to three.
+/// Maximum share of rows with missing or repeated ids.
 const MAX_INVALID_SHARE: f64 = 0.05;
+/// For a column with a certain name: number of rows per allowed invalid row.
 const ROWS_PER_INVALID: u64 = 5;
+/// For a column with a certain name: maximum number of allowed invalid rows.
 const MAX_INVALID_ROWS: u64 = 3;
 /// Names of columns of names, best first.
 const NAME_NAMES: [&str; 6] = ["name", "title", "label", "display_name", "full_name", "caption"];
@@ -72,13 +75,14 @@ const NAME_NAMES: [&str; 6] = ["name", "title", "label", "display_name", "full_n
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Separators of list items within a cell.
 const SEPARATORS: [&str; 2] = [";", "|"];
-/// Minimum share of cells with a separator, and maximum mean item length in bytes, of a list column.
+/// Minimum share of cells with a separator, of a list column.
 const MIN_SPLIT_SHARE: f64 = 0.2;
+/// Maximum mean length of the items of a list column, bytes.
 const MAX_ITEM_BYTES: f64 = 40.0;
 /// Minimum share of a column's values that are ids of the linked table: with the name of that table, with a
 /// name that ends with it, and with another name.
 const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
-/// Minimum distinct values of a text column that links without a name.
+/// Minimum number of distinct values of a text column that links without a matching name.
 const MIN_DISTINCT: usize = 2;
 
 /// A guessed mapping of tables.
@@ -96,7 +100,7 @@ struct Column {
     filled: u64,
     /// Digests of its values, or of the items of its values.
     values: HashSet<u64>,
-    /// Cells that repeat an earlier value.
+    /// Number of cells that repeat an earlier value.
     repeats: u64,
     has_texts: bool,
     has_spaces: bool,
@@ -120,7 +124,7 @@ struct TableFacts {
     key: Vec<String>,
     declared: Vec<Reference>,
     hint: Option<TableHint>,
-    /// Whether its ids are those of another table; then nothing links to it.
+    /// Whether its ids are those of another table; then no table links to it.
     borrows: bool,
 }
 
@@ -387,7 +391,8 @@ impl TableFacts {
         is_few && column.separator().is_none()
     }
 
-    /// Whether a column is called `id` or so, or as its own table: then its values are ids of no other.
+    /// Whether a column has a plain id name such as `id`, or the name of its own table: then its
+    /// values are not ids of another table.
     fn is_own_id_name(&self, name: &str) -> bool {
         let own_names = [&self.node_type, &singular(&snake(&self.table.stem()))];
         PLAIN_ID_NAMES.contains(&snake(name).as_str())
@@ -442,7 +447,7 @@ impl TableFacts {
     fn collect_all_ids(&mut self) -> Result<(), DatasetError> {
         let Some(id) = self.id.clone().filter(|_| self.rows == SAMPLE_ROWS) else { return Ok(()) };
         let mut values = HashSet::new();
-        // What is wrong with rows is told by the import.
+        // The import reports invalid rows.
         self.table.each(&mut Problems::new(true), &mut |_, row| {
             values.extend(id_text(&row, &id).map(|text| digest(&text)));
             Ok(true)
@@ -505,8 +510,8 @@ fn has_borrowed_ids(facts: &[TableFacts], at: usize) -> bool {
     !is_said && !current.is_unique(column) && links(facts, at).iter().any(|link| link.column == *id)
 }
 
-/// Whether the ids of a table are those of another one that has more of them, and a column of the
-/// same name, or the name that the column has.
+/// Whether the ids of a table are those of another one that has more of them, and that has a column
+/// of the same name or bears the name of the column.
 fn borrows(facts: &[TableFacts], at: usize) -> bool {
     let Some(current) = facts.get(at) else { return false };
     let (Some(id), Some(values), None) = (&current.id, current.id_values(), &current.hint) else {
@@ -526,8 +531,8 @@ fn borrows(facts: &[TableFacts], at: usize) -> bool {
     })
 }
 
-/// The column of a table that all foreign keys to it hold the values of, where that is not its
-/// primary key: then its nodes go by that one.
+/// The column whose values all foreign keys to a table hold, if it is not the primary key: then it
+/// identifies the nodes.
 fn referenced_column(facts: &[TableFacts], at: usize) -> Option<String> {
     let current = facts.get(at)?;
     let references = facts.iter().filter(|entry| entry.table.path() == current.table.path());
@@ -637,7 +642,7 @@ fn table_label(table: &Table) -> String {
     file_name(&table.place())
 }
 
-/// A note on a column that would hold the ids of a table if fewer rows were invalid.
+/// A note on a column that would link to the table if fewer rows were invalid.
 fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String> {
     let is_known =
         |name: &str| current.is_own_id_name(name) || ID_NAMES.contains(&snake(name).as_str());
@@ -654,7 +659,7 @@ fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String>
     ))
 }
 
-/// Notes on foreign keys of a table that make no relation.
+/// Notes on foreign keys of a table that give no relation.
 fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String> {
     let mut notes = Vec::new();
     for reference in current.declared.iter().filter(|reference| reference.columns.len() > 1) {
@@ -685,7 +690,7 @@ fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String>
     notes
 }
 
-/// Adds a table to the mapping as one of nodes or of edges.
+/// Adds a table to the mapping, as nodes or as edges.
 fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
     let Some(current) = facts.get(at) else { return };
     guess.notes.extend(unusable_key_notes(facts, current));
@@ -775,8 +780,8 @@ fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
     });
 }
 
-/// The relation name of a table of edges: `product_categories` of products and categories is
-/// `has_category`, `also_bought` is itself.
+/// The relation name of a table of edges: `product_categories` of products and categories gives
+/// `has_category`, `also_bought` stays.
 fn edge_relation(stem: &str, from: &str, to: &str) -> String {
     let name = snake(stem);
     let is_pair = |a: &str, b: &str| {

@@ -32,7 +32,7 @@ const ROWS_PER_REPORT: u64 = 4096;
 /// Progress is counted in tables. Memory as in [`crate::import_neutral`].
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base of that name is unchanged.
+/// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
 pub fn import_tables(
     (source, mapping): (&Path, &Mapping),
     home: &Home,
@@ -212,14 +212,14 @@ fn table_label(table: &Table) -> String {
     table.place().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// An import of tables under way.
+/// An import of tables in progress.
 struct Import<'a> {
     writer: &'a mut KbWriter,
     templates: &'a Templates,
     ids: Ids,
-    /// The tables that make nodes of a type, for messages.
+    /// The tables with nodes of a type, for messages.
     files: BTreeMap<String, String>,
-    /// Rejected rows, by table and line; they make no edges either.
+    /// Rejected rows, by table and line; they give no edges either.
     rejected: HashSet<(usize, u64)>,
     /// Types with unreadable rows.
     incomplete_types: BTreeSet<String>,
@@ -415,8 +415,8 @@ impl Import<'_> {
         }
     }
 
-    /// The node of a type with an id. An integer may end with `.0`, which some programs write into columns with
-    /// gaps.
+    /// The node of a type with this id. An integer may end with `.0`, which some programs write
+    /// into columns with gaps.
     fn find(&self, node_type: &str, id: &str) -> Result<NodeId, Fault> {
         let whole = || self.ids.get(node_type, id.strip_suffix(".0")?);
         self.ids.get(node_type, id).or_else(whole).ok_or_else(|| {
@@ -432,7 +432,7 @@ impl Import<'_> {
     }
 }
 
-/// The key of the node of the `n`-th row of a table.
+/// The key of the node in the `n`-th row of a table.
 fn key_of(spec: &NodesTable, n: u64, row: &Row) -> Option<String> {
     match &spec.id {
         Some(column) => row.text(column),

@@ -11,7 +11,7 @@ use agent_ground::files;
 
 /// The mapping file of a directory.
 pub const MAPPING_FILE: &str = "mapping.toml";
-/// Longest mapping in bytes.
+/// Maximum size of a mapping, bytes.
 const MAX_MAPPING_BYTES: u64 = 1 << 20;
 /// Separator that stands for cells with JSON lists.
 pub(super) const JSON_LIST: &str = "json";
@@ -21,17 +21,17 @@ pub(super) const JSON_LIST: &str = "json";
 pub struct Mapping {
     /// Title for people; empty leaves it to `dataset.toml`.
     pub title: String,
-    /// Licence for people, likewise.
+    /// Licence for people; empty leaves it to `dataset.toml`.
     pub licence: String,
-    /// Candidate types, likewise.
+    /// Candidate types; empty leaves them to `dataset.toml`.
     pub candidate_types: Vec<String>,
-    /// Tables with a node per row, in the order in which nodes are numbered.
+    /// Tables with one node per row, in the order in which nodes are numbered.
     pub nodes: Vec<NodesTable>,
-    /// Tables with an edge per row.
+    /// Tables with one edge per row.
     pub edges: Vec<EdgesTable>,
 }
 
-/// A table with a node per row.
+/// A table with one node per row.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodesTable {
@@ -43,13 +43,13 @@ pub struct NodesTable {
     /// Type of the nodes.
     #[serde(rename = "type")]
     pub node_type: String,
-    /// The column of ids; none: rows are numbered.
+    /// The column of ids; none numbers the rows.
     #[serde(default)]
     pub id: Option<String>,
-    /// The column of names; none: the id.
+    /// The column of names; none uses the id.
     #[serde(default)]
     pub name: Option<String>,
-    /// The columns of fields; none: all other columns.
+    /// The columns of fields; none uses all other columns.
     #[serde(default)]
     pub fields: Option<Vec<String>>,
     /// Separators by column, for columns of several values.
@@ -75,7 +75,7 @@ pub struct Link {
     pub to: String,
 }
 
-/// A table with an edge per row.
+/// A table with one edge per row.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgesTable {
@@ -91,10 +91,10 @@ pub struct EdgesTable {
     /// The relation of all edges.
     #[serde(default)]
     pub relation: Option<String>,
-    /// The column of relations, where they differ.
+    /// The column of relations, if they differ.
     #[serde(default)]
     pub relation_column: Option<String>,
-    /// As of [`NodesTable`].
+    /// Its first line in the mapping file; 0 if there is none.
     #[serde(skip)]
     pub line: u64,
 }
@@ -190,7 +190,7 @@ impl Mapping {
     }
 }
 
-/// A text as TOML writes it.
+/// A text in TOML notation.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
@@ -199,7 +199,7 @@ fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     format!("[{}]", texts.map(quoted).collect::<Vec<_>>().join(", "))
 }
 
-/// The lines that every table begins with.
+/// The first lines of every table.
 fn write_head(text: &mut String, kind: &str, file: &str, table: Option<&str>) {
     let _ = write!(text, "\n[[{kind}]]\nfile = {}\n", quoted(file));
     if let Some(table) = table {
@@ -370,7 +370,7 @@ impl std::str::FromStr for EdgesTable {
     }
 }
 
-/// The relation name of a column: `brand_id` is `has_brand`, `also_bought` is itself.
+/// The relation name of a column: `brand_id` gives `has_brand`, `also_bought` stays.
 pub(super) fn relation_of(column: &str) -> String {
     match without_id(column) {
         Some(stem) => format!("has_{stem}"),
@@ -386,7 +386,7 @@ pub(super) fn without_id(column: &str) -> Option<String> {
     (!stem.is_empty()).then(|| stem.to_owned())
 }
 
-/// A name in lower case with underlines: `brandId` and `Brand Id` are `brand_id`.
+/// A name in lower case with underscores: `brandId` and `Brand Id` give `brand_id`.
 pub(super) fn snake(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 4);
     let mut before_lower = false;
@@ -404,7 +404,7 @@ pub(super) fn snake(name: &str) -> String {
     text.trim_end_matches('_').to_owned()
 }
 
-/// The singular of an English noun, as far as its ending tells.
+/// The singular of an English noun, guessed from its ending.
 pub(super) fn singular(name: &str) -> String {
     let keep = ["ss", "us", "is", "series", "species", "news"];
     if keep.iter().any(|ending| name.ends_with(ending)) {

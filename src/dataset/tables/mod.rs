@@ -1,8 +1,9 @@
-//! Imports tables as people have them: CSV, TSV, JSON lines and Parquet with a row per node or edge, and
+//! Imports user tables: CSV, TSV, JSON lines and Parquet with one row per node or edge, and
 //! databases of SQLite.
 //!
-//! A [`Mapping`] says what becomes what. It is read from `mapping.toml`, made from options, or
-//! guessed from headers, samples and the schema of a database, always into the same form:
+//! A [`Mapping`] assigns tables and columns to nodes, edges and fields. It is read from
+//! `mapping.toml`, made from options, or guessed from headers, samples and the schema of a
+//! database, always in the same form:
 //!
 //! ```toml
 //! [[nodes]]
@@ -24,7 +25,7 @@
 //! ```
 //!
 //! Ids are unique within their type. Nodes are numbered in the order of the mapping's tables and,
-//! within one, of the rows. Files lie in the directory of the mapping or below it.
+//! within a table, of the rows. Files must be in the directory of the mapping or below it.
 //!
 //! | file | question it answers |
 //! | --- | --- |

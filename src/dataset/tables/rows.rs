@@ -17,11 +17,15 @@ use crate::{
     tables::{delimited, mapping::JSON_LIST, sqlite},
 };
 
-/// Most columns of JSON lines.
+/// Maximum number of columns of JSON lines.
 const MAX_COLUMNS: usize = 10_000;
+/// Extensions of delimited tables.
 const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
+/// Extensions of JSON lines.
 const JSON_LINES: [&str; 2] = ["jsonl", "ndjson"];
+/// Extension of Parquet files.
 const PARQUET: &str = "parquet";
+/// Extensions of databases.
 const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
 
 /// A table that can be read repeatedly.
@@ -37,15 +41,15 @@ enum Kind {
     JsonLines,
     #[cfg(feature = "parquet")]
     Parquet,
-    /// Of a database.
+    /// A table of a database.
     Sqlite(String),
 }
 
 /// One row.
 pub(super) struct Row {
-    /// The line at which it begins, or its number in a database.
+    /// Its first line, or its number in a database.
     pub(super) line: u64,
-    /// The cells by column, those that are empty or null left out.
+    /// The cells by column, without empty and null values.
     pub(super) cells: Map<String, Value>,
 }
 
@@ -64,7 +68,7 @@ impl Row {
         text_of_cell(self.cells.get(column)?)
     }
 
-    /// The texts of a cell of several values.
+    /// The texts of a cell with several values.
     pub(super) fn texts(&self, column: &str, separator: Option<&str>) -> Vec<String> {
         let Some(value) = self.cells.get(column) else { return Vec::new() };
         items(value, separator).iter().filter_map(text_of_cell).collect()
@@ -97,7 +101,7 @@ fn text_of_cell(value: &Value) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The lower-case extension without that of the packing.
+/// The lower-case extension without that of the compression.
 pub(super) fn extension(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
@@ -132,7 +136,7 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
             Some("JSON is read a line at a time; convert it with `jq -c '.[]' x.json > x.jsonl`")
         }
         "xlsx" | "xls" | "ods" => Some("sheets are not read; save each as CSV"),
-        "nt" => Some("triples are not read beside tables; import the file alone"),
+        "nt" => Some("triples cannot be imported with tables; import the file alone"),
         _ => None,
     }
 }
@@ -179,7 +183,7 @@ impl Table {
     /// The table with a name in a file.
     ///
     /// # Errors
-    /// Why it cannot be read, or the existing tables.
+    /// Why the table cannot be read, or the existing tables.
     pub(super) fn find(path: &Path, name: Option<&str>) -> Result<Table, String> {
         if !path.is_file() {
             return Err("no such file".to_owned());
@@ -231,10 +235,10 @@ impl Table {
         name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned()
     }
 
-    /// Its columns in order; of JSON lines the keys of all rows.
+    /// Its columns in order; for JSON lines, the keys of all rows.
     ///
     /// # Errors
-    /// That it cannot be read.
+    /// The table cannot be read.
     pub(super) fn columns(&self) -> Result<Vec<String>, DatasetError> {
         match &self.kind {
             Kind::Delimited => delimited::columns(&self.path),
@@ -267,7 +271,7 @@ impl Table {
     /// The keys declared by the database.
     ///
     /// # Errors
-    /// That it cannot be read.
+    /// The table cannot be read.
     pub(super) fn declared(&self) -> Result<sqlite::DeclaredKeys, DatasetError> {
         match &self.kind {
             Kind::Sqlite(table) => sqlite::declared(&self.path, table),
@@ -325,7 +329,7 @@ fn each_json(
     Ok(())
 }
 
-/// Whether a value is left out of its row.
+/// Whether a row omits the value.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

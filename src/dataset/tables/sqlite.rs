@@ -1,7 +1,7 @@
 //! Tables of an SQLite database: columns, declared keys and rows. The only module that uses `rusqlite`.
 //!
-//! The database is untrusted: it is opened read-only, its views and triggers are never run, and no value
-//! is longer than a line of a file may be.
+//! The database is untrusted: it is opened read-only, its views and triggers are never run, and no
+//! value is longer than the maximum line of a file.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use agent_ground::files;
 
 /// First bytes of a database.
 const MAGIC: &[u8] = b"SQLite format 3\0";
-/// Tables of a database.
+/// Maximum number of tables of a database.
 const MAX_TABLES: usize = 1_000;
 
 /// Keys that the schema declares for a table.
@@ -37,7 +37,7 @@ pub(super) struct Reference {
     pub(super) columns: Vec<String>,
     /// The other table.
     pub(super) table: String,
-    /// The referenced column, of several the first; `None` for the primary key.
+    /// The referenced column, or the first of several; `None` for the primary key.
     pub(super) target_column: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Reference {
     }
 }
 
-/// Whether a file begins as a database does.
+/// Whether a file begins like a database.
 pub(super) fn is_database(path: &Path) -> bool {
     use std::io::Read;
     let mut begin = [0; 16];
@@ -75,12 +75,12 @@ fn open(path: &Path) -> Result<Connection, DatasetError> {
     opened.map_err(damaged(path))
 }
 
-/// A name as SQL writes it.
+/// A name in SQL notation.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The tables by name, without those that are computed.
+/// The tables by name, without computed ones.
 pub(super) fn tables(path: &Path) -> Result<Vec<String>, DatasetError> {
     let connection = open(path)?;
     let read = || {
@@ -94,7 +94,7 @@ pub(super) fn tables(path: &Path) -> Result<Vec<String>, DatasetError> {
     read().map_err(damaged(path))
 }
 
-/// The columns of a table in order, with their places in the primary key, from 1.
+/// The columns of a table in order, with their positions in the primary key, from 1.
 fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<Vec<(String, u32)>> {
     let mut statement =
         connection.prepare("SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid")?;
@@ -108,7 +108,7 @@ pub(super) fn columns(path: &Path, table: &str) -> Result<Vec<String>, DatasetEr
     Ok(columns.into_iter().map(|(name, _)| name).collect())
 }
 
-/// What the schema says of a table.
+/// The keys that the schema declares for a table.
 pub(super) fn declared(path: &Path, table: &str) -> Result<DeclaredKeys, DatasetError> {
     let connection = open(path)?;
     let read = || {

@@ -1,4 +1,4 @@
-//! Tables that the tests write, one base in several forms.
+//! Tables written by the tests; one base in several forms.
 
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
@@ -284,7 +284,7 @@ fn ids_that_types_share_are_told_apart() {
     assert_eq!(kb.n_edges(), 1);
 }
 
-/// What the tables of a directory or database are taken for.
+/// The guessed mapping of the tables of a directory or database, as lines.
 fn lines(source: &Path) -> Vec<String> {
     guess(source, &[]).unwrap().mapping.lines()
 }
@@ -362,7 +362,7 @@ fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[("countries.csv", countries), ("works.csv", &works)]);
     assert!(lines(dir.path())[1].contains("id Inventory No., name title"), "{works}");
-    // Where too many are wrong, it is said.
+    // If too many are wrong, a note says so.
     write(dir.path(), &[("works.csv", "sku,title\nS1,A\nS1,B\nS2,C\n")]);
     let told = "works.csv: sku is empty or repeated in 1 of 3 rows, so rows are numbered; \
         if it has the ids, correct these rows";
@@ -470,11 +470,11 @@ mod parquet_files {
 
     use super::*;
 
-    /// What a column is written from.
+    /// Content of a column.
     enum Column<'a> {
         Texts(&'a [&'a str]),
         Numbers(&'a [f64]),
-        /// Several texts a row.
+        /// Several texts per row.
         Lists(&'a [&'a [&'a str]]),
     }
 

@@ -1,7 +1,7 @@
-//! Layers of other architectures than BERT, run on the CPU by the crate `candle-transformers`.
+//! Layers of architectures other than BERT, run on the CPU by the crate `candle-transformers`.
 //!
-//! Compiled with the feature `encoders`. Maps word pieces to one row each. A text is run alone, so that
-//! its vector does not depend on others; texts run side by side.
+//! Compiled with the feature `encoders`. Maps word pieces to one row each. Every text has a pass of
+//! its own, so its vector does not depend on other texts; texts run in parallel.
 
 use std::{path::Path, sync::Arc};
 
@@ -26,7 +26,7 @@ pub(super) struct Layers {
 enum Model {
     ModernBert(modernbert::ModernBert),
     XlmRoberta(xlm_roberta::XLMRobertaModel),
-    /// Copied for each text, since it notes keys and values of the text at hand; the weights are shared.
+    /// Cloned for each text, because it caches the text's keys and values; the weights are shared.
     Qwen3(qwen3::Model),
 }
 
@@ -34,7 +34,7 @@ impl Layers {
     /// Reads all weights from the bytes of the file at `path`; `None` for BERT. O(numbers).
     ///
     /// # Errors
-    /// [`EmbedError::Model`], which names the tensor that is missing or has another shape.
+    /// [`EmbedError::Model`], which names the missing tensor or the tensor with another shape.
     pub(super) fn load(
         settings: &Settings,
         bytes: &[u8],

@@ -11,8 +11,8 @@
 //! | `tokenizer_config.json` | tokens read of a text | the number of positions |
 //! | `config_sentence_transformers.json` | prompts of queries and documents | none |
 //!
-//! A prompt is put before the text. That of a query is named `query`; that of a document `document`,
-//! `passage` or `corpus`, the first there is.
+//! A prompt precedes the text. The prompt of queries is named `query`; that of documents is the
+//! first of `document`, `passage` and `corpus` in the file.
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
@@ -37,22 +37,22 @@ use crate::{
 };
 use agent_ground::files;
 
-/// Longest configuration file.
+/// Maximum size of a configuration file, bytes.
 pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// Longest row of a layer.
+/// Maximum length of a layer's rows, numbers.
 pub const MAX_WIDTH: usize = 16_384;
-/// Most layers.
+/// Maximum number of layers.
 pub const MAX_LAYERS: usize = 64;
-/// Most word pieces.
+/// Maximum number of word pieces.
 pub const MAX_VOCABULARY: usize = 1 << 20;
-/// Most positions, hence most tokens read of a text.
+/// Maximum number of positions, hence of tokens read of a text.
 pub const MAX_POSITIONS: usize = 8192;
-/// Longest prompt.
+/// Maximum length of a prompt, bytes.
 pub const MAX_PROMPT_BYTES: usize = 4 << 10;
-/// Prompts looked for before a document, best first.
+/// Names of document prompts, preferred first.
 const DOCUMENT_PROMPTS: [&str; 3] = ["document", "passage", "corpus"];
 
-/// How the rows of a text's tokens become one vector.
+/// Pooling: how the rows of a text's tokens become one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
     /// Their mean.
@@ -63,31 +63,32 @@ pub enum Pooling {
     Last,
 }
 
-/// What the layers of the transformer are, with what [`Shape`] does not say of them.
+/// Architecture of the layers, with the parameters that [`Shape`] does not have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Architecture {
     /// Devlin et al., "BERT", NAACL 2019.
     Bert,
     /// Warner et al., "Smarter, Better, Faster, Longer", ACL 2025.
     ModernBert {
-        /// Every so manyth layer, the first among them, sees the whole text.
+        /// Every layer whose index is a multiple of this attends to the whole text.
         whole_every: usize,
-        /// Tokens that the other layers see around each.
+        /// Window of the other layers, tokens.
         local: usize,
-        /// Base of the rotary positions where the whole text is seen, and elsewhere.
+        /// Bases of the rotary positions: in layers that attend to the whole text, and in the
+        /// others.
         theta: [f64; 2],
     },
     /// Conneau et al., "Unsupervised cross-lingual representation learning at scale", ACL 2020: also
     /// multilingual E5 and BGE-M3.
     XlmRoberta {
-        /// Id of the token that pads; positions are counted from the one behind it.
+        /// Id of the padding token; positions start after it.
         padding: u32,
     },
-    /// Zhang et al., "Qwen3 Embedding", 2025: a token sees those before it.
+    /// Zhang et al., "Qwen3 Embedding", 2025: a token attends to earlier tokens only.
     Qwen3 {
         /// Heads of keys and values.
         key_heads: usize,
-        /// Numbers of a head.
+        /// Size of a head, numbers.
         head: usize,
         /// Base of the rotary positions.
         theta: f64,
@@ -97,7 +98,7 @@ pub(super) enum Architecture {
 }
 
 impl Architecture {
-    /// Its name for people.
+    /// Name for people.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Bert => "BERT",
@@ -111,27 +112,28 @@ impl Architecture {
 /// Shape of the transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// Numbers in a token's row; for BERT a multiple of `WIDTH`, as are the next two.
+    /// Size of a token's row, numbers; for BERT `hidden`, `heads` and `inner` are multiples of
+    /// `WIDTH`.
     pub hidden: usize,
-    /// Layers, at least 1.
+    /// Number of layers, at least 1.
     pub layers: usize,
-    /// Attention heads; for BERT each has `hidden / heads` numbers.
+    /// Number of attention heads; for BERT each has `hidden / heads` numbers.
     pub heads: usize,
-    /// Numbers in the inner row of a layer.
+    /// Size of the inner row of a layer, numbers.
     pub inner: usize,
-    /// Word pieces.
+    /// Number of word pieces.
     pub vocabulary: usize,
-    /// Positions, hence most tokens of a text.
+    /// Number of positions, hence the maximum number of tokens of a text.
     pub positions: usize,
-    /// Token types that have a row.
+    /// Number of token types with a row.
     pub types: usize,
     /// Added to the variance in layer norms.
     pub epsilon: f32,
-    /// Between the two products of a layer.
+    /// Activation between the two products of a layer.
     pub activation: Activation,
 }
 
-/// All that the configuration files say.
+/// The settings in the configuration files.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Settings {
     pub(super) architecture: Architecture,
@@ -139,17 +141,18 @@ pub(super) struct Settings {
     pub(super) pooling: Pooling,
     /// Whether the model's own modules scale vectors to norm 1.
     pub(super) normalises: bool,
-    /// Tokens read of a text, special ones included; at least 3.
+    /// Maximum number of tokens read of a text, special ones included; at least 3.
     pub(super) max_tokens: usize,
-    /// Whether texts are put in lower case before the tokenizer sees them.
+    /// Whether texts are lowercased before tokenization.
     pub(super) lower_case: bool,
-    /// Put before queries.
+    /// Prompt before queries.
     pub(super) query_prompt: String,
-    /// Put before documents.
+    /// Prompt before documents.
     pub(super) document_prompt: String,
     /// Folder with the transformer's files.
     pub(super) folder: PathBuf,
-    /// Every file looked for with its bytes, none where it is absent, in the order of reading.
+    /// Every configuration file with its bytes, in the order of reading; no bytes if the file is
+    /// absent.
     pub(super) sources: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -184,13 +187,14 @@ struct Transformer {
     head_dim: Option<usize>,
     local_attention: Option<usize>,
     global_attn_every_n_layers: Option<usize>,
-    /// The newer spelling of the one before.
+    /// The newer spelling of the preceding setting.
     #[serde(default)]
     layer_types: Vec<String>,
     rope_theta: Option<f64>,
     global_rope_theta: Option<f64>,
     local_rope_theta: Option<f64>,
-    /// The newer spelling of the three before: numbers by name, or an object for each kind of layer.
+    /// The newer spelling of the three preceding settings: numbers by name, or an object for each
+    /// kind of layer.
     #[serde(default)]
     rope_parameters: serde_json::Value,
     #[serde(default)]
@@ -226,7 +230,7 @@ struct Sentences {
 
 #[derive(Deserialize, Default)]
 struct Tokenizer {
-    /// A float when it stands for "no limit".
+    /// A float if it stands for "no limit".
     model_max_length: Option<f64>,
 }
 
@@ -248,7 +252,7 @@ struct PoolingFile {
     pooling_mode: Option<Modes>,
     #[serde(default = "yes")]
     include_prompt: bool,
-    /// The older spelling: a Boolean per mode.
+    /// The older spelling: one Boolean per mode.
     #[serde(flatten)]
     others: HashMap<String, serde_json::Value>,
 }
@@ -260,7 +264,8 @@ fn yes() -> bool {
 /// Reads and checks the configuration of the model in `dir`.
 ///
 /// # Errors
-/// [`EmbedError::Io`], and [`EmbedError::Model`] for what is missing, out of bounds or not supported.
+/// [`EmbedError::Io`], and [`EmbedError::Model`] for a missing, unsupported or out-of-range
+/// setting.
 pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
     let mut reader = Reader { sources: Vec::new() };
     let modules_path = dir.join("modules.json");
@@ -318,7 +323,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
     })
 }
 
-/// `dir/path`, unless that leaves `dir`.
+/// `dir/path`, unless it lies outside of `dir`.
 fn folder_of(dir: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -408,7 +413,7 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
     }
     if !file.hidden_size.is_multiple_of(width * file.num_attention_heads) {
         let reason = format!(
-            "hidden_size {} is no multiple of {width} for each of {} heads",
+            "hidden_size {} is not a multiple of {width} for each of {} heads",
             file.hidden_size, file.num_attention_heads
         );
         return Err(unusable(path, reason));
@@ -431,7 +436,7 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
     Ok((architecture, shape))
 }
 
-/// The architecture that the file names, or why it cannot be run.
+/// The architecture in the file, or the reason why it is not supported.
 fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     let kind = file.model_type.as_deref().unwrap_or("bert");
     let missing = |name: &str| format!("{name} is missing, or no positive number");
@@ -497,7 +502,7 @@ fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     Ok(architecture)
 }
 
-/// How far the layers of a ModernBERT that see the whole text stand apart.
+/// Distance between ModernBERT layers that attend to the whole text.
 fn whole_every(file: &Transformer) -> Result<usize, String> {
     let whole: Vec<bool> = file.layer_types.iter().map(|kind| kind == "full_attention").collect();
     let every = match file.global_attn_every_n_layers {
@@ -511,7 +516,7 @@ fn whole_every(file: &Transformer) -> Result<usize, String> {
     })
 }
 
-/// An [`EmbedError::Model`].
+/// Makes an [`EmbedError::Model`].
 pub(super) fn unusable(path: &Path, reason: impl Into<String>) -> EmbedError {
     EmbedError::Model { path: path.to_owned(), reason: reason.into() }
 }

@@ -1,4 +1,4 @@
-//! The model on a CUDA device, if there is one: transfer and batching.
+//! A model on a CUDA device, if available: transfer and batching.
 //!
 //! Vectors differ from those of the CPU by rounding to 16 bits (see [`gpu::encoder`]).
 
@@ -15,9 +15,9 @@ use crate::{
     gpu::{self, Device, encoder::Encoder},
 };
 
-/// Texts cut at a time.
+/// Texts tokenized at a time.
 const PORTION_TEXTS: usize = 4096;
-/// Portions that wait for the device.
+/// Maximum number of portions that wait for the device.
 const WAITING_PORTIONS: usize = 2;
 
 /// A model on a device.
@@ -29,8 +29,8 @@ pub(super) struct DeviceModel {
 }
 
 impl DeviceModel {
-    /// Copies the model to the first device. `None` if there is none, or its kernels do not take a
-    /// model of this shape.
+    /// Copies the model to the first device. `None` if there is no device, or if its kernels do not
+    /// support the model's shape.
     ///
     /// # Errors
     /// [`EmbedError::Model`], [`EmbedError::Gpu`].
@@ -71,9 +71,9 @@ impl DeviceModel {
         &self.name
     }
 
-    /// One vector of norm 1 per text, `[texts, hidden]`, in the order given. `cut` gives the word pieces
-    /// of texts; while the device works on [`PORTION_TEXTS`] of them, the next are cut. So few texts
-    /// are cut on this thread.
+    /// One vector of norm 1 per text, `[texts, hidden]`, in the given order. `cut` returns the word
+    /// pieces of texts; it prepares the next [`PORTION_TEXTS`] while the device works. Up to
+    /// [`PORTION_TEXTS`] texts are cut on the calling thread instead.
     pub(super) fn embed_pooled(
         &self,
         texts: &[&str],
@@ -86,7 +86,7 @@ impl DeviceModel {
             let (send, receive) = sync_channel(WAITING_PORTIONS);
             let cut = &cut;
             scope.spawn(move || {
-                // Where the receiver is gone, it has met an error and tells of it.
+                // If the receiver is gone, it failed and reports its error.
                 texts.chunks(PORTION_TEXTS).map(cut).try_for_each(|pieces| send.send(pieces))
             });
             let mut vectors = Vec::with_capacity(texts.len() * self.hidden);
@@ -97,7 +97,7 @@ impl DeviceModel {
         })
     }
 
-    /// Texts of like length go in one pass.
+    /// Runs texts of similar length in one pass.
     fn embed_portion(&self, pieces: &[WordPieces]) -> Result<Vec<f32>, EmbedError> {
         // A text without pieces keeps the zero vector.
         let full = |text: &usize| !pieces[*text].ids.is_empty();
@@ -123,7 +123,7 @@ impl DeviceModel {
         Ok(vectors)
     }
 
-    /// The last rows of all word pieces of a text, `[word pieces, hidden]`.
+    /// The last layer's rows of all word pieces of a text, `[word pieces, hidden]`.
     pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>, EmbedError> {
         if pieces.ids.is_empty() {
             return Ok(Vec::new());

@@ -16,17 +16,17 @@ use crate::bert::{
     word_pieces::WordPieces,
 };
 
-/// Rows whose attention to all tokens of a text is held at once.
+/// Rows for which attention to all tokens of a text is held at once.
 const QUERY_ROWS: usize = 32;
 
-/// Memory that one worker uses again and again.
+/// Buffers that one worker reuses.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// `[n, hidden]`: the rows of the tokens, before, between and after layers.
     rows: Vec<f32>,
     /// `[n, 3 hidden]`: queries, keys and values.
     attended: Vec<f32>,
-    /// `[n, hidden]`: what attention gathers.
+    /// `[n, hidden]`: output of attention.
     gathered: Vec<f32>,
     /// `[n, inner]`.
     inner: Vec<f32>,
@@ -116,7 +116,7 @@ fn run(
     layer_norm(isa, &mut scratch.rows, &layer.norm.weight, &layer.norm.bias, shape.epsilon);
 }
 
-/// Attention of the `len` tokens from row `start` on to one another, head by head.
+/// Attention among the `len` tokens from row `start`, head by head.
 fn attend(isa: Isa, shape: &Shape, start: usize, len: usize, scratch: &mut Scratch) {
     if len == 0 {
         return;

@@ -1,15 +1,15 @@
 //! The arithmetic of an encoder on rows of numbers: products with packed weights, layer norm, softmax,
 //! activations.
 //!
-//! A row of a result depends on the same row of the input alone:
-//! every element is one chain of fused multiply-adds in ascending order of the inner dimension, however
-//! many rows there are and whichever [`Isa`] computes it, so the bits are the same everywhere.
+//! A row of a result depends only on the same row of the input. Every element is one chain of fused
+//! multiply-adds in ascending order of the inner dimension, for any number of rows and any [`Isa`],
+//! so the bits are the same everywhere.
 
 #[cfg(target_arch = "x86_64")]
 use crate::bert::lanes::{Avx2, Avx512};
 use crate::bert::lanes::{Lanes, Plain, WIDTH};
 
-/// The instructions that kernels are compiled for; a value of it proves that the processor has them.
+/// Instruction set of kernels; a value of this type proves that the processor supports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Isa(Kind);
 
@@ -23,7 +23,7 @@ enum Kind {
 }
 
 impl Isa {
-    /// All that this processor has, fastest first; the last needs nothing.
+    /// All instruction sets of this processor, fastest first; the last one is always available.
     pub(super) fn all() -> Vec<Isa> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -40,7 +40,7 @@ impl Isa {
         all
     }
 
-    /// The fastest that this processor has.
+    /// The fastest instruction set of this processor.
     pub(super) fn best() -> Isa {
         Isa::all().first().copied().unwrap_or(Isa(Kind::Plain))
     }
@@ -57,7 +57,7 @@ impl Isa {
     }
 }
 
-/// Compiles a kernel for every [`Isa`] and picks one of them at run time.
+/// Compiles a kernel for every [`Isa`] and selects one at run time.
 macro_rules! on_each_isa {
     ($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) = $kernel:ident) => {
         $(#[$doc])*
@@ -97,8 +97,8 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs the transpose of `rows`, `[columns, inner]` with `stride` numbers from row to row: the layout
-    /// of a linear layer's weights. Columns are filled up with zeros to a multiple of [`WIDTH`].
+    /// Packs the transpose of `rows`, `[columns, inner]` with `stride` numbers from row to row: the
+    /// layout of a linear layer's weights. Zeros pad the columns to a multiple of [`WIDTH`].
     pub(super) fn transposed(&mut self, rows: &[f32], stride: usize, columns: usize, inner: usize) {
         self.reset(columns, inner);
         for first in (0..columns).step_by(WIDTH) {
@@ -126,7 +126,7 @@ impl Packed {
         }
     }
 
-    /// Columns with the zeros that fill the last panel.
+    /// Number of columns, padding included.
     pub(super) fn full_columns(&self) -> usize {
         self.columns.next_multiple_of(WIDTH)
     }
@@ -146,11 +146,11 @@ pub(super) enum Addend<'a> {
     Nothing,
     /// A number per column.
     Bias(&'a [f32]),
-    /// A number per column, and what the output holds.
+    /// A number per column, plus the previous output.
     BiasAndOutput(&'a [f32]),
 }
 
-/// Rows of a matrix that lie `stride` numbers apart in a longer slice.
+/// Rows of a matrix, `stride` numbers apart in a longer slice.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) data: &'a [f32],
@@ -159,7 +159,7 @@ pub(super) struct Rows<'a> {
     pub(super) n: usize,
 }
 
-/// As [`Rows`], to be written, as many as there are to be read.
+/// As [`Rows`], writable, as many rows as the input.
 pub(super) struct RowsMut<'a> {
     pub(super) data: &'a mut [f32],
     pub(super) stride: usize,
@@ -182,7 +182,7 @@ on_each_isa! {
     /// `out[r] = activation(plus + input[r] · weights)` for the rows of `input`.
     ///
     /// # Panics
-    /// When a slice is shorter than its shape says.
+    /// If a slice is shorter than its shape requires.
     fn matmul(
         input: Rows<'_>,
         weights: &Packed,
@@ -200,11 +200,11 @@ on_each_isa! {
 
 on_each_isa! {
     /// Replaces the first `len` of each row of `width` numbers, a multiple of [`WIDTH`], by
-    /// `exp(scale * (x - max))`, and notes one over their sum.
+    /// `exp(scale * (x - max))`, and writes the reciprocal of their sum.
     fn exp_rows(rows: &mut [f32], width: usize, len: usize, scale: f32, inverse: &mut [f32]) = exp_scaled
 }
 
-/// Where a tile begins, in numbers and pointers that its caller has checked.
+/// Position of a tile, as numbers and pointers that its caller has checked.
 #[derive(Clone, Copy)]
 struct Tile {
     input: *const f32,
@@ -220,8 +220,8 @@ struct Tile {
 /// Computes `R` rows of `P` panels, all sums in registers.
 ///
 /// # Safety
-/// The processor has the instructions of `L`; the pointers of `at` are good for the stated numbers; `bias`
-/// is null or good for the columns of the panels.
+/// The processor has the instructions of `L`; the pointers of `at` are valid for the stated
+/// numbers; `bias` is null or valid for the columns of the panels.
 #[expect(clippy::needless_range_loop, reason = "loops over iterators leave the sums in memory")]
 #[inline(always)]
 unsafe fn tile<L: Lanes, const R: usize, const P: usize>(at: Tile) {
@@ -268,7 +268,7 @@ unsafe fn tile<L: Lanes, const R: usize, const P: usize>(at: Tile) {
     }
 }
 
-/// As [`tile`], with its numbers of rows and panels found at run time.
+/// As [`tile`], with numbers of rows and panels known at run time only.
 ///
 /// # Safety
 /// As [`tile`]; `1 <= rows <= L::ROWS`, `1 <= panels <= L::PANELS`.
@@ -462,7 +462,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers in -2..2 that are the same in every run.
+    /// Numbers in -2..2, the same in every run.
     fn numbers(n: usize, seed: usize) -> Vec<f32> {
         let mix = |i: usize| (i + 1).wrapping_mul(seed * 2 + 2_654_435_761) >> 7;
         (0..n).map(|i| (mix(i) % 4001) as f32 / 1000.0 - 2.0).collect()

@@ -1,8 +1,8 @@
-//! Sixteen numbers at once, on the registers that the processor has.
+//! Sixteen numbers at once, on the registers of the processor.
 //!
-//! Every implementation does the same sixteen IEEE operations, lane
-//! by lane, with multiplication and addition rounded once; so a result is the same bit for bit on
-//! AVX-512, on AVX2, and without either (where each fused operation is a call, and slow on x86-64).
+//! Every implementation does the same sixteen IEEE operations, lane by lane, with one rounding per
+//! fused multiply-add. So a result is the same bit for bit on AVX-512, on AVX2, and without either
+//! (where each fused operation is a call, and slow on x86-64).
 
 /// Numbers in one [`Lanes`].
 pub(super) const WIDTH: usize = 16;
@@ -17,12 +17,12 @@ const EXPONENT: u32 = 23;
 /// [`WIDTH`] numbers of `f32`.
 ///
 /// # Safety
-/// Every method may be called only on a processor that has the instructions of the implementing type,
-/// and pointers must be good for [`WIDTH`] numbers; no alignment is required.
+/// Every method may be called only on a processor with the instructions of the implementing type,
+/// and pointers must be valid for [`WIDTH`] numbers; no alignment is required.
 pub(super) trait Lanes: Copy {
-    /// Rows of a tile of a matrix product that fit the registers, at most 8.
+    /// Maximum number of rows of a matrix tile in registers, at most 8.
     const ROWS: usize;
-    /// Panels of [`WIDTH`] columns in such a tile, at most 3.
+    /// Maximum number of panels of [`WIDTH`] columns in such a tile, at most 3.
     const PANELS: usize;
 
     unsafe fn splat(value: f32) -> Self;
@@ -64,8 +64,8 @@ pub(super) trait Lanes: Copy {
         sums[0]
     }
 
-    /// `e` to the power of each lane, to two units in the last place; below -87 as at -87, above 88 as
-    /// at 88. Powers of two apart, the Taylor series to degree 7 on `[-ln 2 / 2, ln 2 / 2]`.
+    /// `e` to the power of each lane, to two units in the last place; arguments are clamped to
+    /// -87..=88. A power of two times the Taylor series of degree 7 on `[-ln 2 / 2, ln 2 / 2]`.
     #[inline(always)]
     unsafe fn exp(self) -> Self {
         // SAFETY: as the caller promises; the exponent lies in -126..=127 as the argument is clamped.
@@ -86,7 +86,7 @@ pub(super) trait Lanes: Copy {
     }
 }
 
-/// Without vector instructions, or with whatever the compiler makes of it.
+/// Plain Rust, vectorized by the compiler if at all.
 #[derive(Clone, Copy)]
 pub(super) struct Plain([f32; WIDTH]);
 

@@ -1,24 +1,24 @@
 //! Sentence encoders: the BERT family (MiniLM, BGE, E5, GTE, Contriever and their like), and with the
 //! feature `encoders` ModernBERT, XLM-RoBERTa (multilingual E5, BGE-M3) and Qwen3 Embedding.
 //!
-//! Reimers and Gurevych, "Sentence-BERT", EMNLP 2019; the reference implementation is the Python package
-//! sentence-transformers. A model is a local directory in the layout of Hugging Face: what its files may
-//! say is in [`config`]. Nothing is downloaded.
+//! Reimers and Gurevych, "Sentence-BERT", EMNLP 2019; the reference implementation is the Python
+//! package sentence-transformers. A model is a local directory in the layout of Hugging Face;
+//! [`config`] lists the supported settings. Nothing is downloaded.
 //!
 //! # Differences from the reference
-//! - Every vector has norm 1, also where the model's modules do not say so (Contriever): rankings by cosine
-//!   are the same, rankings by dot product are not.
-//! - A document's prompt may be named `passage` or `corpus`, as sentence-transformers documents; its release
-//!   6.2 passes over these two.
-//! - A text without a word piece of its own (an empty one, for instance) gets the zero vector.
-//! - Tokens are never padded, so a vector does not depend on its batch, bit for bit. On a CUDA device, which
-//!   is used where there is one, it does by rounding; `CUDA_VISIBLE_DEVICES=` keeps to the CPU.
+//! - Every vector has norm 1, even if the model's modules do not normalise (Contriever): rankings
+//!   by cosine are unchanged, rankings by dot product are not.
+//! - A document's prompt may be named `passage` or `corpus`, as sentence-transformers documents;
+//!   its release 6.2 ignores both names.
+//! - A text without word pieces, such as an empty one, gets the zero vector.
+//! - Tokens are never padded, so a vector does not depend on its batch, bit for bit. A CUDA device,
+//!   used if available, adds rounding differences; `CUDA_VISIBLE_DEVICES=` forces the CPU.
 //!
 //! # Cost
-//! Opening reads all files once, for the fingerprint. The tokenizer and the weights are made ready by
-//! [`Embedder::prepare`], or when the first text comes; the rows of word pieces stay in the mapped file.
-//! Texts are sorted by length and cut into batches of about [`BATCH_TOKENS`] tokens; batches are worked off
-//! by the threads of rayon, each batch by one thread.
+//! Opening reads all files once, for the fingerprint. [`Embedder::prepare`] or the first text loads
+//! the tokenizer and the weights; the rows of word pieces stay in the mapped file. Texts are sorted
+//! by length and cut into batches of about [`BATCH_TOKENS`] tokens; rayon's threads process the
+//! batches, one thread per batch.
 //!
 //! | file | question it answers |
 //! | --- | --- |
@@ -72,11 +72,11 @@ pub use parts::Parts;
 pub use weights::MAX_WEIGHTS_BYTES;
 pub use word_pieces::WordPieces;
 
-/// Tokens of a batch, unless a single text has more.
+/// Maximum number of tokens of a batch, unless a single text has more.
 ///
-/// Enough that weights are read from memory seldom, few enough that the rows stay in the cache.
+/// Large enough to read weights from memory seldom, small enough to keep the rows in the cache.
 pub const BATCH_TOKENS: usize = 512;
-/// Texts whose word pieces are held at once.
+/// Maximum number of texts whose word pieces are held at once.
 const GROUP_TEXTS: usize = 4096;
 /// Bytes hashed by one thread at a time for the fingerprint.
 const HASH_BYTES: usize = 4 << 20;
@@ -88,7 +88,7 @@ pub struct BertEncoder {
     weights: MappedFile,
     isa: Isa,
     fingerprint: String,
-    /// What the first text needs.
+    /// Tokenizer and weights, loaded with the first text.
     ready: OnceLock<LoadedModel>,
 }
 
@@ -97,7 +97,7 @@ struct LoadedModel {
     engine: Engine,
 }
 
-/// What the layers run on.
+/// Where the layers run.
 enum Engine {
     Cpu(Weights, Words),
     Device(Box<DeviceModel>),
@@ -137,8 +137,8 @@ impl BertEncoder {
     /// files for the fingerprint, on all threads.
     ///
     /// # Errors
-    /// [`EmbedError::Io`], and [`EmbedError::Model`] when a file is missing, damaged, too large or says
-    /// what is not supported; it names file, tensor and remedy.
+    /// [`EmbedError::Io`], and [`EmbedError::Model`] if a file is missing, damaged or too large, or
+    /// if a setting is not supported; the message names file, tensor and remedy.
     pub fn open(dir: &Path) -> Result<BertEncoder, EmbedError> {
         let settings = config::read(dir)?;
         let file = |name: &str| settings.folder.join(name);
@@ -152,12 +152,12 @@ impl BertEncoder {
         Ok(BertEncoder { settings, tokenizer, weights, isa, fingerprint, ready })
     }
 
-    /// Most tokens read of a text, special ones and those of a prompt included.
+    /// Maximum number of tokens read of a text, special ones and the prompt's included.
     pub fn max_tokens(&self) -> usize {
         self.settings.max_tokens
     }
 
-    /// Number of tokens that each text has for the model, special ones included, without a prompt.
+    /// Number of tokens of each text, special ones included, without a prompt.
     ///
     /// # Errors
     /// [`EmbedError::Model`].
@@ -210,7 +210,7 @@ impl BertEncoder {
         Matrix::new(texts.len(), dim, vectors.concat())
     }
 
-    /// Calls `of_text` with the word pieces of each text, and their rows `[word pieces, dim]`.
+    /// Calls `of_text` for each text with its word pieces and their rows, `[word pieces, dim]`.
     fn embed<T: Send>(
         &self,
         prompt: &str,
@@ -267,7 +267,7 @@ impl BertEncoder {
         Ok(results)
     }
 
-    /// Scales `vector` to norm 1, or zero.
+    /// Scales `vector` to norm 1; a zero vector stays zero.
     fn scale(&self, vector: &mut [f32]) -> Result<(), EmbedError> {
         if normalise(vector).is_finite() {
             return Ok(());
@@ -313,7 +313,8 @@ fn fingerprint(settings: &Settings, tokenizer: &MappedFile, weights: &MappedFile
     format!("bert1-{}", &hasher.finalize().to_hex()[..32])
 }
 
-/// Cuts `order`, whose items cost `cost`, into runs of at most [`BATCH_TOKENS`], or of one item.
+/// Splits `order`, whose items cost `cost`, into batches of at most [`BATCH_TOKENS`], or of one
+/// item.
 fn batches(order: &[usize], cost: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let mut batches = Vec::new();
     let (mut start, mut spent) = (0, 0);

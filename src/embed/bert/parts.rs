@@ -27,11 +27,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Opens the model in `dir`; texts are cut at `max_tokens`, or earlier where the model reads fewer.
+    /// Opens the model in `dir`; texts are cut at `max_tokens`, or at the model's own limit if it
+    /// is lower.
     ///
     /// # Errors
-    /// Those of [`BertEncoder::open`](super::BertEncoder::open), and [`EmbedError::Model`] for another
-    /// architecture than BERT.
+    /// Those of [`BertEncoder::open`](super::BertEncoder::open), and [`EmbedError::Model`] for an
+    /// architecture other than BERT.
     pub fn open(dir: &Path, max_tokens: usize) -> Result<Parts, EmbedError> {
         let mut settings = config::read(dir)?;
         let file = |name: &str| settings.folder.join(name);
@@ -56,22 +57,22 @@ impl Parts {
         &self.settings.shape
     }
 
-    /// How rows become a vector, which is scaled to norm 1.
+    /// Pooling of rows into a vector, which is then scaled to norm 1.
     pub fn pooling(&self) -> Pooling {
         self.settings.pooling
     }
 
-    /// Identifies the model with its weights.
+    /// Fingerprint of the model with its weights.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The tensors by name, each with its shape, in the order in which the forward pass needs them.
+    /// Names and shapes of the tensors, in the order of the forward pass.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         names(&self.settings.shape)
     }
 
-    /// The numbers of all tensors, one tensor behind the other. O(numbers).
+    /// The numbers of all tensors, concatenated. O(numbers).
     ///
     /// # Errors
     /// [`EmbedError::Model`].
@@ -86,7 +87,7 @@ impl Parts {
         Ok(numbers)
     }
 
-    /// Documents as word pieces, behind the prompt of documents.
+    /// Documents as word pieces, after the document prompt.
     ///
     /// # Errors
     /// [`EmbedError::Model`] when the tokenizer fails.
@@ -94,7 +95,7 @@ impl Parts {
         self.cutter.cut_all(&self.settings.document_prompt, texts)
     }
 
-    /// The same for queries.
+    /// Queries as word pieces, after the query prompt.
     ///
     /// # Errors
     /// As [`cut_documents`](Self::cut_documents).
@@ -102,8 +103,8 @@ impl Parts {
         self.cutter.cut_all(&self.settings.query_prompt, texts)
     }
 
-    /// Writes a model like this one with other numbers into a directory that is there, durably; returns
-    /// the names of its files.
+    /// Writes this model with other numbers into an existing directory and syncs it; returns the
+    /// names of its files.
     ///
     /// # Errors
     /// [`EmbedError::Io`], [`EmbedError::Model`].

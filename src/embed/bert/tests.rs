@@ -1,4 +1,5 @@
-//! Encoders against vectors of the reference, against themselves in other company, and on wrong files.
+//! Encoders against vectors of the reference, against themselves in other batches, and on invalid
+//! files.
 //!
 //! The models of `tests/data/encoder` are random and tiny; `scripts/encoder-fixtures.py` makes them.
 
@@ -12,7 +13,7 @@ use crate::given;
 use crate::matrix::dot;
 
 const MODELS: [&str; 3] = ["mean", "first", "plain"];
-/// Those of other architectures.
+/// Models of other architectures.
 const OTHERS: [&str; 3] = ["modernbert", "xlm-roberta", "qwen3"];
 
 /// Vectors of sentence-transformers, norm 1.
@@ -21,7 +22,7 @@ struct Golden {
     texts: Vec<String>,
     documents: Vec<Vec<f32>>,
     queries: Vec<Vec<f32>>,
-    /// Of the first texts only.
+    /// Vectors of tokens, for the first texts only.
     tokens: Vec<Vec<Vec<f32>>>,
 }
 
@@ -29,7 +30,7 @@ fn dir(model: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/encoder").join(model)
 }
 
-/// A copy of a model that may be spoilt.
+/// A copy of a model that a test may damage.
 fn copy(model: &str) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     fs::create_dir(to.path().join("1_Pooling")).unwrap();
@@ -167,7 +168,7 @@ fn opening_converts_no_weights_and_the_fingerprint_covers_them() {
     }
 }
 
-/// What opening the model, then embedding, says after `find` has become `replace` in one file.
+/// Error of opening the model, or of embedding, after `find` became `replace` in one file.
 fn complaint(model: &str, file: &str, find: &str, replace: &str) -> String {
     let model = copy(model);
     let path = model.path().join(file);

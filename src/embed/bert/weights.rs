@@ -1,7 +1,8 @@
-//! The weights of an encoder: found and checked in `model.safetensors`, converted and packed at first use.
+//! The weights of an encoder: checked in `model.safetensors`, converted and packed at first use.
 //!
 //! The crate `candle_core` reads the file and converts its numbers. Rows of word pieces stay in the
-//! mapped file, in the type it has; everything else is packed for [`kernels`](super::kernels) as `f32`.
+//! mapped file, in their stored type; all other weights are packed for [`kernels`](super::kernels)
+//! as `f32`.
 //!
 //! Tensor names are those of `BertModel`, with or without the prefix `bert.`.
 
@@ -25,7 +26,7 @@ use crate::{
     },
 };
 
-/// Largest file of weights, bytes.
+/// Maximum size of the file of weights, bytes.
 pub const MAX_WEIGHTS_BYTES: u64 = 8 << 30;
 /// The rows of word pieces.
 const WORDS: &str = "embeddings.word_embeddings.weight";
@@ -53,7 +54,7 @@ pub(super) struct Layer {
     pub(super) norm: Norm,
 }
 
-/// Everything but the rows of word pieces.
+/// All weights except the rows of word pieces.
 pub(super) struct Weights {
     /// `[positions, hidden]`.
     pub(super) positions: Vec<f32>,
@@ -63,7 +64,7 @@ pub(super) struct Weights {
     pub(super) layers: Vec<Layer>,
 }
 
-/// Where the rows of word pieces lie in the file.
+/// Location of the rows of word pieces in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Words {
     bytes: Range<usize>,
@@ -72,7 +73,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Writes the row of word piece `id` to `row`; `false` if the file has none.
+    /// Writes the row of word piece `id` to `row`; `false` if the file does not have it.
     pub(super) fn read(&self, file: &[u8], id: u32, row: &mut [f32]) -> bool {
         let size = self.kind.size_in_bytes() * self.hidden;
         let bytes = file.get(self.bytes.clone()).unwrap_or_default();
@@ -98,8 +99,7 @@ impl Words {
     }
 }
 
-/// The tensors of a model by name, without prefix, each with its shape; in the order in which the
-/// forward pass needs them.
+/// Names, without prefix, and shapes of a model's tensors, in the order of the forward pass.
 pub(super) fn names(shape: &Shape) -> Vec<(String, Vec<usize>)> {
     let Shape { hidden, inner, .. } = *shape;
     let mut names = vec![
@@ -141,18 +141,18 @@ pub(super) struct Tensors<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    /// Reads the header of the file at `path`, whose bytes are given, and checks that every tensor of
-    /// `shape` is there, with the right shape and a type that can be read. O(tensors).
+    /// Reads the header of the file at `path` from its bytes and checks that every tensor of
+    /// `shape` is present, with the right shape and a supported type. O(tensors).
     ///
     /// # Errors
-    /// [`EmbedError::Model`], naming file and tensor.
+    /// [`EmbedError::Model`], which names file and tensor.
     pub(super) fn new(
         bytes: &'a [u8],
         path: &'a Path,
         shape: &'a Shape,
     ) -> Result<Tensors<'a>, EmbedError> {
         let file = SliceSafetensors::new(bytes)
-            .map_err(|error| unusable(path, format!("it is no safetensors file: {error}")))?;
+            .map_err(|error| unusable(path, format!("it is not a safetensors file: {error}")))?;
         let prefix = if file.get(WORDS).is_err() { "bert." } else { "" };
         let tensors = Tensors { file, bytes, prefix, path, shape };
         for (name, expected) in names(shape) {
@@ -161,7 +161,7 @@ impl<'a> Tensors<'a> {
         Ok(tensors)
     }
 
-    /// Where the rows of word pieces lie.
+    /// Location of the rows of word pieces.
     ///
     /// # Errors
     /// [`EmbedError::Model`].
@@ -186,7 +186,7 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// Converts all weights for a device, which has its own order of numbers. O(numbers).
+    /// Converts all weights for a device, which has another layout. O(numbers).
     ///
     /// # Errors
     /// [`EmbedError::Model`].
@@ -238,7 +238,7 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// The linear layers `names` side by side.
+    /// Joins the linear layers `names` side by side.
     fn linear(&self, names: &[String], inputs: usize) -> Result<Linear, EmbedError> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (rows, bias) = self.side_by_side(&names)?;
@@ -247,7 +247,7 @@ impl<'a> Tensors<'a> {
         Ok(Linear { weight, bias })
     }
 
-    /// The rows of several linear layers, and their biases, behind one another.
+    /// The rows of several linear layers, and their biases, concatenated.
     fn side_by_side(&self, names: &[&str]) -> Result<(Vec<f32>, Vec<f32>), EmbedError> {
         let (mut rows, mut bias) = (Vec::new(), Vec::new());
         for name in names {
@@ -264,7 +264,7 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// All numbers of a tensor, row after row.
+    /// All numbers of a tensor, row by row.
     pub(super) fn numbers(&self, name: &str) -> Result<Vec<f32>, EmbedError> {
         self.file
             .load(&self.full(name), &Device::Cpu)
@@ -294,8 +294,8 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Writes a file like this one, in which the tensors of [`names`] hold other numbers, all behind one
-    /// another, as `f32`; further tensors stay.
+    /// Writes this file with other numbers, concatenated in the order of [`names`], as `f32`;
+    /// further tensors stay.
     ///
     /// # Errors
     /// [`EmbedError::Io`], [`EmbedError::Model`].

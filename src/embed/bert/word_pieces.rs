@@ -20,11 +20,11 @@ use crate::{
     bert::config::{Settings, unusable},
 };
 
-/// Longest tokenizer file.
+/// Maximum size of a tokenizer file, bytes.
 pub const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
-/// Bytes read of one text.
+/// Maximum number of bytes read of one text.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
-/// Bytes of a text tried first, per token that can be read of it.
+/// Bytes of a text per token limit that are tokenized first.
 const BYTES_PER_TOKEN: usize = 8;
 
 /// The word pieces of one text.
@@ -34,14 +34,14 @@ pub struct WordPieces {
     pub ids: Vec<u32>,
     /// Types, each below their number; as long as `ids`.
     pub types: Vec<u32>,
-    /// Whether a word piece was added by the model and is none of the text's; as long as `ids`.
+    /// Whether the model added a word piece (a special token); as long as `ids`.
     pub(crate) special: Vec<bool>,
 }
 
-/// Cuts texts.
+/// Tokenizes texts.
 pub(super) struct Cutter {
     tokenizer: Tokenizer,
-    /// Whether words end at white space, so that the start of a text gives the first word pieces.
+    /// Whether words end at white space, so that a prefix of a text gives its first word pieces.
     cuts_at_spaces: bool,
     max_tokens: usize,
     lower_case: bool,
@@ -54,7 +54,8 @@ impl Cutter {
     /// Reads a tokenizer from the bytes of the file at `path`.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if it is not a tokenizer, or leaves no room for a text.
+    /// [`EmbedError::Model`] if it is not a tokenizer, or if its special
+    /// tokens leave no room for a text.
     pub(super) fn new(
         bytes: &[u8],
         path: &Path,
@@ -92,11 +93,12 @@ impl Cutter {
         })
     }
 
-    /// The word pieces of `prompt` followed by `text`, at most as many as the model reads. Empty when the text
-    /// has no word piece of its own. O(bytes read), usually those of the word pieces returned.
+    /// The word pieces of `prompt` followed by `text`, at most as many as the model reads; empty if
+    /// the text itself has none. O(bytes read), usually the bytes of the returned word pieces.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] when the tokenizer fails, or knows word pieces that the weights do not.
+    /// [`EmbedError::Model`] if the tokenizer fails, or returns word pieces that the weights do not
+    /// have.
     pub(super) fn cut(&self, prompt: &str, text: &str) -> Result<WordPieces, EmbedError> {
         if text.trim().is_empty() {
             return Ok(WordPieces::default());
@@ -130,12 +132,12 @@ impl Cutter {
         texts.par_iter().map(|text| self.cut(prompt, text)).collect()
     }
 
-    /// A word piece as the vocabulary writes it.
+    /// A word piece as written in the vocabulary.
     pub(super) fn name(&self, id: u32) -> String {
         self.tokenizer.id_to_token(id).unwrap_or_default()
     }
 
-    /// As [`cut`](Cutter::cut), of the whole text in one go.
+    /// As [`cut`](Cutter::cut), for the whole text in one step.
     pub(super) fn cut_whole(&self, text: &str) -> Result<WordPieces, EmbedError> {
         let lower = self.lower_case.then(|| text.to_lowercase());
         let encoding = self

@@ -1,9 +1,9 @@
 //! The forward pass of a BERT-family encoder on a device (Devlin et al. 2019, post-norm layers).
 //!
-//! Sequences are packed row behind row without padding. Weights and activations are 16-bit floats;
-//! products, norms, softmax and pooling sum in 32 bits. Against a pass in 32 bits throughout, a
-//! pooled vector's cosine is expected above 0.9995. A vector depends on its text alone only up to
-//! that rounding: products of other shapes may be summed in another order.
+//! Sequences are packed row by row without padding. Weights and activations are 16-bit floats;
+//! products, norms, softmax and pooling sum in 32 bits. Compared with a 32-bit pass, a pooled
+//! vector's cosine is expected above 0.9995. A vector depends on its text alone only up to that
+//! rounding: products of other shapes may sum in another order.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, ROW_THREADS, grid};
 #[cfg(test)]
 pub(super) const KERNELS: &[&str] =
     &["embed", "add_norm", "activate", "attend_32", "attend_64", "pool"];
-/// Tokens that one pass takes at most: bounds the memory of activations.
+/// Maximum number of tokens of one pass; bounds the memory of activations.
 pub const MAX_TOKENS: usize = 32_768;
-/// Queries of a block of attention, as in the kernels.
+/// Queries per block of attention, as in the kernels.
 const TILE: usize = 64;
-/// Threads of a block that works number by number.
+/// Threads of a block of an element-wise kernel.
 const ELEMENT_THREADS: u32 = 256;
 
 /// The non-linearity between the two products of a layer.
@@ -37,27 +37,27 @@ pub enum Activation {
     Relu,
 }
 
-/// What becomes of the rows of a sequence.
+/// How the rows of a sequence become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
     /// Their mean.
     Mean,
-    /// The first one.
+    /// The first row.
     First,
 }
 
 /// Sizes of the model.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Numbers of a row.
+    /// Size of a row, numbers.
     pub width: usize,
     /// Attention heads; `width / heads` must be 32 or 64.
     pub heads: usize,
-    /// Numbers between the two products of a layer.
+    /// Size of the inner row between the two products of a layer, numbers.
     pub inner: usize,
-    /// Added to variances.
+    /// Term added to variances.
     pub epsilon: f32,
-    /// Of every layer.
+    /// Activation of every layer.
     pub activation: Activation,
 }
 
@@ -99,15 +99,15 @@ pub struct Layer {
 /// All weights of a model, in 32 bits.
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
-    /// `[vocabulary, width]`.
+    /// Rows of word pieces, `[vocabulary, width]`.
     pub words: Vec<f32>,
-    /// `[positions, width]`, without rows that no token has.
+    /// Rows of positions, `[positions, width]`, without rows that no token uses.
     pub positions: Vec<f32>,
     /// The row of the only segment: `[width]`.
     pub segment: Vec<f32>,
-    /// After the sum of the three.
+    /// Norm after the sum of word, position and segment.
     pub norm: Norm,
-    /// First to last.
+    /// Layers, first to last.
     pub layers: Vec<Layer>,
 }
 
@@ -145,7 +145,7 @@ pub struct Encoder {
     layers: Vec<DeviceLayer>,
 }
 
-/// Rows of a pass, one per token, and where each sequence begins.
+/// Rows of a pass, one per token, with the start of each sequence.
 struct Rows {
     rows: CudaSlice<f16>,
     starts: Vec<i32>,
@@ -156,7 +156,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`GpuError::Shape`] if heads are not 32 or 64 wide, a row is wider than [`MAX_WIDTH`], or
-    /// weights do not have the shapes of their docs; [`GpuError::Device`].
+    /// the weights do not have the documented shapes; [`GpuError::Device`].
     pub fn new(device: Arc<Device>, shape: Shape, weights: &Weights) -> Result<Encoder, GpuError> {
         let width = shape.width;
         if width == 0 || width > MAX_WIDTH {
@@ -213,13 +213,14 @@ impl Encoder {
         })
     }
 
-    /// One pooled vector of length 1 per sequence of word-piece ids, in the order given.
+    /// One pooled vector of length 1 per sequence of word-piece ids, in the given order.
     ///
-    /// The whole must have [`MAX_TOKENS`] tokens at most; fewer, larger passes keep the device busy.
+    /// All sequences together must have at most [`MAX_TOKENS`] tokens; fewer, larger passes keep
+    /// the device busy.
     ///
     /// # Errors
-    /// [`GpuError::Shape`] if a sequence is empty, too long or has an unknown id, or all together
-    /// are too long; [`GpuError::Device`].
+    /// [`GpuError::Shape`] if a sequence is empty, too long or has an unknown id, or if all
+    /// together are too long; [`GpuError::Device`].
     pub fn embed(&self, sequences: &[&[u32]], pooling: Pooling) -> Result<Vec<f32>, GpuError> {
         if sequences.is_empty() {
             return Ok(Vec::new());
@@ -240,7 +241,7 @@ impl Encoder {
         stream.clone_dtoh(&pooled).doing("fetching vectors")
     }
 
-    /// The last layer's rows, one per token, sequence behind sequence, `[tokens, width]`.
+    /// The last layer's rows, one per token, sequence by sequence, `[tokens, width]`.
     ///
     /// # Errors
     /// As [`Encoder::embed`].
@@ -309,7 +310,7 @@ impl Encoder {
         Ok(Rows { rows, starts })
     }
 
-    /// Ids and positions of all tokens; where sequences begin, and the end; tiles of attention.
+    /// Ids and positions of all tokens; starts of sequences, and the end; tiles of attention.
     #[expect(clippy::type_complexity, reason = "four columns that are used once")]
     fn packed(
         &self,

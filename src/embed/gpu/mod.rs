@@ -1,8 +1,8 @@
 //! Computation on a CUDA device, found at run time: the forward pass of an encoder, exact top-k.
 //!
-//! Nothing of CUDA is needed to build or to start; its libraries are looked for when a device is
-//! asked for. Products are those of cuBLAS and cuBLASLt; what lies between them is `kernels.cu`,
-//! compiled by NVRTC for the device that is there.
+//! Building and starting need no part of CUDA; its libraries are loaded when a device is requested.
+//! Matrix products use cuBLAS and cuBLASLt; the other kernels are in `kernels.cu`, which NVRTC
+//! compiles for the device.
 //!
 //! | file | content |
 //! | --- | --- |
@@ -30,7 +30,7 @@ use cudarc::{
 
 /// The source of all kernels.
 const KERNELS: &str = include_str!("kernels.cu");
-/// Widest row that the kernels hold in shared memory, numbers.
+/// Maximum size of a row that the kernels hold in shared memory, numbers.
 pub const MAX_WIDTH: usize = 4_096;
 /// Threads of a block that works on one row, as in the kernels.
 const ROW_THREADS: u32 = 128;
@@ -39,32 +39,34 @@ const ROW_THREADS: u32 = 128;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
-    /// The driver refused; `doing` is what was asked of it.
-    #[error("the CUDA device failed while {doing}: {what}; CUDA_VISIBLE_DEVICES= goes without it")]
+    /// The driver failed during `doing`.
+    #[error(
+        "the CUDA device failed while {doing}: {what}; set CUDA_VISIBLE_DEVICES= to use the CPU"
+    )]
     Device {
-        /// What was being done.
+        /// Attempted operation.
         doing: &'static str,
-        /// What the driver said.
+        /// Message of the driver.
         what: String,
     },
     /// The kernels do not compile for this device.
     #[error(
-        "the CUDA kernels do not compile for {arch}: {log}; CUDA_VISIBLE_DEVICES= goes without"
+        "the CUDA kernels do not compile for {arch}: {log}; set CUDA_VISIBLE_DEVICES= to use the CPU"
     )]
     Compile {
         /// The architecture.
         arch: String,
-        /// What the compiler said.
+        /// Message of the compiler.
         log: String,
     },
-    /// The numbers do not fit together or pass a limit.
+    /// The sizes do not match or exceed a limit.
     #[error("{what} is {got}, expected {expected}")]
     Shape {
-        /// What was given.
+        /// Name of the size.
         what: &'static str,
-        /// How large it is.
+        /// Its value.
         got: usize,
-        /// How large it may be.
+        /// Expected value or range.
         expected: String,
     },
 }
@@ -110,10 +112,10 @@ pub struct Device {
 impl Device {
     /// The first device; none if there is no driver, no device, or a library of CUDA is missing.
     ///
-    /// Opened once, which compiles the kernels, and then shared by all who ask.
+    /// Opened once, which compiles the kernels, and then shared.
     ///
     /// # Errors
-    /// [`GpuError::Device`], [`GpuError::Compile`]: there is a device and it cannot be used.
+    /// [`GpuError::Device`], [`GpuError::Compile`]: there is a device but it cannot be used.
     pub fn first() -> Result<Option<Arc<Device>>, GpuError> {
         static FIRST: Mutex<Option<Option<Arc<Device>>>> = Mutex::new(None);
         let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +155,7 @@ impl Device {
         })))
     }
 
-    /// What the driver calls it.
+    /// Name of the device from the driver.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -166,7 +168,7 @@ impl Device {
 /// Compiles the kernels for an architecture such as `compute_90`; needs NVRTC, not a device.
 ///
 /// # Errors
-/// [`GpuError::Compile`] with the compiler's words.
+/// [`GpuError::Compile`] with the compiler's message.
 fn compile(arch: &str) -> Result<Ptx, GpuError> {
     let options = vec![format!("--gpu-architecture={arch}")];
     compile_ptx_with_opts(KERNELS, CompileOptions { options, ..CompileOptions::default() }).map_err(

@@ -1,12 +1,11 @@
-//! Exact top-k on a device: the rows that score most against each of many queries.
+//! Exact top-k on a device: the rows with the largest dot products for each of many queries.
 //!
-//! Rows are kept as 16-bit floats. A few queries are scored row by row in one kernel that also picks
-//! the best of each 1,024 rows; many queries go through a matrix product, a block of rows at a time,
-//! so that the full table of scores never exists. Short lists are joined until one is left.
+//! Rows are stored as 16-bit floats. For a few queries, one kernel scores row by row and selects
+//! the best of each 1,024 rows. For many queries, a matrix product scores one block of rows at a
+//! time, so the full table of scores never exists. Short lists are merged until one is left.
 //!
-//! Scores are those of the 16-bit rows, not of the rows given: [`TopK::error_bound`] says how far
-//! they can be off, so that a caller who rescores what comes back can tell whether anything may be
-//! missing.
+//! Scores are those of the 16-bit rows, not of the given rows: [`TopK::error_bound`] bounds the
+//! difference, so that a caller who rescores the results can detect whether any may be missing.
 
 use std::sync::Arc;
 
@@ -26,17 +25,17 @@ use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, grid};
 /// Kernels used here.
 #[cfg(test)]
 pub(super) const KERNELS: &[&str] = &["score_rows", "select_rows", "select_pairs"];
-/// Longest ranking per query; lists are at least halved whenever they are joined.
+/// Maximum length of a ranking per query; merging at least halves the number of lists.
 pub const MAX_K: usize = 512;
-/// Rows that a block orders, as in the kernels.
+/// Rows that a block sorts, as in the kernels.
 const SORT_ROWS: usize = 1_024;
 /// Threads of such a block, as in the kernels.
 const SORT_THREADS: u32 = 256;
-/// From this number of queries on, a matrix product is worth its table of scores.
+/// Minimum number of queries for which a matrix product is faster.
 const PRODUCT_QUERIES: usize = 8;
 /// Rows of a block of the product: with 256 queries, 64 MiB of scores.
 const PRODUCT_ROWS: usize = 65_536;
-/// Queries taken at a time.
+/// Maximum number of queries at a time.
 const MAX_QUERIES: usize = 256;
 /// Rows uploaded at a time.
 const UPLOAD_ROWS: usize = 65_536;
@@ -47,7 +46,7 @@ pub struct TopK {
     rows: CudaSlice<f16>,
     n: usize,
     dim: usize,
-    /// Greatest Euclidean norm of a row.
+    /// Maximum Euclidean norm of a row.
     norm: f32,
 }
 
@@ -62,8 +61,9 @@ impl TopK {
     /// Copies a matrix `[n, dim]` to the device, row by row.
     ///
     /// # Errors
-    /// [`GpuError::Shape`] if a row is wider than [`MAX_WIDTH`], not whole, or there are 2^32 rows
-    /// or more; [`GpuError::Device`], for instance that its memory is too small.
+    /// [`GpuError::Shape`] if a row is wider than [`MAX_WIDTH`], `numbers` is not a whole number of
+    /// rows, or there are 2^32 rows or more; [`GpuError::Device`], for example if its memory is too
+    /// small.
     pub fn new(device: Arc<Device>, numbers: &[f32], dim: usize) -> Result<TopK, GpuError> {
         if dim == 0 || dim > MAX_WIDTH {
             return Err(GpuError::shape("a row", dim, format!("1 to {MAX_WIDTH} numbers")));
@@ -90,13 +90,13 @@ impl TopK {
         Ok(TopK { device, rows, n, dim, norm: square.sqrt() })
     }
 
-    /// How far a score may be from that of the row and query as given, itself a sum in 32 bits;
-    /// infinite where a number is beyond the range of a 16-bit float.
+    /// Maximum difference between a score and the score of the given row and query, itself a 32-bit
+    /// sum; infinite if a number is beyond the range of a 16-bit float.
     ///
-    /// Rounding to 11 significant bits moves a number by at most 2^-11 of itself, so a product of
-    /// two such numbers by 2^-10 and a little, and by Cauchy-Schwarz their sum by as much of the
-    /// product of the norms; numbers below 2^-14 are off by 2^-25 at most; each of the two 32-bit
-    /// sums adds `dim` times 2^-24.
+    /// Rounding to 11 significant bits changes a number by at most 2^-11 of itself, so a product of
+    /// two such numbers by slightly more than 2^-10, and by Cauchy-Schwarz their sum by the same
+    /// share of the product of the norms. Numbers below 2^-14 are off by at most 2^-25. Each of the
+    /// two 32-bit sums adds `dim` times 2^-24.
     pub fn error_bound(&self, query: &[f32]) -> f32 {
         let norm = query.iter().map(|number| number * number).sum::<f32>().sqrt();
         if norm.max(self.norm) > f16::MAX.to_f32() {
@@ -111,7 +111,8 @@ impl TopK {
     /// ascending; fewer if there are fewer rows.
     ///
     /// # Errors
-    /// [`GpuError::Shape`] if `k` is above [`MAX_K`] or a query is not whole; [`GpuError::Device`].
+    /// [`GpuError::Shape`] if `k` is above [`MAX_K`] or `queries` is not a whole number of rows;
+    /// [`GpuError::Device`].
     pub fn search(&self, queries: &[f32], k: usize) -> Result<Vec<Vec<(u32, f32)>>, GpuError> {
         if k > MAX_K {
             return Err(GpuError::shape("k", k, format!("at most {MAX_K}")));
@@ -136,7 +137,7 @@ impl TopK {
         Ok(found)
     }
 
-    /// Scores few queries row by row.
+    /// Scores a few queries row by row.
     fn score_each(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
         let stream = &self.device.stream;
         let queries = stream.clone_htod(queries).doing("copying queries to it")?;
@@ -153,7 +154,8 @@ impl TopK {
         Ok(best)
     }
 
-    /// Scores many queries by products of blocks of rows; the lists of all blocks, joined.
+    /// Scores many queries by products of blocks of rows; returns the concatenated lists of all
+    /// blocks.
     fn score_blocks(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
         let stream = &self.device.stream;
         let narrow: Vec<f16> = queries.iter().copied().map(f16::from_f32).collect();
@@ -240,7 +242,7 @@ impl TopK {
         })
     }
 
-    /// One list per query of two.
+    /// Concatenates two sets of lists for each query.
     fn side_by_side(
         &self,
         a: &Lists,
@@ -265,7 +267,7 @@ impl TopK {
         Ok(both)
     }
 
-    /// Joins the lists of each query until one is left.
+    /// Merges the lists of each query until one is left.
     fn join(&self, mut best: Lists, n_queries: usize, k: usize) -> Result<Lists, GpuError> {
         let stream = &self.device.stream;
         let kernel = self.device.kernel("select_pairs")?;
@@ -285,7 +287,7 @@ impl TopK {
         Ok(best)
     }
 
-    /// The rankings, without places that no row has.
+    /// The rankings, without places that no row fills.
     fn fetch(
         &self,
         best: Lists,
@@ -307,7 +309,7 @@ impl TopK {
 mod tests {
     use super::*;
 
-    /// Whole numbers: 16-bit floats hold them exactly, and many scores tie.
+    /// Whole numbers, because 16-bit floats hold them exactly and many scores tie.
     #[test]
     fn finds_the_rows_that_plain_loops_find() {
         let Some(device) = Device::first().unwrap() else {

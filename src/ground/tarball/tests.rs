@@ -1,10 +1,10 @@
-//! That what is packed arrives, and that nothing else does.
+//! Packed files arrive unchanged; altered tarballs are refused.
 
 use super::*;
 
 const FILES: [(&str, &str); 3] = [("b/c.txt", "two"), ("a", ""), ("b/d/e", "three")];
 
-/// A directory with files, and where each goes in a tarball.
+/// A directory with files, and the path of each in a tarball.
 fn given(dir: &Path) -> Vec<(String, PathBuf)> {
     let file = |(path, text): (&str, &str)| {
         let place = dir.join(path.replace('/', "-"));
@@ -29,7 +29,7 @@ fn unpacked(tarball: &Path, into: Option<&Path>) -> Result<(), TarballError> {
     Tarball::open(tarball)?.unpack(into, &mut watch(&mut |_| {}))
 }
 
-/// A tarball of these bytes, whatever they are.
+/// A tarball of these bytes, valid or not.
 fn written(dir: &Path, tar: &[u8]) -> PathBuf {
     let path = dir.join("written");
     fs::write(&path, zstd::encode_all(tar, LEVEL).unwrap()).unwrap();
@@ -144,7 +144,7 @@ fn no_path_leads_elsewhere() {
     let error = unpacked(&written(dir.path(), &manifest(&[("../out", b"x")])), Some(dir.path()));
     let error = error.unwrap_err();
     assert!(error.to_string().contains("\"../out\" may lead elsewhere"), "{error}");
-    // Long directories before a name are no harm.
+    // Long directories before a name are allowed.
     assert!(!is_bad(&format!("{}/{}", "x".repeat(PREFIX_BYTES), "y".repeat(NAME_BYTES))));
 }
 

@@ -1,23 +1,23 @@
 //! Finds the quoted parts of a text: names and titles.
 
-/// Maximum number of quoted parts; later ones are ignored.
+/// Maximum number of quoted parts; further parts are ignored.
 const MAX_SPANS: usize = 32;
 
 /// A quotation mark of a text.
 struct Mark {
-    /// Where it begins, and where it ends.
+    /// Byte range of the mark.
     start: usize,
     end: usize,
     opens: bool,
     closes: bool,
-    /// Whether it is straight and stands behind a digit, as the sign for inches does.
+    /// Whether the mark is straight and follows a digit, like the sign for inches.
     may_be_inches: bool,
 }
 
-/// The parts of a text between quotation marks (`"`, `“”`, `«»`), in order, without the marks and
-/// the blanks beside them, none empty, at most 32. A straight mark opens before a sign that is no
-/// blank and behind none that is a letter or digit, and closes the other way round; one behind a
-/// digit is the sign for inches where another follows that can only close. Linear in the text.
+/// The parts of a text between quotation marks (`"`, `“”`, `«»`), in order: trimmed, without the
+/// marks, none empty, at most 32. A straight mark opens a part if a non-blank follows it and no
+/// letter or digit precedes it; it closes a part in the mirrored case. A mark after a digit is the
+/// sign for inches if a later mark can only close. Linear in the text.
 pub fn quoted(text: &str) -> Vec<&str> {
     let marks = marks(text);
     let mut spans = Vec::new();
@@ -62,7 +62,7 @@ fn marks(text: &str) -> Vec<Mark> {
     marks
 }
 
-/// Whether a mark closes what another opened.
+/// Whether the mark at `at` closes a part that an earlier mark opened.
 fn ends(marks: &[Mark], at: usize) -> bool {
     let only_closes = |mark: &Mark| mark.closes && !mark.opens;
     marks.get(at).is_some_and(|mark| {

@@ -1,5 +1,5 @@
-//! Navigable graphs: best-first search of one, and its construction by insertion (HNSW: Malkov &
-//! Yashunin 2018).
+//! Navigable graphs: best-first search, and construction by insertion (HNSW: Malkov & Yashunin
+//! 2018).
 //!
 //! Rows are inserted in order, levels come from a seeded generator and ties go to the smaller place,
 //! so the same rows give the same graph.
@@ -15,19 +15,19 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustc_hash::FxHashSet;
 
-/// Links that a row gets when it is inserted, and has at most in the upper layers.
+/// Number of links of a new row, and maximum number of links in the upper layers.
 const CONNECTIVITY: usize = 16;
-/// Links of a row in the lowest layer at most.
+/// Maximum number of links of a row in the lowest layer.
 const CONNECTIVITY_LOWEST: usize = 2 * CONNECTIVITY;
 /// Candidates kept while a row is linked.
 const EXPANSION_BUILD: usize = 128;
-/// Seed of the levels.
+/// Seed of the random levels.
 const SEED: u64 = 0;
 
 /// A scored place; the larger is the better.
 pub(super) type Hit = (Score, Reverse<u32>);
 
-/// A score in its total order.
+/// A score with a total order.
 #[derive(Clone, Copy)]
 pub(super) struct Score(pub(super) f32);
 
@@ -48,9 +48,9 @@ impl Ord for Score {
     }
 }
 
-/// The best `width` places that a search from `entries` finds, best first (Algorithm 2): the best
-/// place not yet expanded is expanded, until it is worse than all that are kept. Places of `n_places`
-/// and above are ignored.
+/// The best `width` places that a search from `entries` finds, best first (Algorithm 2): expands
+/// the best unexpanded place until it is worse than all kept ones. Ignores places of `n_places` and
+/// above.
 pub(super) fn beam_search<E>(
     entries: Vec<u32>,
     n_places: usize,
@@ -83,14 +83,14 @@ pub(super) fn beam_search<E>(
     }
 }
 
-/// A graph that grows by a row at a time.
+/// A graph that grows row by row.
 pub(super) struct GraphBuilder {
     dim: usize,
-    /// `[inserted, dim]`.
+    /// Inserted rows, `[inserted, dim]`.
     rows: Vec<f32>,
-    /// The scored links of each place in each of its layers, the lowest first.
+    /// The scored links of each place by layer, the lowest first.
     links: Vec<Vec<Vec<Hit>>>,
-    /// A place of the highest layer.
+    /// A place in the highest layer.
     entry: u32,
     levels: ChaCha8Rng,
 }
@@ -158,8 +158,8 @@ impl GraphBuilder {
         near
     }
 
-    /// The links of a place among `near`, best first (Algorithm 4): one that is nearer to a link
-    /// already selected than to the place is reached through that, and is left out.
+    /// Selects the links of a place from `near`, best first (Algorithm 4). A candidate nearer to a
+    /// selected link than to the place is skipped, because it is reachable through that link.
     fn select(&self, near: &[Hit], max_links: usize) -> Vec<Hit> {
         let mut links: Vec<Hit> = Vec::with_capacity(max_links);
         for &hit in near {
@@ -174,7 +174,7 @@ impl GraphBuilder {
         links
     }
 
-    /// Adds a link to a place; where they are too many, they are selected anew.
+    /// Adds a link to a place; above the maximum, the links are selected anew.
     fn link_back(&mut self, place: u32, link: Hit, layer: usize) {
         let max_links = if layer == 0 { CONNECTIVITY_LOWEST } else { CONNECTIVITY };
         let links = &mut self.links[place as usize][layer];

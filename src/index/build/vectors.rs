@@ -18,7 +18,7 @@ use agent_kb::{Kb, NodeId};
 
 /// Texts embedded at a time.
 const BLOCK: usize = 1_024;
-/// Texts embedded at a time by a transformer; the time a caller waits who wants to stop.
+/// Texts embedded at a time by a transformer; bounds the delay after a request to stop.
 const TRANSFORMER_BLOCK: usize = 128;
 /// Name of the stage in progress reports.
 const STAGE: &str = "vectors";
@@ -68,7 +68,7 @@ fn train(kb: &Kb, watch: &Watch<'_>) -> Result<LsaEmbedder, IndexError> {
     })
 }
 
-/// The nodes of a range that have a vector: all, or those of candidate types.
+/// The nodes of a range with a vector: all, or those of candidate types.
 fn nodes_with_vector(
     kb: &Kb,
     candidates_only: bool,
@@ -78,7 +78,7 @@ fn nodes_with_vector(
         .filter(move |&node| !candidates_only || kb.candidate_types().contains(&kb.node_type(node)))
 }
 
-/// Splits the nodes of a base into at most `n` ranges with about equally many vectors.
+/// Splits the nodes of a base into at most `n` ranges with about equal numbers of vectors.
 pub fn split_nodes(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>> {
     let total = nodes_with_vector(kb, candidates_only, 0..kb.n_nodes()).count() as u64;
     let n = n.clamp(1, total.max(1));
@@ -98,8 +98,8 @@ pub fn split_nodes(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>>
 /// Receives nodes, and a row for each.
 type BlockHandler<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError> + 'a;
 
-/// Embeds those of some nodes that have a vector, in order; `on_block` gets blocks of at most 1,024
-/// nodes and a row for each.
+/// Embeds the nodes among `nodes` that have a vector, in order; `on_block` receives blocks of at
+/// most 1,024 nodes and a row for each.
 ///
 /// # Errors
 /// Those of the embedder and of `on_block`.
@@ -125,14 +125,14 @@ pub fn embed(
     }
 }
 
-/// Writes a row for every node: that of its vector, or zeros.
+/// Writes a row for every node: its vector, or zeros.
 struct Rows<'a> {
     writer: VectorWriter,
     watch: &'a Watch<'a>,
     dim: usize,
     /// Nodes with a row.
     next: NodeId,
-    /// Vectors written, of all.
+    /// Number of vectors written.
     done: u64,
     total: u64,
 }
@@ -151,7 +151,7 @@ impl<'a> Rows<'a> {
         Ok(Self { writer, watch, dim, next: 0, done: 0, total })
     }
 
-    /// Takes the vectors of the next nodes that have one.
+    /// Appends the vectors of the next nodes that have one.
     fn append(&mut self, nodes: &[NodeId], vectors: &[f32]) -> Result<(), IndexError> {
         let mut vectors = vectors;
         for run in nodes.chunk_by(|node, next| node + 1 == *next) {
@@ -165,7 +165,7 @@ impl<'a> Rows<'a> {
         self.watch.progress(STAGE, self.done, self.total)
     }
 
-    /// Gives zeros to the nodes before `end`.
+    /// Appends zeros for the nodes before `end`.
     fn fill(&mut self, end: NodeId) -> Result<(), IndexError> {
         while self.next < end {
             let n = (end - self.next).min(BLOCK as NodeId);
@@ -183,7 +183,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Embeds every node, or those of candidate types with zeros for the others.
+/// Embeds every node, or only those of candidate types with zeros for the rest.
 fn compute(
     kb: &Kb,
     dir: &Path,
@@ -200,7 +200,7 @@ fn compute(
     Ok(VectorsRecord::new(kb.fingerprint(), spec))
 }
 
-/// Reads the vectors that an embedder gave elsewhere.
+/// Reads vectors computed on another machine.
 fn take(
     kb: &Kb,
     dir: &Path,
@@ -229,7 +229,7 @@ fn take(
     Ok(VectorsRecord::new(kb.fingerprint(), spec.clone()))
 }
 
-/// Copies vectors that were computed elsewhere.
+/// Copies imported vectors.
 fn copy(
     kb: &Kb,
     dir: &Path,

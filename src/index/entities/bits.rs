@@ -9,7 +9,7 @@ impl Bits {
         Self(vec![0; bound.div_ceil(64)])
     }
 
-    /// Adds a number; whether it is new. What is out of bounds is not added.
+    /// Adds a number; returns whether it is new. Ignores numbers out of bounds.
     pub(super) fn insert(&mut self, number: u32) -> bool {
         let Some(word) = self.0.get_mut(number as usize / 64) else { return false };
         let bit = 1 << (number % 64);

@@ -19,7 +19,7 @@ use crate::{
 use agent_ground::words::{Stems, is_stop_word, name_words};
 use agent_kb::{FieldId, Kb, NodeId};
 
-/// Parts of field names that hold other names of a node.
+/// Substrings of the names of fields that hold other names of a node.
 const ALIAS_FIELDS: [&str; 11] = [
     "synonym",
     "alias",
@@ -33,9 +33,9 @@ const ALIAS_FIELDS: [&str; 11] = [
     "symbol",
     "brand_name",
 ];
-/// Aliases of one node that are kept; later ones are dropped.
+/// Maximum number of aliases of one node; further ones are dropped.
 const MAX_ALIASES: usize = 64;
-/// Words of a name whose initials are an entry.
+/// Numbers of words of names whose initials are an entry.
 const ACRONYM_WORDS: std::ops::RangeInclusive<usize> = 2..=6;
 /// Minimum share of distinct values of an identifying field.
 const MIN_DISTINCT_SHARE: f64 = 0.98;
@@ -44,10 +44,10 @@ fn is_symbol(name: &str) -> bool {
     name.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric())
 }
 
-/// Minimum digits of an identifying number; shorter ones are ranks, years and amounts.
+/// Minimum number of digits of an identifying number; shorter ones are ranks, years and amounts.
 const MIN_IDENTIFYING_DIGITS: usize = 5;
 
-/// Whether a text is a number too short to identify anything: digits, with or without signs and
+/// Whether a text is a number too short to be an identifier: digits, possibly with signs and
 /// separators.
 fn is_small_number(text: &str) -> bool {
     let is_part = |c: char| c.is_numeric() || matches!(c, '.' | ',' | '+' | '-');
@@ -63,7 +63,7 @@ type CheckStop<'a> = dyn FnMut() -> Result<(), IndexError> + 'a;
 struct Builder {
     stems: Stems,
     ids: FxHashMap<String, u32>,
-    /// Stem of each word met; none for a stop word.
+    /// Stem of each known word; none for a stop word.
     words: FxHashMap<String, Option<u32>>,
     entry_node: Vec<u32>,
     entry_flags: Vec<u8>,
@@ -188,7 +188,8 @@ impl Builder {
     }
 }
 
-/// Fields with one-word values that hardly repeat; small numbers among them do not identify.
+/// Fields with one-word values that are almost unique; small numbers among the values do not
+/// identify.
 fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<FieldId>, IndexError> {
     let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
     for node in 0..kb.n_nodes() {
@@ -286,7 +287,7 @@ mod tests {
         assert!(!large.iter().any(|text| is_small_number(text)));
     }
 
-    /// With a form for each letter left out, this name would be copied 100,000 times.
+    /// If each deletion of a letter were stored, this name would be copied 100,000 times.
     #[test]
     fn a_long_run_is_indexed_by_its_exact_form_alone() {
         let dir = tempfile::tempdir().unwrap();

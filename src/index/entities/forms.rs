@@ -1,11 +1,11 @@
-//! Forms in which words of names are compared: hashes of consecutive words, stems without regard to British
-//! and American spelling, numerals, and words with a letter left out.
+//! Forms in which words of names are compared: hashes of consecutive words, stems with unified
+//! British and American spelling, numerals, and words with one letter deleted.
 
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
 use agent_ground::words::{Stems, fold, is_too_long};
 
-/// Letters a stem must have for its spelling to be looked at.
+/// Minimum number of letters of a stem whose spelling is unified.
 const MIN_SPELLED_LETTERS: usize = 4;
 /// British spellings inside stems, and the American ones.
 const SPELLINGS: [(&str, &str); 18] = [
@@ -28,7 +28,7 @@ const SPELLINGS: [(&str, &str); 18] = [
     ("sulph", "sulf"),
     ("aluminium", "aluminum"),
 ];
-/// British endings of words, which stemming would not see through, and the American ones.
+/// British word endings that must be replaced before stemming, and the American ones.
 const WORD_ENDINGS: [(&str, &str); 6] = [
     ("isation", "ization"),
     ("isations", "izations"),
@@ -50,7 +50,7 @@ const ENDINGS: [(&str, &str); 10] = [
     ("br", "ber"),
     ("ogu", "og"),
 ];
-/// Roman numerals of two letters and more, with their digits.
+/// Roman numerals of at least two letters, with their digits.
 const ROMAN: [(&str, &str); 15] = [
     ("ii", "2"),
     ("iii", "3"),
@@ -68,22 +68,22 @@ const ROMAN: [(&str, &str); 15] = [
     ("xvii", "17"),
     ("xviii", "18"),
 ];
-/// Roman numerals of one letter; such letters also begin names, so that only what follows another
-/// word is taken for a numeral.
+/// Roman numerals of one letter. Such letters also begin names, so they count as numerals only
+/// after another word.
 const SHORT_ROMAN: [(&str, &str); 3] = [("i", "1"), ("v", "5"), ("x", "10")];
 
-/// A hash of words in a row, without regard to where one ends and the next begins, so that
-/// "beta-carotene" and "betacarotene" are the same (FNV-1a of 64 bits; Fowler, Noll & Vo 1991).
+/// A hash of consecutive words, independent of the boundaries between them, so that "beta-carotene"
+/// and "betacarotene" are the same (FNV-1a of 64 bits; Fowler, Noll & Vo 1991).
 #[derive(Clone, Copy)]
 pub(super) struct Key(u64);
 
 impl Key {
-    /// The hash of no word, for words as they are.
+    /// The hash of zero words, for unstemmed words.
     pub(super) fn of_words() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    /// The hash of no word, for stems; it shares no value with [`Self::of_words`] but by chance.
+    /// The hash of zero words, for stems; collides with [`Self::of_words`] only by chance.
     pub(super) fn of_stems() -> Self {
         Self::of_words().then("\u{1}")
     }
@@ -94,22 +94,22 @@ impl Key {
         Self(word.bytes().fold(self.0, step))
     }
 
-    /// Its number.
+    /// The hash as a number.
     pub(super) fn number(self) -> u64 {
         self.0
     }
 }
 
-/// Where in an ascending array of hashes those begin that have the same first bits. Hashes lie evenly,
-/// so that few are left to look through.
+/// Start position of each prefix of bits in an ascending array of hashes. Hashes are uniform, so
+/// few remain to be searched.
 #[derive(Default)]
 pub(super) struct KeyPlaces(OnceLock<Vec<u32>>);
 
 impl KeyPlaces {
-    /// Bits by which hashes are told apart.
+    /// Number of bits of the prefix.
     const BITS: u32 = 16;
 
-    /// The places of a hash in the array, which is always the same one.
+    /// The positions of a hash in the array, which must be the same in every call.
     pub(super) fn find(&self, keys: &[u64], wanted: u64) -> Range<usize> {
         let bucket = |key: u64| (key >> (u64::BITS - Self::BITS)) as usize;
         let starts = self.0.get_or_init(|| {
@@ -135,7 +135,7 @@ pub(super) fn key(word: &str) -> u64 {
     Key::of_words().then(word).number()
 }
 
-/// Every form of a word with one letter left out; none for what is too long for a word.
+/// Every form of a word with one letter deleted; none for an overlong word.
 pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
     let letters = if is_too_long(word) { "" } else { word };
     letters.char_indices().map(|(at, letter)| {
@@ -178,8 +178,8 @@ pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
     changed.map_or(stem, Cow::Owned)
 }
 
-/// The parts of a word as written: it is parted between letters and digits, and where a capital
-/// follows a small letter. Folded; the whole word where it is not of ASCII or too long for a word.
+/// The parts of a written word: split between letters and digits, and before a capital that follows
+/// a small letter. Folded; the whole word if it is not ASCII or is too long.
 pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let parted = written.is_ascii() && !is_too_long(written);
     let bytes = if parted { written.as_bytes() } else { &[] };
@@ -202,7 +202,7 @@ pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// A numeral as digits, or the word itself; `follows` says that another word stands before it.
+/// A numeral as digits, or the word itself; `follows`: another word precedes it.
 fn digits(word: &str, follows: bool) -> &str {
     if word.len() > 5 {
         return word;
@@ -212,12 +212,12 @@ fn digits(word: &str, follows: bool) -> &str {
     found.map_or(word, |pair| pair.1)
 }
 
-/// The stems by which a word as written joins the hash of stems of the words before it.
+/// The stems that a written word contributes to the hash of stems.
 pub(super) fn stem_pieces(stems: &Stems, written: &str) -> Vec<String> {
     pieces(written).map(|piece| stem_of(stems, &piece).into_owned()).collect()
 }
 
-/// The hash of stems with those of one more word; `follows` says that words came before.
+/// The hash extended by the stems of one more word; `follows`: other words precede it.
 pub(super) fn then_stems(key: Key, pieces: &[String], mut follows: bool) -> Key {
     pieces.iter().fold(key, |key, piece| {
         let key = key.then(digits(piece, follows));
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(pieces(&"a1".repeat(33)).count(), 1);
     }
 
-    /// Each form is a copy: what has no bound here takes the square of its length.
+    /// Each form is a copy: without a bound the time is quadratic in the length.
     #[test]
     fn a_run_too_long_for_a_word_has_no_forms_with_a_letter_less() {
         assert_eq!(deletions(&"x".repeat(64)).count(), 64);

@@ -1,4 +1,4 @@
-//! Words of a query, and the stems of names that each may stand for.
+//! Words of a query, and the stems that each may match.
 
 use std::{
     borrow::Cow,
@@ -14,9 +14,9 @@ use crate::entities::{
 };
 use agent_ground::words::{Stems, is_question_word, is_too_long, name_words};
 
-/// Words of a query that are linked; later ones are dropped.
+/// Maximum number of linked words of a query; later ones are dropped.
 const MAX_QUERY_WORDS: usize = 256;
-/// Letters of each part of a word that stands for two.
+/// Minimum number of letters of each part of a word that is split in two.
 const MIN_PART_LETTERS: usize = 3;
 /// Strength of a stem matched with one edit, relative to the same stem.
 pub(super) const TYPO_STRENGTH: f32 = 0.9;
@@ -24,46 +24,46 @@ pub(super) const TYPO_STRENGTH: f32 = 0.9;
 /// A word of a query.
 #[derive(Clone)]
 pub(super) struct Word {
-    /// Folded.
+    /// Folded text.
     pub(super) text: String,
     /// Stems of its parts; see [`stem_pieces`].
     pieces: Vec<String>,
     /// Whether it has a capital.
     pub(super) capital: bool,
-    /// Whether it only shapes the question.
+    /// Whether it is a question word.
     pub(super) asks: bool,
-    /// Its stem, if a name has it.
+    /// Its stem, if it occurs in a name.
     pub(super) stem: Option<u32>,
 }
 
 impl Word {
-    /// The hash of stems with those of this word.
+    /// The hash extended by the stems of this word.
     pub(super) fn then_stems(&self, key: Key, follows: bool) -> Key {
         then_stems(key, &self.pieces, follows)
     }
 }
 
-/// A query's words, ready to be looked up.
+/// A query's words, prepared for lookup.
 pub(super) struct QueryWords {
     pub(super) words: Vec<Word>,
-    /// The words without typos: those that no name has replaced by the nearest that some name has.
-    /// Empty if none is replaced.
+    /// The words with typos corrected: words that occur in no name are replaced by the nearest one
+    /// that does. Empty if none is replaced.
     pub(super) corrected: Vec<Word>,
     /// Stems of the index that the query has, ascending, with their strength.
     pub(super) stems: Vec<(u32, f32)>,
-    /// The idf of each of them times its strength.
+    /// Idf times strength, parallel to `stems`.
     weights: Vec<f32>,
-    /// The same stems as a set: most stems of an entry are not among them.
+    /// `stems` as a set: most stems of an entry are not among them.
     has_stem: Bits,
 }
 
 impl QueryWords {
-    /// The strength of a stem; zero if the query does not have it.
+    /// The strength of a stem; zero if it is not in the query.
     pub(super) fn strength(&self, stem: u32) -> f32 {
         self.place(stem).map_or(0.0, |at| self.stems[at].1)
     }
 
-    /// The idf of a stem times its strength; zero if the query does not have it.
+    /// The idf of a stem times its strength; zero if it is not in the query.
     #[inline]
     pub(super) fn weight(&self, stem: u32) -> f32 {
         self.place(stem).map_or(0.0, |at| self.weights[at])
@@ -79,7 +79,7 @@ impl QueryWords {
 }
 
 impl EntityIndex {
-    /// The words of a text and the stems they may stand for; asks on the way whether to go on.
+    /// The words of a text and the stems that they may match; calls `go_on` every few milliseconds.
     ///
     /// # Errors
     /// The error of `go_on`.
@@ -133,8 +133,8 @@ impl EntityIndex {
         Ok(QueryWords { words, corrected, stems, weights, has_stem })
     }
 
-    /// The words, those that no name has replaced by the word at one edit with whose stem most
-    /// names are, ties by the alphabet; empty if none is replaced.
+    /// The words with typos corrected: a word that occurs in no name is replaced by the word at one
+    /// edit whose stem most names have, ties by the alphabet. Empty if none is replaced.
     fn corrected<E>(
         &self,
         stems: &Stems,
@@ -168,7 +168,7 @@ impl EntityIndex {
         Ok(whole.map(|(near, word)| near.unwrap_or(word.clone())).collect())
     }
 
-    /// The stem of a folded word, if a name has it.
+    /// The stem of a folded word, if it occurs in a name.
     pub(super) fn stem_id(&self, stems: &Stems, word: &str) -> Option<u32> {
         match self.words.find(word) {
             Some(at) => self.word_stems.as_slice().get(at).copied(),
@@ -182,8 +182,8 @@ impl EntityIndex {
         stems.into_iter().collect()
     }
 
-    /// Words of names at one edit of a word of [`MIN_FUZZY_LETTERS`] or more, with their stems: a
-    /// letter more, less, other, or two swapped. Ascending. None for what is too long for a word.
+    /// Words of names within one edit (insertion, deletion, substitution or swap) of a word of at
+    /// least [`MIN_FUZZY_LETTERS`] letters, with their stems, ascending. None for an overlong word.
     fn near_words(&self, word: &str) -> Vec<(u32, u32)> {
         let mut near = BTreeSet::new();
         if word.chars().nth(MIN_FUZZY_LETTERS - 1).is_none() || is_too_long(word) {
@@ -201,8 +201,8 @@ impl EntityIndex {
         near.into_iter().collect()
     }
 
-    /// The pairs of stems that a word of ASCII stands for if it is two words in one: those that
-    /// stand together in a name.
+    /// The pairs of stems that an ASCII word may be the concatenation of, if both occur in one
+    /// name.
     pub(super) fn parted(&self, stems: &Stems, word: &str) -> Vec<(u32, u32)> {
         if !word.is_ascii() || is_too_long(word) {
             return Vec::new();
@@ -223,7 +223,7 @@ impl EntityIndex {
             .collect()
     }
 
-    /// Whether two stems stand in one name.
+    /// Whether two stems occur in one name.
     fn stand_together(&self, first: u32, second: u32) -> bool {
         let (first, second) = (self.entries_of(first), self.entries_of(second));
         let (few, many) =

@@ -1,42 +1,43 @@
-//! Short codes for many vectors: the nearest of a few centroids, and what is left in a few bits a
+//! Short codes for many vectors: the nearest of a few centroids, and a residual of a few bits per
 //! number (the residual compression of ColBERTv2: Santhanam et al. 2022).
 //!
-//! A residual number falls into one of `2^bits` buckets, whose bounds are quantiles of the residuals
-//! of a sample, and is read back as its bucket's mean quantile. A code is the centroid's number in
-//! two bytes, then the buckets, least significant bits first. Decoded vectors have length 1.
+//! A residual number falls into one of `2^bits` buckets, whose bounds are quantiles of the
+//! residuals of a sample, and decodes to its bucket's mean quantile. A code is the centroid's
+//! number in two bytes, then the buckets, least significant bits first. Decoded vectors have length
+//! 1.
 
 use rayon::prelude::*;
 
 use agent_embed::matrix::{dot, normalise};
 
-/// Centroids at most; a centroid's number has two bytes.
+/// Maximum number of centroids; a centroid's number has two bytes.
 const MAX_CENTROIDS: usize = 512;
-/// Vectors of the sample for each centroid, at least.
+/// Minimum number of sampled vectors per centroid.
 const PER_CENTROID: usize = 16;
 /// Rounds of Lloyd's algorithm.
 const ROUNDS: usize = 6;
 /// Vectors assigned by one thread at a time.
 const BLOCK: usize = 256;
 
-/// What codes are made with and read by.
+/// Encodes and decodes vectors.
 pub(super) struct Codec<'a> {
     pub(super) dim: usize,
     pub(super) bits: usize,
     /// `[n, dim]`, each of length 1 or zero.
     pub(super) centroids: &'a [f32],
-    /// What each bucket stands for, `[2^bits]`, ascending.
+    /// The value of each bucket, `[2^bits]`, ascending.
     pub(super) weights: &'a [f32],
-    /// Bounds between buckets, `[2^bits - 1]`, ascending; needed to encode only.
+    /// Bounds between buckets, `[2^bits - 1]`, ascending; used only to encode.
     pub(super) cutoffs: &'a [f32],
 }
 
-/// Bytes of a code.
+/// Length of a code, bytes.
 pub(super) fn code_bytes(dim: usize, bits: usize) -> usize {
     2 + (dim * bits).div_ceil(8)
 }
 
-/// Centroids, weights and cutoffs for vectors like those of a sample (`[n, dim]`, each of length 1).
-/// The same sample gives the same bytes on any number of threads. O(n * centroids * dim).
+/// Trains centroids, weights and cutoffs on a sample (`[n, dim]`, each of length 1). The same
+/// sample gives the same bytes on any number of threads. O(n * centroids * dim).
 pub(super) fn learn(sample: &[f32], dim: usize, bits: usize) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
     let n = sample.len() / dim;
     let n_centroids = (n / PER_CENTROID).clamp(1, MAX_CENTROIDS).min(n.max(1));
@@ -76,7 +77,7 @@ pub(super) fn learn(sample: &[f32], dim: usize, bits: usize) -> (Vec<f32>, Vec<f
     (centroids, weights, cutoffs)
 }
 
-/// The nearest centroid of each row, the first of equals.
+/// The nearest centroid of each row; of equals, the first.
 fn assign(centroids: &[f32], rows: &[f32], dim: usize) -> Vec<usize> {
     rows.par_chunks(dim * BLOCK)
         .flat_map_iter(|rows| rows.chunks_exact(dim).map(|row| nearest(centroids, row)))
@@ -109,7 +110,8 @@ impl Codec<'_> {
         code
     }
 
-    /// Reads a code back into `vector` (`[dim]`), of length 1; zeros if it is none of this codec.
+    /// Decodes a code into `vector` (`[dim]`), of length 1; zeros if it is not a code of this
+    /// codec.
     pub(super) fn decode(&self, code: &[u8], table: &[f32], vector: &mut [f32]) {
         vector.fill(0.0);
         let [low, high, residuals @ ..] = code else { return };
@@ -126,7 +128,7 @@ impl Codec<'_> {
         normalise(vector);
     }
 
-    /// What [`Codec::decode`] reads: the residuals that each byte stands for, `[256, 8 / bits]`.
+    /// Table for [`Codec::decode`]: the residuals of each byte, `[256, 8 / bits]`.
     pub(super) fn table(&self) -> Vec<f32> {
         let mask = (1usize << self.bits) - 1;
         let places = (0..256usize).flat_map(|byte| (0..8 / self.bits).map(move |at| (byte, at)));

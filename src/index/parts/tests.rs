@@ -1,4 +1,5 @@
-//! The optional parts over a small base, against plain search, on one thread and on two, and damaged.
+//! The optional parts over a small base: against plain search, on one thread and on two, and with
+//! damaged files.
 
 use std::{fs, path::PathBuf, sync::atomic::AtomicBool};
 
@@ -18,7 +19,7 @@ use agent_kb::{KbMeta, KbWriter, NodeId, best};
 const N_NODES: u32 = 450;
 const DIM: usize = 16;
 
-/// A base of two types with the vectors of its documents; nodes of one type may be answers.
+/// A base of two types with the vectors of its documents; nodes of one type are candidates.
 struct World {
     dir: TempDir,
     kb: Kb,
@@ -57,7 +58,7 @@ impl World {
         World { dir, vectors: VectorIndex::open(&path).unwrap(), kb, embedder }
     }
 
-    /// Builds a part on so many threads; its directory.
+    /// Builds a part on `threads` threads; returns its directory.
     fn build(&self, part: Part, threads: usize) -> PathBuf {
         let dir = self.dir.path().join(format!("{part}{threads}"));
         fs::create_dir(&dir).unwrap();

@@ -20,7 +20,7 @@ impl ReadOnly {
     }
 }
 
-/// Why nothing is written.
+/// The error of every write.
 fn refused() -> io::Error {
     io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the index is only read")
 }
@@ -55,7 +55,7 @@ impl Directory for ReadOnly {
         Ok(())
     }
 
-    /// Nothing writes, so nobody has to be kept out.
+    /// There are no writers, so no lock is needed.
     fn acquire_lock(&self, _: &Lock) -> Result<DirectoryLock, LockError> {
         Ok(DirectoryLock::from(Box::new(())))
     }

@@ -11,7 +11,8 @@
 //! | `type: IN [brand product]` | any of some words |
 //! | `+a b -c`, `a AND (b OR NOT c)`, `a^2` | must, may, must not; what counts twice |
 //!
-//! `fields.`, `rel.` before a name say which is meant where both have it; a field comes first.
+//! `fields.` or `rel.` before a name resolves an ambiguous one; without it, a field comes before a
+//! relation.
 
 use std::ops::Bound;
 
@@ -35,31 +36,31 @@ use crate::{
 use agent_ground::words::nearest;
 use agent_kb::Kb;
 
-/// Longest query, bytes.
+/// Maximum length of a query, bytes.
 const MAX_QUERY_BYTES: usize = 4 << 10;
-/// Parentheses within one another; reading them takes the stack.
+/// Maximum nesting of parentheses; parsing is recursive.
 const MAX_DEPTH: usize = 16;
-/// Largest distance of words with typos.
+/// Maximum edit distance of words with typos.
 const MAX_TYPOS: u8 = 2;
-/// Largest slop of a phrase.
+/// Maximum slop of a phrase.
 const MAX_SLOP: u32 = 100;
-/// Letters that a known name may differ in to be proposed.
+/// Maximum edit distance of a suggested name.
 const MAX_DISTANCE: usize = 3;
-/// Names that an error lists at most.
+/// Maximum number of names listed in an error.
 const MAX_LISTED: usize = 20;
 
 /// Why a query cannot be searched.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// It is longer than any that is read.
+    /// The query is too long; its length.
     #[error("the query has {0} bytes; at most {MAX_QUERY_BYTES} are read")]
     Long(usize),
-    /// Something in it is wrong.
+    /// The query is invalid.
     #[error("at character {at} of the query: {reason}")]
     Wrong {
-        /// Where, from 1.
+        /// Position of the error, from 1.
         at: usize,
-        /// What is wrong and what to do.
+        /// What is wrong, and the remedy.
         reason: String,
     },
     /// The index cannot be used.
@@ -67,9 +68,9 @@ pub enum QueryError {
     Index(#[from] IndexError),
 }
 
-/// Where words are looked for.
+/// Fields in which words are searched.
 enum Target {
-    /// Any of some text fields.
+    /// Any of several text fields.
     Texts(Vec<Field>),
     /// A field of details, by its id.
     Detail(u16),
@@ -87,7 +88,7 @@ pub(super) struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// What the whole query wants.
+    /// Parses the whole query.
     pub(super) fn query(&self) -> Result<Box<dyn Query>, QueryError> {
         if self.text.len() > MAX_QUERY_BYTES {
             return Err(QueryError::Long(self.text.len()));
@@ -113,7 +114,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Where the grammar stumbles.
+    /// The position of a syntax error.
     fn syntax(&self) -> QueryError {
         let (_, errors) = parse_query_lenient(self.text);
         let first = errors.into_iter().min_by_key(|error| error.pos);
@@ -124,13 +125,13 @@ impl Parser<'_> {
         self.wrong(self.text.floor_char_boundary(at), format!("{message}; {remedy}"))
     }
 
-    /// That something at a byte of the query is wrong.
+    /// An error at a byte of the query.
     fn wrong(&self, byte: usize, reason: impl Into<String>) -> QueryError {
         let at = self.text[..byte.min(self.text.len())].chars().count() + 1;
         QueryError::Wrong { at, reason: reason.into() }
     }
 
-    /// That something about a piece of the query is wrong.
+    /// An error at a part of the query.
     fn wrong_at(&self, piece: &str, reason: impl Into<String>) -> QueryError {
         self.wrong(self.text.find(piece).unwrap_or(0), reason)
     }
@@ -219,7 +220,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A word without the signs behind it: typos that are allowed, and whether it is a prefix.
+    /// A word without its suffix: number of allowed typos, and whether it is a prefix.
     fn signs<'t>(&self, written: &'t str) -> Result<(&'t str, u8, bool), QueryError> {
         if let Some(text) = written.strip_suffix('*') {
             return Ok((text, 0, true));
@@ -322,7 +323,7 @@ impl Parser<'_> {
         Ok(Box::new(RangeQuery::new(lower, upper)))
     }
 
-    /// What a name of a field means.
+    /// The target of a field name.
     fn target(&self, name: Option<&str>) -> Result<Target, QueryError> {
         let Some(name) = name else {
             return Ok(Target::Texts(vec![self.at.name, self.at.body]));

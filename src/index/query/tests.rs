@@ -1,4 +1,4 @@
-//! Queries over a small base, against a scan of all nodes, and wrong ones.
+//! Queries over a small base, against a scan of all nodes, and invalid queries.
 
 use std::sync::{LazyLock, atomic::AtomicBool};
 
@@ -11,7 +11,7 @@ use super::*;
 use agent_kb::{KbMeta, KbWriter};
 
 const N_NODES: u32 = 240;
-/// Words of all texts: some differ in one letter, some begin alike.
+/// Words of all texts: some differ in one letter, some share a prefix.
 const VOCABULARY: [&str; 16] = [
     "steel", "steal", "stele", "steels", "bottle", "bottles", "battle", "cap", "caps", "cape",
     "éclair", "red", "read", "bread", "tree", "three",
@@ -23,7 +23,7 @@ struct World {
     index: QueryIndex,
 }
 
-/// Words from a number, a few of them.
+/// `n` words, determined by `seed`.
 fn words(seed: u32, n: u32) -> String {
     let word = |at| VOCABULARY[((seed * 31 + at * (seed % 7 + 3) + at * at * 5) % 16) as usize];
     (0..n).map(word).collect::<Vec<_>>().join(" ")
@@ -60,7 +60,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     World { _dir: dir, kb, index }
 });
 
-/// What one part of a query wants.
+/// A condition of a query.
 #[derive(Clone, Debug)]
 enum Want {
     Phrase { field: &'static str, words: Vec<&'static str>, slop: u32 },
@@ -69,8 +69,7 @@ enum Want {
     Range { low: i32, high: i32, closed: bool },
 }
 
-/// The folded words of a node's texts with their places; those of two texts are not next to one
-/// another.
+/// The folded words of a node's texts with their positions; words of two texts are never adjacent.
 fn places(kb: &Kb, node: NodeId, field: &str) -> Vec<Vec<(u32, String)>> {
     let texts = |texts: Vec<&str>| {
         let (mut found, mut start) = (Vec::new(), 0);
@@ -294,7 +293,7 @@ fn only_nodes_of_the_types_that_are_asked_for_are_found() {
     }
 }
 
-/// A base that changes: nodes with a name, a title and a price, and whom they are near.
+/// A node of a base that changes: name, title, price, and near nodes.
 #[derive(Clone)]
 struct Thing {
     kind: &'static str,
@@ -302,7 +301,7 @@ struct Thing {
     title: String,
     price: String,
     near: Vec<u64>,
-    /// What `near` calls it; it never changes.
+    /// Key for `near`; it never changes.
     key: u64,
 }
 
@@ -318,7 +317,7 @@ impl Thing {
     }
 }
 
-/// Writes the things as a base, those of before in the order they had.
+/// Writes the nodes as a base, existing ones in their previous order.
 fn base_of(things: &[Thing], dir: &Path) -> Kb {
     let mut writer = KbWriter::create(dir).unwrap();
     for thing in things {
@@ -338,7 +337,7 @@ fn base_of(things: &[Thing], dir: &Path) -> Kb {
     Kb::open(dir).unwrap()
 }
 
-/// One of: a thing is gone, a thing is new, or one says something else.
+/// Removes, adds or edits a node.
 fn change(things: &mut Vec<Thing>, next_key: &mut u64, rng: &mut ChaCha8Rng) {
     let at = rng.random_range(0..things.len());
     let kind = rng.random_range(0..6);

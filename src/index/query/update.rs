@@ -1,10 +1,11 @@
-//! Updates the index of one version of a base to the next: changed documents are deleted and added, the
-//! others stay.
+//! Updates the index of one version of a base to the next: deletes and adds changed documents,
+//! keeps the rest.
 //!
-//! Files of tantivy never change, so those of the previous version are linked. A document is identified by
-//! its content, so a renumbered node keeps its document: each document has a *slot*, its `id` in tantivy,
-//! and the file [`SLOTS`] maps slots to nodes. The same file has the number of words of each field, so
-//! scores equal those of a new index bit for bit: tantivy itself would still count deleted documents.
+//! Files of tantivy never change, so those of the previous version are linked. A document is
+//! identified by its content, so a renumbered node keeps its document: each document has a *slot*,
+//! its `id` in tantivy, and the file [`SLOTS`] maps slots to nodes. The same file has the number of
+//! words of each field, so that scores equal those of a new index bit for bit: tantivy itself would
+//! still count deleted documents.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -16,13 +17,13 @@ use tantivy::{
 
 use super::*;
 
-/// Nodes of the documents, and words of the fields; only in an index that was updated.
+/// Nodes of the documents, and numbers of words of the fields; only in an updated index.
 pub(super) const SLOTS: &str = "slots";
 /// Node of the slot of a deleted document.
 const DELETED: u32 = u32::MAX;
-/// Maximum segments of an index; each update adds one, and a search visits all.
+/// Maximum number of segments of an index; each update adds one, and a search visits all.
 const MAX_SEGMENTS: usize = 12;
-/// Digits of a digest, bytes.
+/// Length of a digest, bytes.
 const DIGEST_BYTES: usize = 16;
 
 /// The mapping from tantivy's documents to nodes in an updated index.
@@ -33,17 +34,17 @@ pub(super) struct Slots {
     n_words: [u64; N_TEXTS],
 }
 
-/// Fields of the schema that have words.
+/// Number of schema fields with words.
 const N_TEXTS: usize = 5;
 
 impl Fields {
-    /// Those that have words, in the order of [`texts`].
+    /// The fields with words, in the order of [`texts`].
     fn texts(self) -> [Field; N_TEXTS] {
         [self.node_type, self.name, self.body, self.fields, self.rel]
     }
 }
 
-/// Every text of a node's document: place of its field, key in there.
+/// Every text of a node's document: index of its field, key within the field.
 fn texts(kb: &Kb, node: NodeId) -> Vec<(usize, u16, &str)> {
     let mut texts = vec![
         (0, 0, kb.type_name(kb.node_type(node))),
@@ -203,7 +204,7 @@ pub(crate) fn update(
     Ok(true)
 }
 
-/// Links tantivy's files, or copies them where the file system has no links.
+/// Links tantivy's files, or copies them if the file system has no links.
 fn link(names: &Strings, from: &Path, to: &Path) -> io::Result<()> {
     for at in 0..names.len() {
         let name = String::from_utf8_lossy(names.get(at));
@@ -220,7 +221,7 @@ fn link(names: &Strings, from: &Path, to: &Path) -> io::Result<()> {
 /// Tantivy's list of segments.
 const LIST: &str = "meta.json";
 
-/// Removes files of segments that are gone, and lists of deleted documents before the last.
+/// Removes files of dropped segments, and outdated lists of deleted documents.
 fn remove_unused(index: &Index, dir: &Path) -> Result<(), IndexError> {
     let failed = |error| IndexError::io(dir, error);
     let segments = index.searchable_segment_metas();
@@ -243,7 +244,7 @@ fn remove_unused(index: &Index, dir: &Path) -> Result<(), IndexError> {
 }
 
 impl Slots {
-    /// Reads the file beside an index.
+    /// Reads the file of slots.
     pub(super) fn open(dir: &Path) -> Result<Self, IndexError> {
         let path = dir.join(SLOTS);
         let arrays = Arrays::open(&path)?;
@@ -260,8 +261,8 @@ impl Slots {
         (node != DELETED).then_some(node.into())
     }
 
-    /// The `k` best documents, ties by ascending node; `is_wanted` are the nodes that may be found,
-    /// or all if it is empty.
+    /// The `k` best documents, ties by ascending node; `is_wanted` marks the nodes that may be
+    /// found, or is empty for all.
     pub(super) fn search(
         &self,
         searcher: &Searcher,

@@ -1,10 +1,10 @@
 //! Search on a CUDA device, if there is one and enough queries justify copying the rows to it. Results are
 //! identical bit for bit.
 //!
-//! The device keeps rows as 16-bit floats, so it only proposes: twice as many rows as are wanted. They
-//! are scored here as all rows are. No row that it left out has a score above the last proposed one's by
-//! more than the bound of [`TopK::error_bound`]; where the `k`-th best score is above that, nothing can
-//! be missing. Where it is not, the rows are searched on the processor.
+//! The device stores rows as 16-bit floats, so it only proposes candidates: twice as many rows as
+//! requested. These are rescored here in full precision. A row outside the candidates scores at
+//! most the last candidate's score plus [`TopK::error_bound`]. If the `k`-th best score is above
+//! that, the result is complete; otherwise the processor searches the rows.
 
 use std::sync::{
     OnceLock,
@@ -24,7 +24,7 @@ const WORTH_QUERIES: u64 = 256;
 /// Rows with their scores, best first.
 pub(super) type Hits = Vec<(NodeId, f32)>;
 
-/// The rows on a device, once copied.
+/// The rows on a device, after they were copied.
 #[derive(Default)]
 pub(super) struct DeviceSearch {
     query_count: AtomicU64,
@@ -46,7 +46,7 @@ impl DeviceSearch {
 }
 
 impl VectorIndex {
-    /// The best `k` rows of all for each query, `None` for a query that must be searched here.
+    /// The best `k` rows for each query; `None` for a query that the processor must search.
     pub(super) fn search_on_device(
         &self,
         queries: &[&[f32]],
@@ -76,8 +76,8 @@ impl VectorIndex {
     }
 }
 
-/// The best `k` of the hits, if no row outside can be among them; `rest` is a score that no row outside
-/// exceeds, none if there is no row outside.
+/// The best `k` of the hits, if no other row can be among them; `rest` bounds the scores of all
+/// other rows, none if there are none.
 fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Hits> {
     hits.sort_unstable();
     hits.truncate(k);

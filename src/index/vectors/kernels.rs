@@ -1,33 +1,34 @@
-//! Dot products of rows of unsigned bytes with queries of signed bytes, as fast as the processor can.
+//! Dot products of rows of unsigned bytes with queries of signed bytes, with the fastest
+//! instructions of the processor.
 //!
 //! Sums are exact integers, so all kernels agree; the kernel is selected at the first search.
 //!
-//! A block is [`BLOCK`] rows of `stride` bytes, a multiple of [`STEP`]; blocks are always full.
-//! No sum overflows: `255 * 127 * 16_384 < 2^31`.
+//! A block has [`BLOCK`] rows of `stride` bytes, a multiple of [`STEP`]; blocks are always full. No
+//! sum overflows: `255 * 127 * 16_384 < 2^31`.
 
 use std::sync::OnceLock;
 
 /// Rows of a block.
 pub(super) const BLOCK: usize = 64;
-/// Bytes of a row that are read at a time: a register of 512 bits, a row of a tile.
+/// Bytes of a row read at a time: a register of 512 bits, a row of a tile.
 pub(super) const STEP: usize = 64;
-/// Queries that share a register: one 32-bit sum each.
+/// Number of queries that share a register: one 32-bit sum each.
 pub(super) const LANES: usize = 16;
 /// Queries of a panel are padded to a multiple of this.
 const PANEL_QUERIES: usize = 2 * LANES;
 
-/// Bytes of many queries, arranged for [`Kernel::panel`].
+/// Bytes of many queries, packed for [`Kernel::panel`].
 pub(super) struct Panel {
     stride: usize,
     n: usize,
     /// `[n, stride]`.
     rows: Vec<i8>,
-    /// `[n / 16, stride / 4, 16, 4]`: four bytes of one query after those of the next.
+    /// `[n / 16, stride / 4, 16, 4]`: four bytes of one query, then four of the next.
     packed: Vec<i8>,
 }
 
 impl Panel {
-    /// Takes queries of `stride` bytes; zeros are added to a multiple of [`PANEL_QUERIES`].
+    /// Packs queries of `stride` bytes; zeros pad their number to a multiple of [`PANEL_QUERIES`].
     pub(super) fn new<'a>(stride: usize, queries: impl Iterator<Item = &'a [i8]>) -> Panel {
         let mut rows: Vec<i8> = queries.flat_map(|query| query.iter().copied()).collect();
         rows.resize(rows.len().next_multiple_of(PANEL_QUERIES * stride), 0);
@@ -58,7 +59,7 @@ pub(super) struct Lanes {
     pub(super) full: [f32; LANES],
     /// Factor of the row's `rest`.
     pub(super) rest: [f32; LANES],
-    /// Lower limit of the bound.
+    /// Minimum of the bound.
     pub(super) threshold: [f32; LANES],
 }
 
@@ -73,11 +74,11 @@ pub(super) struct Test {
     pub(super) full: f32,
     /// Factor of a row's `rest`.
     pub(super) rest: f32,
-    /// Lower limit of the bound.
+    /// Minimum of the bound.
     pub(super) threshold: f32,
 }
 
-/// Terms of a row in the bound: the unit of its bytes, and two allowances.
+/// Terms of a row in the bound: the unit of its bytes, and two error terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Note {
     pub(super) scale: f32,
@@ -90,7 +91,7 @@ pub(super) struct Note {
 pub(super) enum Kernel {
     /// Portable code.
     Plain,
-    /// The same code, compiled for registers of 256 bits.
+    /// Portable code compiled for registers of 256 bits.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// Four products of bytes in one step, registers of 512 bits.
@@ -102,7 +103,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// The kernels this machine can run, slowest first.
+    /// The kernels of this machine, slowest first.
     pub(super) fn all() -> &'static [Kernel] {
         static ALL: OnceLock<Vec<Kernel>> = OnceLock::new();
         ALL.get_or_init(|| {
@@ -179,10 +180,10 @@ impl Kernel {
         }
     }
 
-    /// Which queries a row may be good enough for: bit `i` of `masks[j]` is query `16 j + i`.
+    /// The queries whose threshold a row may reach: bit `i` of `masks[j]` is query `16 j + i`.
     ///
-    /// A bit is not set only if `scale * (sum - shift) + note.full * full + note.rest * rest < threshold`,
-    /// computed with at most one rounding an operation.
+    /// A bit is clear only if `scale * (sum - shift) + note.full * full + note.rest * rest <
+    /// threshold`, computed with at most one rounding per operation.
     pub(super) fn reaching(self, sums: &[i32], lanes: &[Lanes], note: Note, masks: &mut [u16]) {
         match self {
             Kernel::Plain => reaching_plain(sums, lanes, note, masks),
@@ -198,10 +199,12 @@ impl Kernel {
         }
     }
 
-    /// Which rows of a block may be good enough for a query; notes are all units, `full` and `rest`.
+    /// The rows of a block that may reach a query's threshold; notes are all units, `full` and
+    /// `rest`.
     ///
-    /// A bit is not set only if `scale * ((sums[0] - shifts[0]) + (sums[1] - shifts[1]) * second)
-    /// + note.full * full + note.rest * rest < threshold`, computed with at most one rounding an operation.
+    /// A bit is clear only if `scale * ((sums[0] - shifts[0]) + (sums[1] - shifts[1]) * second) +
+    /// note.full * full + note.rest * rest < threshold`, computed with at most one rounding per
+    /// operation.
     pub(super) fn reaching_one(
         self,
         sums: &[[i32; BLOCK]; 2],
@@ -320,9 +323,9 @@ mod vnni {
 
     use super::{BLOCK, LANES, Lanes, Note, PANEL_QUERIES, Panel, STEP};
 
-    /// Rows whose sums are in registers together.
+    /// Rows whose sums are held in registers together.
     const PAIR_ROWS: usize = 4;
-    /// How far ahead rows are fetched, in bytes.
+    /// Prefetch distance, bytes.
     const AHEAD: usize = 4096;
     const PANEL_ROWS: usize = 8;
 
@@ -432,8 +435,8 @@ mod vnni {
     }
 }
 
-/// Tiles: eight registers of 16 rows of 64 bytes. The compiler knows no names for their instructions yet,
-/// the assembler does.
+/// Tiles: eight registers of 16 rows of 64 bytes. The compiler has no intrinsics for their
+/// instructions yet, so they are written in assembly.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx {
     use std::arch::{asm, x86_64::__cpuid_count};
@@ -443,7 +446,7 @@ mod amx {
     /// Rows of a tile.
     const TILE: usize = 16;
 
-    /// Eight full tiles, as `ldtilecfg` reads it.
+    /// Eight full tiles, in the format of `ldtilecfg`.
     #[repr(align(64))]
     struct Shapes([u8; 64]);
 
@@ -459,7 +462,8 @@ mod amx {
         Shapes(bytes)
     };
 
-    /// Whether processor and system let this process use tiles of bytes; asks the system for them.
+    /// Whether processor and system let this process use tiles of bytes; requests them from the
+    /// system.
     pub(super) fn is_there() -> bool {
         /// `amx-tile` and `amx-int8` of leaf 7.
         const TILES: u32 = 1 << 24 | 1 << 25;
@@ -478,7 +482,7 @@ mod amx {
     /// See [`super::Kernel::panel`].
     ///
     /// # Safety
-    /// [`is_there`] said so, and lengths are as the caller checks.
+    /// [`is_there`] returned true, and lengths are as the caller checks.
     pub(super) unsafe fn panel(rows: &[u8], panel: &Panel, out: &mut [i32]) {
         let (stride, row_bytes) = (panel.stride, panel.n * size_of::<i32>());
         for first in (0..BLOCK).step_by(2 * TILE) {

@@ -1,13 +1,14 @@
-//! Rows as bytes, with a proven bound on what the bytes lose: a quarter of the size, read first.
+//! Rows as bytes, with a proven bound on the quantization error: a quarter of the size, read first.
 //!
 //! # Codes
-//! With `x` a stored row, `m` the centre (near the mean of all rows) and `H` a rotation, `z = H (x - m)` is
-//! coded as `s c`: whole numbers `c` in -127..=127 times the unit `s = max |z| / 127`. The rotation is a
-//! Hadamard transform after changes of sign, in blocks of the largest power of two that divides the padded
-//! length. It spreads what is in few dimensions over all of the block, and taking the mean away leaves what
-//! rows differ in, so that one unit fits all dimensions of a row.
-//! A query `q` is rotated to `w = H q` and coded twice: `t a` with `t = max |w| / 127`, and the remainder
-//! `w - t a` likewise as `t' b`; what is left is `r'`. Let `r = w - t a`, `e = z - s c`.
+//! With `x` a stored row, `m` the centre (near the mean of all rows) and `H` a rotation,
+//! `z = H (x - m)` is coded as `s c`: whole numbers `c` in -127..=127 times the unit
+//! `s = max |z| / 127`. The rotation is a Hadamard transform after changes of sign, in blocks of
+//! the largest power of two that divides the padded length. It spreads the content of a few
+//! dimensions over the whole block, and subtracting the mean leaves the differences between rows,
+//! so that one unit fits all dimensions of a row. A query `q` is rotated to `w = H q` and coded
+//! twice: `t a` with `t = max |w| / 127`, and the remainder `w - t a` likewise as `t' b`; the final
+//! remainder is `r'`. Let `r = w - t a`, `e = z - s c`.
 //!
 //! # Bound
 //! `H` is orthogonal, so in real numbers
@@ -28,23 +29,24 @@
 //! slack = 2 u (d/16 + 128) (|x| + |z|)
 //! ```
 //!
-//! A row keeps `s`, `full = |e| + slack` and `rest = |s c|`, rounded up; a query `|q|`, `|r|` and `|r'|`,
-//! rounded up. Sums in `f64` (transforms, norms, `m.q`) are wrong by less than `d 2^-52` of the norms, which
-//! the factor 2 and [`SUM_ERROR`] cover. Underflow in a score is below `d 2^-149`, less than the slack while
-//! norms are within [`ROW_NORMS`] and [`QUERY_NORMS`]. A row outside has an infinite `full`, so that its
-//! score is always computed; a query outside has no codes, and all scores are.
+//! A row stores `s`, `full = |e| + slack` and `rest = |s c|`, rounded up; a query stores `|q|`,
+//! `|r|` and `|r'|`, rounded up. Sums in `f64` (transforms, norms, `m.q`) are wrong by less than `d
+//! 2^-52` of the norms, which the factor 2 and [`SUM_ERROR`] cover. Underflow in a score is below
+//! `d 2^-149`, less than the slack while norms are within [`ROW_NORMS`] and [`QUERY_NORMS`]. A row
+//! outside of these ranges has an infinite `full`, so that its score is always computed; for a
+//! query outside of them there are no codes, and all scores are computed.
 
 use std::ops::RangeInclusive;
 
 use super::kernels::{BLOCK, Note, STEP, Test};
 
-/// Largest magnitude of a code.
+/// Maximum magnitude of a code.
 const MAX_CODE: f64 = 127.0;
-/// Added to codes of rows, which are stored as unsigned bytes.
+/// Offset of row codes, which are stored as unsigned bytes.
 const SHIFT: u8 = 128;
-/// Lengths of rows for which the bound is proven; zero is allowed besides.
+/// Norms of rows for which the bound is proven; zero is also allowed.
 const ROW_NORMS: RangeInclusive<f64> = 1e-12..=1e15;
-/// Lengths of queries for which the bound is proven.
+/// Norms of queries for which the bound is proven.
 const QUERY_NORMS: RangeInclusive<f64> = 1e-12..=1e12;
 /// Relative error of a sum of products of at most 16,384 terms in `f64`: above `16_384 * 2^-52`.
 const SUM_ERROR: f64 = 4e-12;
@@ -56,24 +58,24 @@ pub(super) fn block_bytes(stride: usize) -> usize {
     BLOCK * (stride + NOTES * size_of::<f32>())
 }
 
-/// Length of a coded row of `dim` numbers.
+/// Length of a coded row of `dim` numbers, bytes.
 pub(super) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(STEP)
 }
 
-/// How rows and queries are turned before they are coded.
+/// Transformation of rows and queries before coding.
 pub(super) struct Space {
     dim: usize,
     /// `m`, `[dim]`.
     centre: Vec<f32>,
-    /// `[stride]`: plus or minus the factor that keeps lengths.
+    /// `[stride]`: plus or minus the factor that preserves norms.
     signs: Vec<f64>,
     /// Length of the blocks of the transform, a power of two.
     width: usize,
 }
 
 impl Space {
-    /// The space around `centre`, `[dim]`; numbers that are not finite or huge count as zero.
+    /// The space around `centre`, `[dim]`; numbers that are huge or not finite count as zero.
     pub(super) fn new(mut centre: Vec<f32>) -> Space {
         for value in &mut centre {
             if value.is_nan() || value.abs() > *ROW_NORMS.end() as f32 {
@@ -90,7 +92,7 @@ impl Space {
         Space { dim, centre, signs, width }
     }
 
-    /// Length of a coded row, in bytes.
+    /// Length of a coded row, bytes.
     pub(super) fn stride(&self) -> usize {
         self.signs.len()
     }
@@ -134,7 +136,7 @@ impl Space {
         block
     }
 
-    /// Codes a query (`[dim]`, finite); `None` when the bound is not proven for its length.
+    /// Codes a query (`[dim]`, finite); `None` if the bound is not proven for its norm.
     pub(super) fn code_query(&self, query: &[f32]) -> Option<CodedQuery> {
         let mut turned: Vec<f64> = query.iter().map(|x| f64::from(*x)).collect();
         let length = norm(turned.iter().copied());
@@ -162,9 +164,9 @@ impl Space {
     }
 }
 
-/// A query in the form that coded rows are compared with; names as in the module's text.
+/// A coded query for comparison with coded rows; names as in the module's text.
 pub(super) struct CodedQuery {
-    /// `m.q`, and the error of sums.
+    /// `m.q` plus the error of sums.
     offset: f64,
     /// `|q|`.
     length: f64,
@@ -174,14 +176,15 @@ pub(super) struct CodedQuery {
     last: f64,
     /// `t` and `t'`.
     units: [f64; 2],
-    /// What the shift of the rows' bytes adds to the sums.
+    /// Contribution of the offset of the rows' bytes to the sums.
     shifts: [i32; 2],
     /// `a` and `b`, each of the length of a coded row.
     pub(super) parts: [Vec<i8>; 2],
 }
 
 impl CodedQuery {
-    /// The test of bound (2), in the unit `t`: passed by every row whose score is at least `threshold`.
+    /// The test of bound (2), in the unit `t`: every row whose score is at least `threshold`
+    /// passes.
     pub(super) fn test(&self, threshold: f32) -> Test {
         let limit = (f64::from(threshold) - self.offset) / self.units[0];
         let up = |length: f64| ((length / self.units[0]) as f32).next_up();
@@ -194,7 +197,8 @@ impl CodedQuery {
         }
     }
 
-    /// The factor of `rest` in the test of bound (1), which takes all else from [`CodedQuery::test`].
+    /// The factor of `rest` in the test of bound (1); all other terms are those of
+    /// [`CodedQuery::test`].
     pub(super) fn first_rest(&self) -> f32 {
         ((self.rest / self.units[0]) as f32).next_up()
     }
@@ -217,7 +221,7 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Takes [`block_bytes`] bytes.
+    /// Wraps [`block_bytes`] bytes.
     pub(super) fn new(bytes: &'a [u8], stride: usize) -> Block<'a> {
         Block { bytes, stride }
     }
@@ -232,7 +236,7 @@ impl<'a> Block<'a> {
         &self.bytes[row * self.stride..][..self.stride]
     }
 
-    /// Copies the notes of one row to those of another in a block of the same kind.
+    /// Copies the terms of one row's bound to another row, in a block of the same kind.
     pub(super) fn copy_note(&self, from: usize, block: &mut [u8], to: usize) {
         let start = BLOCK * self.stride;
         let (from_notes, to_notes) =
@@ -253,12 +257,12 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Euclidean length.
+/// Euclidean norm.
 fn norm(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// The unit and codes of a part of a query; leaves what they do not say.
+/// The unit and codes of a part of a query; `values` then holds the remainder.
 fn code_part(values: &mut [f64]) -> (f64, Vec<i8>) {
     let unit = largest(values) / MAX_CODE;
     let per_unit = if unit > 0.0 { 1.0 / unit } else { 0.0 };
@@ -274,7 +278,7 @@ fn largest(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |most, value| value.abs().max(most))
 }
 
-/// Writes the codes of a turned row whose stored form has length `length`.
+/// Writes the codes of a rotated row; `length` is the norm of its stored form.
 fn code_row(turned: &[f64], length: f64, dim: usize, codes: &mut [u8]) -> Note {
     let turned_length = norm(turned.iter().copied());
     let proven = length == 0.0 || ROW_NORMS.contains(&length);
@@ -282,7 +286,7 @@ fn code_row(turned: &[f64], length: f64, dim: usize, codes: &mut [u8]) -> Note {
         return Note { scale: 0.0, full: f32::INFINITY, rest: 0.0 };
     }
     let scale = (largest(turned) / MAX_CODE) as f32;
-    // Too small to be told from nothing: all of it is error.
+    // Too small to distinguish from zero: all of it is error.
     let scale = if f64::from(scale) > *ROW_NORMS.start() * 1e-6 { scale } else { 0.0 };
     let unit = f64::from(scale);
     let per_unit = if scale > 0.0 { 1.0 / unit } else { 0.0 };

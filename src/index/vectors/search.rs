@@ -1,10 +1,11 @@
 //! Exact search: codes exclude most rows, scores rank the rest.
 //!
-//! Blocks of rows are compared with all queries of a batch at once. A row whose bound reaches a query's
-//! floor, the `k`-th best score known, waits in the query's top. When many wait, the top is
-//! settled: those with the largest bounds are scored first, so that the floor rises and the rest
-//! fall below it unscored. Threads share floors, which changes how much is scored, never the
-//! result: what is dropped has a bound, so a score, strictly below `k` known scores.
+//! Blocks of rows are compared with all queries of a batch at once. A row whose bound reaches a
+//! query's floor, the `k`-th best score known, is added to the query's waiting rows. When many
+//! wait, they are settled: rows with the largest bounds are scored first, so that the floor rises
+//! and the remaining rows fall below it unscored. Threads share floors, which changes the number of
+//! scored rows, never the result: a dropped row has a bound, hence a score, strictly below `k`
+//! known scores.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -19,16 +20,17 @@ use super::{
 };
 use agent_kb::NodeId;
 
-/// Queries that are compared with a block of rows at once; larger batches read the index again.
+/// Maximum number of queries compared with a block of rows at once; larger batches read the index
+/// again.
 pub(super) const MAX_QUERIES: usize = 256;
-/// Searches among fewer rows score all of them.
+/// Number of rows up to which a search scores all of them.
 const FEW_ROWS: usize = 1_024;
-/// Blocks between two reads of the floors of other threads.
+/// Blocks between two reads of the other threads' floors.
 const SPAN: usize = 16;
-/// Rows waiting in a top, in addition to twice the number of results.
+/// Maximum number of waiting rows, in addition to twice the number of results.
 const MAX_WAITING: usize = 1_024;
 
-/// The rows that are searched.
+/// The searched rows.
 #[derive(Clone, Copy)]
 enum Scope<'a> {
     /// A half-open range of nodes.
@@ -72,7 +74,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Some rows of a block that are in scope: those of `rows`, the node of a row by [`Rows::node`].
+/// The rows of a block that are in scope: indices `rows`; [`Rows::node`] gives the node of a row.
 struct Rows<'a> {
     block: Block<'a>,
     rows: Range<usize>,
@@ -93,7 +95,7 @@ impl Rows<'_> {
 struct Query<'a> {
     numbers: &'a [f32],
     coded: CodedQuery,
-    /// The largest `k`-th best score that any thread knows; see [`to_ordered`].
+    /// The largest `k`-th best score over all threads; see [`to_ordered`].
     floor: AtomicU32,
 }
 
@@ -103,7 +105,7 @@ impl Query<'_> {
     }
 }
 
-/// Bits whose order is that of the numbers, for those that are not NaN.
+/// Bits with the same order as the numbers, except NaN.
 fn to_ordered(number: f32) -> u32 {
     let bits = number.to_bits();
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
@@ -116,9 +118,9 @@ fn from_ordered(bits: u32) -> f32 {
 /// The best rows of one query so far, and further candidates.
 struct TopK {
     k: usize,
-    /// The worst is on top, since hits are ordered best first.
+    /// The worst hit is on top, because hits are ordered best first.
     best: BinaryHeap<Hit>,
-    /// Upper bounds on scores.
+    /// Nodes with upper bounds on their scores.
     waiting: Vec<(f64, NodeId)>,
 }
 
@@ -173,7 +175,7 @@ struct Worker<'a> {
     queries: &'a [Query<'a>],
     panel: Option<&'a Panel>,
     tops: Vec<TopK>,
-    /// The test of the last updated query; used when there is only one.
+    /// The test of the last updated query; used if there is only one.
     test: Test,
     lanes: Vec<Lanes>,
     sums: Vec<i32>,
@@ -287,7 +289,7 @@ impl VectorIndex {
         Ok(on_device.into_iter().map(found).collect())
     }
 
-    /// The best `k` for each query, by scoring every row when there is no kernel.
+    /// The best `k` for each query, by scoring every row if there is no kernel.
     fn best(
         &self,
         queries: &[&[f32]],
@@ -433,7 +435,8 @@ mod tests {
     use super::*;
     use crate::vectors::{Precision, tests::build};
 
-    /// Rows that are hard to bound or to rank: far from the centre, equal, tiny, huge, in one dimension.
+    /// Rows that are hard to bound or to rank: far from the centre, equal, tiny, huge,
+    /// one-dimensional.
     fn hard_rows(random: &mut ChaCha8Rng, n: usize, dim: usize, wild: bool) -> Vec<Vec<f32>> {
         let mut rows: Vec<Vec<f32>> = Vec::with_capacity(n);
         let far: Vec<f32> = (0..dim).map(|_| random.random_range(-3.0..3.0)).collect();

@@ -1,4 +1,4 @@
-//! Writes vector files: rows are streamed, their codes follow when all rows are known.
+//! Writes vector files: rows are streamed; their codes follow when all rows are known.
 
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use agent_embed::matrix::Matrix;
 use agent_ground::files;
 use agent_kb::NodeId;
 
-/// Tensors begin at multiples of this, in bytes, so that registers and tiles cross no cache lines.
+/// Alignment of tensors, bytes, so that registers and tiles cross no cache lines.
 pub(super) const ALIGNMENT: usize = 64;
-/// Blocks that are coded side by side, and written then.
+/// Blocks that are coded in parallel before they are written.
 const CODED_BLOCKS: usize = 64;
 
 /// Writes a vector file by appending blocks of rows.
 ///
-/// Nothing appears at the final path before [`finish`](VectorWriter::finish); dropping the writer leaves no
-/// trace. Memory use is one block, and 64 blocks of 64 rows with their codes at the end.
+/// Nothing appears at the final path before [`finish`](VectorWriter::finish); dropping the writer
+/// leaves no files. Memory: one block, and at the end 64 blocks of 64 rows with their codes.
 pub struct VectorWriter {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
@@ -39,13 +39,13 @@ pub struct VectorWriter {
 }
 
 impl VectorWriter {
-    /// Starts a file of rows of length `dim` that will be published at `path`.
+    /// Starts a file of rows of length `dim`, to be published at `path`.
     ///
-    /// `embedder` is the fingerprint of the model the vectors come from.
+    /// `embedder` is the fingerprint of the model of the vectors.
     ///
     /// # Errors
-    /// [`VectorError::OutOfRange`] unless `dim` is in `1..=`[`MAX_DIM`] and the fingerprint short enough,
-    /// [`VectorError::Io`].
+    /// [`VectorError::OutOfRange`] if `dim` is not in `1..=`[`MAX_DIM`] or the fingerprint is too
+    /// long, [`VectorError::Io`].
     pub fn create(
         path: &Path,
         dim: usize,
@@ -76,8 +76,8 @@ impl VectorWriter {
     /// Appends the rows of the next nodes.
     ///
     /// # Errors
-    /// [`VectorError::Dimension`], [`VectorError::NotFinite`] (nothing is appended then),
-    /// [`VectorError::OutOfRange`] when rows outnumber node ids, [`VectorError::Io`].
+    /// [`VectorError::Dimension`], [`VectorError::NotFinite`] (then nothing is appended),
+    /// [`VectorError::OutOfRange`] if rows outnumber node ids, [`VectorError::Io`].
     pub fn append(&mut self, rows: &Matrix) -> Result<(), VectorError> {
         if rows.dim() != self.dim {
             return Err(VectorError::Dimension { expected: self.dim, got: rows.dim() });
@@ -107,11 +107,11 @@ impl VectorWriter {
         self.write(&bytes)
     }
 
-    /// Codes all rows, completes the file, publishes it at its path in one step and returns the number of
-    /// rows. O(n dim log dim).
+    /// Codes all rows, completes the file, publishes it at its path atomically and returns the
+    /// number of rows. O(n dim log dim).
     ///
     /// # Errors
-    /// [`VectorError::Io`]; the old file, if any, is then untouched.
+    /// [`VectorError::Io`]; an old file is then unchanged.
     pub fn finish(mut self) -> Result<u64, VectorError> {
         let path = self.path.clone();
         let failed = |source| VectorError::Io { path: path.clone(), source };

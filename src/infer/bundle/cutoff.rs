@@ -1,10 +1,11 @@
 //! The cut-off: the last rank of a ranking that still answers the query.
 //!
-//! A ranking can be cut behind any of its first ranks, but not between nodes of equal score. Each cut
-//! point has features of its rank and of the scores around it; a linear model gives it a probability
-//! by a softmax over all points, and the most probable one is chosen (ranked list truncation: Bahri et
-//! al., *Choppy: Cut Transformer for Ranked List Truncation*, SIGIR 2020, with six weights in place of
-//! a transformer). Features depend on scores alone, so that the weights hold for any category.
+//! A ranking can be cut after any of its first ranks, but not between nodes of equal score. Each
+//! cut point has features of its rank and of the scores around it; a linear model gives it a
+//! probability by a softmax over all points, and the most probable one is chosen (ranked list
+//! truncation: Bahri et al., *Choppy: Cut Transformer for Ranked List Truncation*, SIGIR 2020, with
+//! six weights instead of a transformer). Features depend on scores alone, so the weights hold for
+//! any category.
 //!
 //! Expected precision and recall are those of training queries with a similar probability.
 
@@ -33,12 +34,12 @@ pub const FEATURES: [&str; 6] = ["score", "drop", "rank", "rank squared", "first
 pub struct Cutoff {
     /// Weight by name of the feature; missing ones are 0.
     pub weights: BTreeMap<String, f32>,
-    /// By ascending probability of the cut; the first holds from 0.
+    /// By ascending probability of the cut; the first entry starts at 0.
     pub expected: Vec<Expected>,
 }
 
-/// Quality of the answers to training queries with such a probability, cut by weights that were
-/// trained without them.
+/// Quality of the answers to training queries with a similar probability, cut by weights that were
+/// trained without these queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -107,8 +108,8 @@ impl Cutoff {
         Cutoff { weights: BTreeMap::new(), ..self }
     }
 
-    /// The cut-off of a whole ranking; `None` if it is empty, continues behind [`MAX_RANK`], or there
-    /// are no weights.
+    /// The cut-off of a whole ranking; `None` if it is empty, continues after [`MAX_RANK`], or
+    /// there are no weights.
     pub fn end(&self, ranking: &[(NodeId, f32)]) -> Option<End> {
         if self.weights.is_empty() {
             return None;
@@ -136,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends where the score drops most, and knows two degrees of sureness.
+    /// Ends at the largest drop of the score; has two levels of expected quality.
     fn at_drops() -> Cutoff {
         let of = |from, precision| Expected { from, n: 10, precision, recall: 0.5 };
         Cutoff {

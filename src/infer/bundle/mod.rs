@@ -51,9 +51,9 @@ pub const OLDEST_FORMAT: u32 = 1;
 pub const SEARCH: &str = "search";
 /// First version of the program that froze bundles.
 const FIRST_VERSION: &str = "0.1.0";
-/// Maximum categories of a bundle; runs freeze one or two dozen.
+/// Maximum number of categories of a bundle; runs freeze one or two dozen.
 pub const MAX_CATEGORIES: usize = 64;
-/// Maximum members of a bundle.
+/// Maximum number of members of a bundle.
 const MAX_MEMBERS: usize = 4;
 /// Maximum size of a bundle, bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -81,7 +81,8 @@ pub struct Bundle {
     /// The cut-off of answers, if it was trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutoff: Option<Cutoff>,
-    /// Phrasings of questions that the graph alone answers; without them no question is read so.
+    /// Phrasings of questions that the graph alone answers; without them no question is read as a
+    /// plain one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phrasings: Option<Phrasings>,
     /// Scores on the validation split.
@@ -117,7 +118,7 @@ pub struct Category {
     pub name: String,
     /// The program.
     pub program: Program,
-    /// Parameters that differ from the declared values.
+    /// Parameters with other values than the declared ones.
     pub params: BTreeMap<String, f64>,
     /// Proposer of the program.
     pub proposed_by: String,
@@ -155,7 +156,7 @@ pub struct CategoryScore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fusion {
-    /// Maximum categories that answer a query, most probable first.
+    /// Maximum number of categories that answer a query, most probable first.
     #[serde(rename = "most")]
     pub max_categories: usize,
     /// Whether each program's scores are divided by their maximum first.
@@ -202,8 +203,8 @@ pub struct Validation {
     pub proof: Option<Proof>,
 }
 
-/// An estimate by cross-fitting: each fold of the queries is answered by the selection that the other
-/// folds make.
+/// An estimate by cross-fitting: each fold of the queries is answered with the selection made on
+/// the other folds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeldOut {
@@ -221,7 +222,8 @@ pub struct HeldOut {
 pub struct Proof {
     /// Probability, over the whole run, that any change is wrongly proven.
     pub error_rate: f64,
-    /// The part of it for all changes together: they are proven if `e * level` reaches 1.
+    /// The part of the error rate for all changes together: they are proven if `e * level` reaches
+    /// 1.
     pub level: f64,
     /// E-value of an improvement: the capital of a bet against the null hypothesis.
     pub e: f64,
@@ -235,8 +237,8 @@ pub struct Proof {
     /// Number of further queries with such differences that would prove the changes; 0 if they are
     /// proven, `None` if the difference is not above 0.
     pub needed: Option<usize>,
-    /// Whether all changes together are proven. If not, the bundle has the changes of the categories
-    /// that are proven alone.
+    /// Whether all changes together are proven. If not, the bundle contains only the changes of the
+    /// categories that are proven individually.
     pub proven: bool,
     /// Categories that were tested alone, if the changes did not pass together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -288,13 +290,13 @@ pub struct Provenance {
     /// Disabled parts of the optimizer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
-    /// Later versions of its base that it was carried over to, in order.
+    /// Later versions of its base to which it was transferred, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<Drift>,
     /// Whether its questions are synthetic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
-    /// The baseline that it ranks like, if nothing better was found.
+    /// The baseline whose ranking it reproduces, if no better one was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
 }

@@ -21,61 +21,62 @@ use agent_kb::{
     paths_along,
 };
 
-/// Maximum names of a plain question.
+/// Maximum number of names of a plain question.
 const MAX_NAMES: usize = 3;
-/// Maximum nodes of one name, those with the smallest ids.
+/// Maximum number of nodes of one name; those with the smallest ids are kept.
 const MAX_SAME: usize = 64;
-/// Maximum words of a plain question beside its names.
+/// Maximum number of words of a plain question, without its names.
 const MAX_WORDS: usize = 48;
-/// Maximum steps of a metapath.
+/// Maximum number of steps of a metapath.
 const MAX_STEPS: usize = 2;
-/// Maximum metapaths from one name to one type that are combined with those of other names.
+/// Maximum number of metapaths from one name to one type that are combined with those of other
+/// names.
 const KEPT_METAPATHS: usize = 12;
-/// Maximum readings whose answers are computed, most likely first.
+/// Maximum number of readings whose answers are computed, most likely first.
 const TRIED: usize = 24;
-/// Maximum edges that a metapath follows; readings beyond it are not answered.
+/// Maximum number of edges that a metapath follows; a reading that needs more is not answered.
 const MAX_EDGES: usize = 100_000;
-/// Maximum answers of a plain question; programs rank larger sets better by words.
+/// Maximum number of answers of a plain question; programs rank larger sets better by words.
 const MAX_ANSWERS: usize = 1_000;
 
 /// Probability that a question contains a word of the target type.
-const SAYS_TARGET: f32 = 0.8;
+const TARGET_WORD_PROBABILITY: f32 = 0.8;
 /// Probability that it contains a word of a followed relation, or of the type of a name.
-const SAYS_METAPATH: f32 = 0.5;
+const METAPATH_WORD_PROBABILITY: f32 = 0.5;
 /// Probability that it contains a word of the middle type of a metapath.
-const SAYS_MIDDLE: f32 = 0.3;
+const MIDDLE_WORD_PROBABILITY: f32 = 0.3;
 /// Probability of a question word.
-const SAYS_ASKING: f32 = 0.1;
+const QUESTION_WORD_PROBABILITY: f32 = 0.1;
 /// Probability of any other word.
-const SAYS_OTHER: f32 = 0.001;
-/// Probability from which a word counts as explained.
+const OTHER_WORD_PROBABILITY: f32 = 0.001;
+/// Minimum probability of an explained word.
 const EXPLAINED: f32 = 0.01;
 /// Weight of the prior, in questions.
 const PRIOR_WEIGHT: f32 = 2.0;
-/// Minimum training questions with a word for it to count.
-const MIN_SAID: u32 = 2;
+/// Minimum number of training questions with a word for it to count.
+const MIN_WORD_QUESTIONS: u32 = 2;
 /// Log penalty of each step after the first of a metapath without training questions.
 const LONGER: f32 = -2.0;
 /// Log penalty if the target type is not the first type in the question.
-const ASKS_LATER: f32 = -3.0;
-/// Log penalty of each word of a metapath that does not stand before the metapath's name, and of two
+const LATER_TARGET_PENALTY: f32 = -3.0;
+/// Log penalty of each word of a metapath that does not precede the metapath's name, and of two
 /// steps in forward order: questions state the last step first.
-const SAID_ELSEWHERE: f32 = -0.5;
+const ELSEWHERE_PENALTY: f32 = -0.5;
 /// Maximum log distance to the most likely reading, for readings that are tried after better ones
 /// reached nothing.
 const MAX_BEHIND: f32 = 4.0;
-/// Readings within this log distance are equally likely: their answers are united.
+/// Maximum log distance of equally likely readings, whose answers are united.
 const SAME_LOG: f32 = 1e-3;
 /// Words that relate the answers to the names, in any base.
 const COMPARING: [&str; 8] =
     ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
-/// Those that state a common property of the answers and a name: the metapath goes there and back.
+/// Words for a common property of the answers and a name: the metapath follows a step and returns.
 const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
-/// Log penalty of such a word if no metapath goes there and back.
+/// Log penalty of such a word if no metapath returns along its first step.
 const NOTHING_IN_COMMON: f32 = -2.0;
-/// Minimum length of a common beginning of two stems for both to be forms of one word, and maximum
-/// further letters.
+/// Minimum length of the common prefix of two stems that are forms of one word.
 const MIN_BEGINNING: usize = 4;
+/// Maximum number of letters after that prefix.
 const MAX_ENDING: usize = 4;
 
 /// One step of a metapath.
@@ -131,11 +132,11 @@ pub struct Phrasing {
     pub metapaths: Vec<String>,
     /// Number of questions.
     pub n: u32,
-    /// Stems beside the names, with the number of questions that contain them.
+    /// Stems other than those of the names, with the number of questions that contain them.
     pub words: BTreeMap<String, u32>,
 }
 
-/// All learnt phrasings of plain questions. If empty, only names of types and relations are used.
+/// All trained phrasings of plain questions. If empty, only names of types and relations are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Phrasings(pub Vec<Phrasing>);
@@ -145,7 +146,7 @@ pub struct Phrasings(pub Vec<Phrasing>);
 pub struct Reading {
     /// The distinct metapaths of its names, in words.
     pub metapaths: Vec<String>,
-    /// The named nodes, ascending, which are not answers; empty for a bare name.
+    /// The named nodes, ascending; they are not answers. Empty for a bare name.
     pub named: Vec<NodeId>,
     /// The answers, ascending; at least one.
     pub answers: Vec<NodeId>,
@@ -159,7 +160,7 @@ pub struct Question {
     pub names: Vec<Vec<NodeId>>,
     /// Distinct stems of the other words, in order.
     pub other_stems: Vec<String>,
-    /// Whether each of them is a question word.
+    /// Whether each stem is a question word.
     asks: Vec<bool>,
     /// Whether it has a word of [`IN_COMMON`].
     in_common: bool,
@@ -197,7 +198,7 @@ impl Schema {
         self.relations.get(usize::from(relation.0)).map_or(&[], Vec::as_slice)
     }
 
-    /// The types that the question mentions first: those whose whole name of several words stands
+    /// The types that the question mentions first: those whose whole name of several words occurs
     /// there, or else all with the first word.
     fn first_mentioned(&self, stems: &[String]) -> Option<Vec<TypeId>> {
         let kinds = || (0..self.types.len()).map(|kind| TypeId(kind as u16));
@@ -278,7 +279,7 @@ impl Question {
         Self { names, other_stems, asks, in_common, before }
     }
 
-    /// Whether its numbers of names and words are those of a plain question.
+    /// Whether the numbers of names and words are within the limits of a plain question.
     pub fn may_be_plain(&self) -> bool {
         (1..=MAX_NAMES).contains(&self.names.len()) && self.other_stems.len() <= MAX_WORDS
     }
@@ -351,7 +352,7 @@ pub fn reached(base: &IndexedBase, names: &[NodeId], metapath: &Metapath) -> Opt
     Some(nodes)
 }
 
-/// The nodes that are in all sets and not named, ascending.
+/// The nodes in all sets that are not named, ascending.
 pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
     let Some((first, others)) = sets.split_first() else { return Vec::new() };
     let in_all = |node: &&NodeId| others.iter().all(|set| set.binary_search(node).is_ok());
@@ -364,23 +365,23 @@ struct Model<'a> {
     base: &'a IndexedBase,
     schema: Schema,
     question: &'a Question,
-    /// By their metapaths in words.
+    /// Phrasings by their metapaths in words.
     phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
     /// The metapaths of all phrasings.
     learnt: BTreeSet<&'a str>,
-    /// Their start and target types.
+    /// Start and target types of these metapaths.
     learnt_ends: BTreeSet<(TypeId, TypeId)>,
     /// See [`Schema::first_mentioned`].
     first: Option<Vec<TypeId>>,
-    /// The words that are not question words, as bits; so are the sets below.
+    /// The words that are not question words, as bits, like the sets below.
     topical: u64,
-    /// The words that are forms of a word of each type's name, and of each relation's.
+    /// For each type, then each relation: the words that are forms of a word of its name.
     of_types: Vec<u64>,
     of_relations: Vec<u64>,
-    /// The stems of the schema, ascending, and the words that are forms of each.
+    /// The stems of the schema, ascending, each with the words that are forms of it.
     stems: Vec<String>,
     forms: Vec<u64>,
-    /// Indexes into `stems` of each type's name, and of each relation's.
+    /// For each type, then each relation: indexes into `stems` of its name.
     type_stems: Vec<Vec<usize>>,
     relation_stems: Vec<Vec<usize>>,
 }
@@ -489,11 +490,11 @@ impl<'a> Model<'a> {
     }
 
     /// Whether every word is a question word, a word of the schema, or a word of a phrasing; no
-    /// reading explains others.
+    /// reading explains any other word.
     fn may_explain(&self) -> bool {
         let in_phrasing = |stem: &str| {
             let count = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
-            self.phrasings.values().any(|phrasing| count(phrasing) >= Some(MIN_SAID))
+            self.phrasings.values().any(|phrasing| count(phrasing) >= Some(MIN_WORD_QUESTIONS))
         };
         let mut words = self.question.other_stems.iter().zip(&self.question.asks);
         words.all(|(stem, &asks)| asks || self.schema.says(stem) || in_phrasing(stem))
@@ -507,13 +508,13 @@ impl<'a> Model<'a> {
             expected.extend(own.map(|&stem| (stem, chance)));
         };
         for metapath in metapaths {
-            put(&self.type_stems, metapath.target.0, SAYS_TARGET);
-            put(&self.type_stems, metapath.start.0, SAYS_METAPATH);
+            put(&self.type_stems, metapath.target.0, TARGET_WORD_PROBABILITY);
+            put(&self.type_stems, metapath.start.0, METAPATH_WORD_PROBABILITY);
             for &(relation, _) in &metapath.steps {
-                put(&self.relation_stems, relation.0, SAYS_METAPATH);
+                put(&self.relation_stems, relation.0, METAPATH_WORD_PROBABILITY);
             }
             if let Some(kind) = metapath.middle {
-                put(&self.type_stems, kind.0, SAYS_MIDDLE);
+                put(&self.type_stems, kind.0, MIDDLE_WORD_PROBABILITY);
             }
         }
         expected.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
@@ -551,19 +552,20 @@ impl<'a> Model<'a> {
         let asks_later =
             |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
         if guess.metapaths.first().is_some_and(|metapath| asks_later(metapath.target)) {
-            guess.log += ASKS_LATER;
+            guess.log += LATER_TARGET_PENALTY;
         }
         if self.question.in_common && !there_and_back {
             guess.log += NOTHING_IN_COMMON;
         }
-        let misplaced = self.n_said_elsewhere(&guess.metapaths) + self.n_in_order(&guess.metapaths);
-        guess.log += SAID_ELSEWHERE * misplaced as f32;
+        let misplaced =
+            self.n_words_elsewhere(&guess.metapaths) + self.n_in_order(&guess.metapaths);
+        guess.log += ELSEWHERE_PENALTY * misplaced as f32;
         guess
     }
 
-    /// Number of words of each metapath's relations that the question has elsewhere than before the
-    /// metapath's name; 0 for a single name.
-    fn n_said_elsewhere(&self, metapaths: &[Metapath]) -> usize {
+    /// Number of words of the metapaths' relations that do not precede the metapath's name in the
+    /// question; 0 for a single name.
+    fn n_words_elsewhere(&self, metapaths: &[Metapath]) -> usize {
         let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
         let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
             let own = metapath.steps.iter().flat_map(|step| self.schema.of_relation(step.0));
@@ -575,7 +577,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Number of metapaths whose first step stands before the second in the words before the name.
+    /// Number of metapaths whose first step precedes the second in the words before the name.
     fn n_in_order(&self, metapaths: &[Metapath]) -> usize {
         let is_in_order = |(metapath, before): &(&Metapath, &Vec<String>)| {
             let &[(first, _), (second, _)] = metapath.steps.as_slice() else { return false };
@@ -598,13 +600,13 @@ impl<'a> Model<'a> {
         let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
         let count = |stem: &str| {
             let count = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
-            count.filter(|&count| count >= MIN_SAID).unwrap_or(0) as f32
+            count.filter(|&count| count >= MIN_WORD_QUESTIONS).unwrap_or(0) as f32
         };
         let chance =
             |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
         let prior = |at: usize, asks: bool| {
             let forms = expected.iter().filter(|pair| self.forms[pair.0] >> at & 1 == 1);
-            let least = if asks { SAYS_ASKING } else { SAYS_OTHER };
+            let least = if asks { QUESTION_WORD_PROBABILITY } else { OTHER_WORD_PROBABILITY };
             forms.map(|pair| pair.1).fold(least, f32::max)
         };
         let (mut log, mut plain) = (0.0, true);
@@ -627,8 +629,8 @@ impl<'a> Model<'a> {
             .iter()
             .filter(|pair| self.forms[pair.0] == 0)
             .map(|&(stem, prior)| (self.stems[stem].as_str(), prior))
-            .chain(learnt.map(|stem| (stem, SAYS_OTHER)))
-            .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(SAYS_OTHER).ln())
+            .chain(learnt.map(|stem| (stem, OTHER_WORD_PROBABILITY)))
+            .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(OTHER_WORD_PROBABILITY).ln())
             .sum();
         (log + unsaid, plain)
     }
@@ -785,9 +787,9 @@ impl Reading {
         paths
     }
 
-    /// The ranking with the answers of the reading first, missing ones behind the others, and without
-    /// the named nodes. Answers score above 0.5, all others below 0.05, so that the cut-off lies
-    /// between them; best first, ties by smaller id.
+    /// The ranking with the answers of the reading first, missing ones after the ranked ones, and
+    /// without the named nodes. Answers score above 0.5, all other nodes below 0.05, so that the
+    /// cut-off lies between them; best first, ties by smaller id.
     pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
         let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
         let mut ranked: Vec<(NodeId, f32)> = Vec::new();
@@ -823,7 +825,7 @@ mod tests {
         assert_eq!((reading.answers.as_slice(), reading.named.len()), ([product].as_slice(), 0));
         let ranked = reading.apply(&[(product + 1, 0.9), (product, 0.1)]);
         assert_eq!(ranked[0].0, product);
-        // A brand is no answer, and words beside a name ask for something else.
+        // A brand is not an answer, and words beside a name ask for something else.
         let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
         for (query, node) in [
             (base.kb.name(brand).to_owned(), brand),

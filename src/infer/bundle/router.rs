@@ -2,8 +2,8 @@
 //!
 //! Multinomial logistic regression over words and names: stems of words that name no node, pairs of
 //! adjacent stems, and for each node type the strength of named and described nodes. The weights
-//! maximise the expected worth of the answer, not the likelihood of a label, so that confusing
-//! programs of equal worth costs nothing.
+//! maximise the expected quality of the answer, not the likelihood of a label, so that confusing
+//! equally good programs costs nothing.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use agent_ground::words::{is_question_word, is_stop_word, name_words};
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{NodeId, TypeId};
 
-/// Maximum stems of one query that become features.
+/// Maximum number of stems of one query that become features.
 const MAX_STEMS: usize = 128;
 /// Number of nodes from text search whose types become features.
 const FOUND: usize = 20;
-/// Number of stems at the beginning of a query that become `begins with` features.
+/// Number of first stems of a query that become `begins with` features.
 const FIRST_STEMS: usize = 3;
-/// Minimum link strength from which a node's words count as its name.
+/// Minimum link strength of a node whose words count as its name.
 pub const SURE_LINK: f32 = 0.45;
 
 /// A feature of a query with its value.

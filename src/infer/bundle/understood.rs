@@ -12,7 +12,7 @@ use agent_index::IndexedBase;
 use agent_kb::NodeId;
 use agent_retrieve::{LinkedEntity, QueryAnalysis, SchemaWord};
 
-/// Maximum nodes of one name, and entities without an exact name.
+/// Maximum number of nodes of one name, and of entities without an exact name.
 const MAX_LISTED: usize = 5;
 
 /// The understood parts of a question. Entities with exact names come first, in order; then strongly

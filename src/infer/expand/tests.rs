@@ -1,5 +1,5 @@
-//! Tests of expansion with a scripted model, of neighbourhoods against brute force, and of a base whose
-//! answers only the graph reveals.
+//! Expansion with a scripted model, neighbourhoods against brute force, and a base whose answers
+//! only the graph reveals.
 
 use std::{collections::BTreeSet, io::Write, sync::Arc};
 
@@ -298,7 +298,7 @@ fn entities_that_no_node_answers_to_are_left_out() {
     };
     let (system, heard) = expander(&base, kar(Some(Filter::Documents)), 1, strange);
     system.retrieve(QUERY, 20).unwrap();
-    // The query itself stands for an entity all the same.
+    // The query itself still counts as an entity.
     assert_eq!(blocks(question(&heard.requests()[1]), "entity ").len(), 1);
 }
 

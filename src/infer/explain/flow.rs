@@ -2,8 +2,8 @@
 //! ranking.
 //!
 //! A trace has values, not variables. An operand comes from the latest earlier call with the same
-//! value (a shared pointer), or else an equal value, or else the same set of nodes. Values that the
-//! program computed itself have no origin; every earlier call may have led to them.
+//! value (a shared pointer), otherwise an equal value, otherwise the same set of nodes. Values that
+//! the program computed itself have no origin; every earlier call may have contributed to them.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// The latest of the calls that returned a value.
+/// The latest call that returned a value.
 fn origin(calls: &[ToolCall], value: &Value) -> Option<usize> {
     let gave = |same: &dyn Fn(&Value) -> bool| {
         calls.iter().rposition(|call| call.result.as_ref().is_ok_and(same))
@@ -241,7 +241,7 @@ mod tests {
                 NodeSource::Carry
             ]
         );
-        // What is taken away does not lead to the ranking, nor does what is before a metapath.
+        // Removed nodes do not get into the ranking, nor do nodes before a metapath.
         assert_eq!(flow.leading_to(flow.last, 5), [false, true, false, false, true]);
         // An operand from nowhere may come from any call before.
         assert_eq!(flow.leading_to(Some(3), 5), [true, true, true, true, false]);

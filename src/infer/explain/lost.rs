@@ -1,10 +1,11 @@
 //! Finds the call at which a program lost an answer that it does not rank: backwards from the
-//! ranking, through cuts and filters, over metapaths to the linked entities that lead to an answer.
+//! ranking, through cuts and filters, over metapaths to the linked entities from which an answer is
+//! reachable.
 //!
-//! A stretch is the calls whose nodes get into the ranking, or into the start of a metapath, without a
-//! metapath between. Within a stretch, a node is lost at the latest call that received it and did not
-//! pass it on. If there is no such call, the nodes from which each metapath would have reached a
-//! sought node are sought in the stretch before it.
+//! A stretch consists of the calls whose nodes get into the ranking, or into the start of a
+//! metapath, without a metapath between. Within a stretch, a node is lost at the latest call that
+//! received it and did not pass it on. If there is no such call, the search continues in the
+//! preceding stretch, for the nodes from which each metapath would have reached a sought node.
 
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, RelationId};
 use agent_tools::{NodeFlow, Session, Steps, ToolCall, ToolHost, Value, registry};
 
-/// Maximum consecutive metapaths that are followed back.
+/// Maximum number of consecutive metapaths that are followed back.
 const MAX_METAPATHS: usize = 6;
-/// Maximum nodes from which a metapath could have reached an answer.
+/// Maximum number of nodes from which a metapath could have reached an answer.
 const MAX_STARTS: usize = 50_000;
-/// Factor by which `k` of a search is raised to see whether it was too small.
+/// Factor by which `k` of a search is raised to test whether it was too small.
 const MORE: i64 = 10;
 /// Maximum `k` of such a search.
 const MAX_FOUND: i64 = 5_000;
@@ -36,7 +37,7 @@ pub(super) struct LossPoint {
     pub(super) place: Option<usize>,
     /// Number of metapaths between the call and the ranking.
     pub(super) metapaths: usize,
-    /// The sought nodes: answers, or linked entities that lead to them.
+    /// The sought nodes: answers, or linked entities from which an answer is reachable.
     pub(super) sought: NodeSet,
 }
 
@@ -99,7 +100,7 @@ impl Search<'_> {
             && self.flow.carried(call).iter().any(|operand| holds(operand.value, sought))
     }
 
-    /// The point at which the nodes were lost from which a metapath would have reached a sought node.
+    /// The call that lost the nodes from which a metapath would have reached a sought node.
     fn lost_before_metapath(
         &self,
         at: usize,

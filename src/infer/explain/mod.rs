@@ -14,12 +14,12 @@
 //! | cut | a search would have found an answer with ten times its `k` | of the search |
 //! | not reached | none of these: no call whose nodes get into the ranking ever held an answer | of the last call that finds nodes |
 //!
-//! Linked entities that were found and then dropped before a metapath count as cut or filtered too.
-//! Of several calls that dropped an answer, the last one counts.
+//! Linked entities that were found and then dropped before a metapath also count as cut or
+//! filtered. Of several calls that dropped an answer, the last one counts.
 //!
-//! The gain is the possible increase of the question's reciprocal rank: exact for `not routed`, else
-//! an upper bound, from the best rank of an answer in the scores of any call that leads to the
-//! ranking, or from rank 1 if no call held one.
+//! The gain is the possible increase of the question's reciprocal rank: exact for `not routed`,
+//! otherwise an upper bound, from the best rank of an answer in the scores of any call that
+//! contributes to the ranking, or from rank 1 if no call held an answer.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -60,7 +60,7 @@ use agent_retrieve::{
 use agent_sandbox::{CompiledProgram, Failure, program::Program};
 use agent_tools::{ToolCall, Trace, source::literal};
 
-/// Maximum characters of a node's name in a reason.
+/// Maximum length of a node's name in a reason, characters.
 const NAME_CHARS: usize = 60;
 /// [`Loss::function`] of losses to the router.
 const ROUTER: &str = "router";
@@ -86,7 +86,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order in which they happen.
+    /// All kinds, in the order in which they occur.
     pub const ALL: [Kind; 7] = [
         Self::Failed,
         Self::NotRouted,

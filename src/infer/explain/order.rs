@@ -9,7 +9,7 @@ use agent_kb::{NodeId, Scores};
 use agent_retrieve::Ranking;
 use agent_tools::{NodeFlow, ToolCall, Value};
 
-/// Maximum wrong nodes above the answer, from the top.
+/// Maximum number of wrong nodes above the answer, from the top.
 const MAX_WRONG: usize = 50;
 /// Maximum depth of nested sums.
 const MAX_DEPTH: usize = 64;
@@ -19,12 +19,12 @@ struct Summand {
     call: usize,
     factor: f32,
     scores: Scores,
-    /// The call whose result it is; for a fusion, only its first ranking has it. `None` for values that
-    /// the program computed itself.
+    /// The call with this result; for a fusion, only its first ranking has it. `None` for values
+    /// that the program computed itself.
     stands_for: Option<usize>,
 }
 
-/// The call whose scores favour the wrong nodes most, and by how much.
+/// The call whose scores favour the wrong nodes most, with its margin.
 pub(super) struct Bias {
     /// The call.
     pub(super) call: usize,
@@ -55,13 +55,13 @@ pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId)
     (margin > 0.0).then_some(Bias { call, margin })
 }
 
-/// The calls whose results are summed to the ranking, with their total factors, in order of the sum.
-/// A fusion is one summand.
+/// The calls whose results add up to the ranking, with their total factors, in order of the sum. A
+/// fusion is one summand.
 pub(super) fn weights(flow: &Flow<'_>) -> Vec<(usize, f32)> {
     flow.last.map_or_else(Vec::new, |last| weights_in(flow, last))
 }
 
-/// [`weights`] of the calls whose results are summed to the result of a call.
+/// [`weights`] of the calls whose results add up to the result of a call.
 pub(super) fn weights_in(flow: &Flow<'_>, call: usize) -> Vec<(usize, f32)> {
     let mut summands = Vec::new();
     take_apart(flow, call, 1.0, 0, &mut summands);

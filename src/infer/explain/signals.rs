@@ -1,8 +1,8 @@
-//! Signals of one run: the scores that its calls give the best right answer and the wrong nodes above
-//! it, most decisive first; and the nodes that metapaths start from.
+//! Signals of one run: the scores of its calls for the best correct answer and the wrong nodes
+//! above it, most decisive first; and the start nodes of metapaths.
 //!
 //! A signal is a call whose scores get into the ranking. Calls that only pass scores on (weights,
-//! sums, cuts, filters) are omitted: the weights of the others include them.
+//! sums, cuts, filters) are omitted: the weights of the remaining calls include them.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use agent_kb::{NodeId, NodeSet};
 use agent_retrieve::Ranking;
 use agent_tools::{NodeFlow, ToolCall, Value, source::literal};
 
-/// Maximum metapaths followed back from the end of a run.
+/// Maximum number of metapaths followed back from the end of a run.
 const MAX_METAPATHS: usize = 16;
-/// Maximum start nodes of a call.
+/// Maximum number of start nodes shown of a call.
 const SHOWN_STARTS: usize = 3;
-/// Maximum characters of a text in the label of a call.
+/// Maximum length of a text in the label of a call, characters.
 const TEXT_CHARS: usize = 28;
 /// Maximum depth of nested calls in a label.
 const LABEL_DEPTH: usize = 2;
-/// Maximum calls of a list in a label.
+/// Maximum number of calls of a list in a label.
 const LABEL_ITEMS: usize = 6;
 
 /// A node of the table.
@@ -33,7 +33,7 @@ const LABEL_ITEMS: usize = 6;
 pub struct ShownNode {
     /// The node.
     pub node: NodeId,
-    /// Whether it is a right answer.
+    /// Whether it is a correct answer.
     pub is_answer: bool,
     /// Its rank among the nodes that may be answers, from 1; `None` if it is not ranked.
     pub rank: Option<usize>,
@@ -56,23 +56,24 @@ pub struct Signal {
     pub values: Vec<Option<f32>>,
 }
 
-/// A node that a metapath starts from.
+/// A start node of a metapath.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Start {
     /// The node.
     pub node: NodeId,
     /// Its score in the call; `None` for a set.
     pub strength: Option<f32>,
-    /// Whether the metapath leads from it to a right answer.
+    /// Whether the metapath reaches a correct answer from it.
     pub leads: bool,
 }
 
-/// A call whose nodes metapaths start from.
+/// A call whose result is the start of metapaths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkCall {
     /// Short form of the call: untrusted text, one line.
     pub label: String,
-    /// Its three best nodes, and the best one that leads to an answer, if none of them does.
+    /// Its three best nodes, and the best one from which an answer is reached if it is not among
+    /// these.
     pub starts: Vec<Start>,
     /// Number of nodes that it found.
     pub n: usize,
@@ -89,7 +90,8 @@ pub struct Traversal {
     pub line: Option<usize>,
     /// Number of reached nodes.
     pub n: usize,
-    /// Number of right answers among them or, before another step, of nodes that lead to one.
+    /// Number of correct answers among them or, before another step, of nodes from which one is
+    /// reached.
     pub n_sought: usize,
     /// Whether no further step follows.
     pub ends: bool,
@@ -98,19 +100,19 @@ pub struct Traversal {
 /// The signals of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signals {
-    /// The best right answer, then the wrong nodes above it, or the best wrong ones if it is not
+    /// The best correct answer, then the wrong nodes above it, or the best wrong ones if it is not
     /// ranked; best first.
     pub shown: Vec<ShownNode>,
-    /// The calls that score them differently: summands of the ranking by spread, then the others, the
-    /// latest first.
+    /// The calls that score these nodes differently: summands of the ranking by spread, then the
+    /// remaining calls, the latest first.
     pub rows: Vec<Signal>,
-    /// Labels of calls that score all shown nodes alike, the latest first.
+    /// Labels of calls that score all shown nodes equally, the latest first.
     pub same: Vec<String>,
-    /// Distinct calls whose nodes metapaths start from, in order.
+    /// Distinct calls whose results are starts of metapaths, in order.
     pub linked: Vec<LinkCall>,
     /// Distinct steps along relations on the way to the ranking, in order.
     pub walked: Vec<Traversal>,
-    /// Why no right answer is first, if none is.
+    /// Why no correct answer is first, if none is.
     pub loss: Option<Loss>,
 }
 
@@ -137,7 +139,7 @@ pub fn signals(
     Signals { shown, rows, same, linked, walked, loss }
 }
 
-/// The best right answer and the wrong nodes above it.
+/// The best correct answer and the wrong nodes above it.
 fn shown(
     ranked: &Ranking,
     answers: &[NodeId],
@@ -164,7 +166,7 @@ fn shown(
     answer.into_iter().chain(wrong).collect()
 }
 
-/// For each call, the nodes whose presence in its result leads to an answer.
+/// For each call, the nodes of its result from which an answer is reached.
 struct Sought {
     /// Answers; before a step along relations, the nodes from which it reaches a sought node.
     nodes: Vec<NodeSet>,
@@ -218,7 +220,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The calls that score the shown nodes differently, and labels of those that do not.
+    /// The calls that score the shown nodes differently, and labels of the calls that do not.
     fn rows(&self, shown: &[ShownNode]) -> (Vec<Signal>, Vec<String>) {
         let leads = self.flow.leading_to(self.flow.last, self.flow.calls.len());
         let weights = weights(self.flow);
@@ -247,7 +249,7 @@ impl Reader<'_> {
         (rows, same)
     }
 
-    /// Distinct calls whose nodes metapaths start from.
+    /// Distinct calls whose results are starts of metapaths.
     fn linked(&self, sought: &Sought) -> Vec<LinkCall> {
         let mut linked: Vec<LinkCall> = Vec::new();
         for at in 0..self.flow.calls.len() {
@@ -438,7 +440,7 @@ mod tests {
     use super::*;
     use crate::explain::testing::{call, scores, scores_of};
 
-    /// A program that sums two weighed signals over one that says the same of all.
+    /// A program that sums two weighted signals above one that scores all nodes equally.
     fn calls() -> (Vec<ToolCall>, Ranking) {
         let found = scores(&[(1, 1.0), (2, 1.0), (3, 1.0)]);
         let words = scores(&[(1, 8.0), (2, 4.0), (3, 2.0)]);

@@ -4,19 +4,19 @@ use agent_kb::{NodeId, Scores};
 use agent_llm::replies::AskUsage;
 use agent_tools::{Kind, ToolCall, ToolSpec, Value, registry};
 
-/// A call that gave something.
+/// A call with this result.
 pub(super) fn call(name: &'static str, args: Vec<Value>, result: &Value) -> ToolCall {
     let flow = registry().iter().find(|spec| takes(spec, name, &args)).expect("a tool").flow;
     let (result, asked) = (Ok(result.clone()), AskUsage::default());
     ToolCall { name, flow, args, result, asked, unparsed: 0, line: None }
 }
 
-/// Scores as a call gives them.
+/// Scores as the result of a call.
 pub(super) fn scores(pairs: &[(NodeId, f32)]) -> Value {
     Value::scores(Scores::new(pairs.to_vec()))
 }
 
-/// The scores that a call gave.
+/// The scores in the result of a call.
 pub(super) fn scores_of(value: &Value) -> &Scores {
     match value {
         Value::Scores(scores) => scores,
@@ -24,7 +24,7 @@ pub(super) fn scores_of(value: &Value) -> &Scores {
     }
 }
 
-/// Whether it is the tool of that name which takes such arguments; several share an operator.
+/// Whether `spec` is the tool with that name and such arguments; several tools share an operator.
 fn takes(spec: &ToolSpec, name: &str, args: &[Value]) -> bool {
     let suits = |kind: Kind, value: &Value| match value {
         Value::Scores(_) => matches!(kind, Kind::Scores | Kind::Any),

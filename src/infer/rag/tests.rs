@@ -1,4 +1,4 @@
-//! Tests of answers in prose with a scripted model: kept and dropped sentences, and failures.
+//! Answers in prose with a scripted model: kept and dropped sentences, and failures.
 
 use serde_json::{Value as Json, json};
 
@@ -13,7 +13,7 @@ use agent_testing::{
 
 const QUESTION: &str = "the durable Summit Steel Bottle";
 
-/// A model whose answer has these sentences, and that confirms those that have a word of a node.
+/// A model that answers with these sentences, and confirms those that share a word with a node.
 fn writer(sentences: Json) -> impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static {
     move |request| {
         if request.json.as_ref().unwrap().name == "answer_write" {

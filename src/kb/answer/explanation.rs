@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Cell;
 
-/// A name with its value and its parts; as the explanations of tantivy, with texts as values too.
+/// A name with its value and its parts, like an explanation of tantivy; values may be texts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What is explained, such as `score` or the name of a tool.
+    /// The explained quantity, such as `score` or the name of a tool.
     pub name: String,
-    /// Its value; empty where only its parts have values.
+    /// Its value; empty if only its parts have values.
     #[serde(default, skip_serializing_if = "Cell::is_empty")]
     pub value: Cell,
     /// Its parts, in an order that depends on `name`.
@@ -29,7 +29,7 @@ impl Explanation {
         self
     }
 
-    /// The first part of a name.
+    /// The first part with this name.
     pub fn child(&self, name: &str) -> Option<&Explanation> {
         self.children.iter().find(|child| child.name == name)
     }

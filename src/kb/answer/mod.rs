@@ -1,4 +1,4 @@
-//! Answers: their value and their explanation.
+//! Answers: value and explanation.
 //!
 //! | file | content |
 //! | --- | --- |

@@ -16,13 +16,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::NodeId;
 
-/// Columns of a table.
+/// Maximum number of columns of a table.
 pub const MAX_COLUMNS: usize = 100;
-/// Rows of a table.
+/// Maximum number of rows of a table.
 pub const MAX_ROWS: usize = 10_000;
-/// Bytes of the text of one cell, of a column's name and of a unit.
+/// Maximum size of a cell's text, of a column's name and of a unit, bytes.
 pub const MAX_CELL_BYTES: usize = 64 << 10;
-/// Whole numbers up to here are written without a fraction: all of them are exact.
+/// Whole numbers up to this limit are exact and are written without a fraction.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The value of an answer.
@@ -79,11 +79,11 @@ pub enum ValueError {
     /// A row has fewer or more cells than there are columns.
     #[error("row {row} of the table has {found} cells, not {columns}: one for each column")]
     Ragged {
-        /// The row, from 1.
+        /// Number of the row, from 1.
         row: usize,
-        /// Its cells.
+        /// Number of its cells.
         found: usize,
-        /// The columns.
+        /// Number of columns.
         columns: usize,
     },
     /// A table is too large.
@@ -91,12 +91,12 @@ pub enum ValueError {
     TooMany {
         /// Rows or columns.
         what: &'static str,
-        /// How many it has.
+        /// Number found.
         found: usize,
-        /// How many it may have.
+        /// Maximum allowed.
         limit: usize,
     },
-    /// Two columns have one name.
+    /// Two columns have the same name.
     #[error("two columns of the table are called {0:?}; name them apart")]
     SameColumn(String),
     /// A text is too long.
@@ -105,7 +105,7 @@ pub enum ValueError {
     /// A number is infinite or NaN.
     #[error("an answer holds finite numbers only; leave the cell empty")]
     NotFinite,
-    /// JSON in none of the three forms.
+    /// JSON that is none of the three forms.
     #[error(
         "{0:?} is not an answer; write a number, a text, {{\"value\": 3, \"unit\": \"kg\"}} or \
          {{\"columns\": [...], \"rows\": [[...]]}}"
@@ -127,8 +127,8 @@ impl AnswerValue {
         }
     }
 
-    /// A labelled answer as it is written in a file: what begins with `{` is JSON, a number is a
-    /// single number, `"..."` is the text within, and all else is a text.
+    /// Reads a labelled answer from a file: JSON if it begins with `{`, a single number if it is a
+    /// number, the quoted text for `"..."`, and otherwise the text itself.
     ///
     /// # Errors
     /// [`ValueError`].
@@ -168,7 +168,7 @@ impl AnswerValue {
 }
 
 impl Default for AnswerValue {
-    /// No nodes.
+    /// An empty ranking.
     fn default() -> Self {
         Self::nodes(Vec::new())
     }
@@ -184,8 +184,8 @@ impl Table {
     /// A table.
     ///
     /// # Errors
-    /// That a row has not one cell for each column, that a column's name occurs twice, or that it
-    /// passes a bound of this file.
+    /// A row whose length differs from the number of columns, a repeated column name, or an
+    /// exceeded limit of this module.
     pub fn new(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> Result<Self, ValueError> {
         let table = Self { columns, rows };
         table.check()?;
@@ -251,7 +251,7 @@ fn check_text(text: &str) -> Result<(), ValueError> {
 }
 
 impl Cell {
-    /// A number where the text is one that is finite, nothing for no text, else the text.
+    /// A number if the text is a finite number, empty for an empty text, else the text.
     pub fn read(text: &str) -> Self {
         match text.parse::<f64>() {
             _ if text.is_empty() => Self::Empty,
@@ -260,7 +260,7 @@ impl Cell {
         }
     }
 
-    /// Whether nothing is known.
+    /// Whether there is no value.
     pub fn is_empty(&self) -> bool {
         *self == Self::Empty
     }
@@ -291,7 +291,7 @@ impl Cell {
 }
 
 impl fmt::Display for Cell {
-    /// For people: `-` for nothing, at most four places behind the point.
+    /// For people: `-` for an empty cell, at most four decimal places.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("-"),
@@ -341,14 +341,14 @@ impl From<bool> for Cell {
 }
 
 impl From<f64> for Cell {
-    /// A number; nothing for one that is not finite.
+    /// A number; empty if it is not finite.
     fn from(number: f64) -> Self {
         if number.is_finite() { Self::Number(number) } else { Self::Empty }
     }
 }
 
 impl From<f32> for Cell {
-    /// The number with the digits that the smaller one has; nothing for one that is not finite.
+    /// The number with the digits of its `f32` form; empty if it is not finite.
     fn from(number: f32) -> Self {
         number.to_string().parse::<f64>().map_or(Self::Empty, Self::from)
     }

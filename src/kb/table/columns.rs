@@ -13,32 +13,32 @@ use crate::{
     },
 };
 
-/// Maximal steps of a metapath.
+/// Maximum number of steps of a metapath.
 pub const MAX_STEPS: usize = 3;
-/// Nodes of a step collected before duplicates are dropped.
+/// Nodes that a step collects before duplicates are dropped.
 const GATHERED: usize = 100_000;
-/// Sampled nodes to determine the kind of a field.
+/// Number of nodes sampled to determine the kind of a field.
 const SAMPLED: usize = 1_000;
-/// Share of the values that must fit a kind.
+/// Minimum share of the values that must fit a kind.
 const FITS: f64 = 0.95;
-/// Values of a field that is a category at most, as a share of the values looked at, and so many
-/// in any case.
+/// Maximum number of distinct values of a category, as a share of the sampled values.
 const MAX_DISTINCT: f64 = 0.4;
+/// Number of distinct values that a category may always have.
 const FEW_DISTINCT: usize = 12;
-/// Mean bytes of the values of a category at most.
+/// Maximum mean length of a category's values, bytes.
 const MAX_CATEGORY_BYTES: usize = 60;
 /// Separator of list items in a field.
 const SEPARATOR: &str = "; ";
-/// Share of the values that must have several items for a field to hold lists.
+/// Minimum share of values with several items in a field of lists.
 const LISTS: f64 = 0.05;
 
-/// Why a column cannot be made: the names that a metapath leads to are too many to be held.
+/// The names at the ends of a metapath exceed the memory limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyNames {
-    /// In all cells together; where they come from.
-    #[error("{0} leads to more than {MAX_NAMED} names; ask of fewer rows")]
+    /// In all cells together; the source of the column.
+    #[error("{0} leads to more than {MAX_NAMED} names; ask about fewer rows")]
     Column(String),
-    /// In one cell; where they come from.
+    /// In one cell; the source of the column.
     #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]
     Cell(String),
 }
@@ -52,17 +52,17 @@ pub struct Sample {
     pub kind: ColumnKind,
     /// The unit of most of its numbers.
     pub unit: Option<String>,
-    /// Sampled nodes.
+    /// Number of sampled nodes.
     pub seen: usize,
-    /// Those of them that have a value.
+    /// Number of sampled nodes with a value.
     pub filled: usize,
-    /// Different values among them.
+    /// Number of distinct values.
     pub distinct: usize,
-    /// The values of a category that were seen, in their commonest spelling, commonest first.
+    /// The values of a category in the sample, in their commonest spelling, commonest first.
     pub values: Vec<String>,
 }
 
-/// The fields that nodes of a type have, by a look at some of them, evenly spaced; ascending.
+/// The fields of a type's nodes, from a sample of evenly spaced nodes; ascending.
 pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
     let nodes = kb.nodes_of_type(kind);
     let every = nodes.len().div_ceil(SAMPLED).max(1);
@@ -85,7 +85,7 @@ pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
     texts.into_iter().map(of).collect()
 }
 
-/// The values of texts in their commonest spelling, commonest first, ties ascending.
+/// Values in their commonest spelling with their counts, commonest first, ties ascending.
 fn counted(kind: ColumnKind, texts: &[&str]) -> Vec<(String, usize)> {
     let mut spellings: HashMap<String, BTreeMap<&str, usize>> = HashMap::new();
     for text in texts {
@@ -104,19 +104,20 @@ fn counted(kind: ColumnKind, texts: &[&str]) -> Vec<(String, usize)> {
     counted
 }
 
-/// The spelling that occurs most often; ties to the smaller.
+/// The spelling that occurs most often; ties go to the smaller one.
 fn commonest<'a>(spellings: &BTreeMap<&'a str, usize>) -> &'a str {
     let best = spellings.iter().max_by(|one, other| one.1.cmp(other.1).then(other.0.cmp(one.0)));
     best.map_or("", |(text, _)| text)
 }
 
-/// The items of a value: those of a list, or the one text.
+/// The items of a value: those of a list, or the text itself.
 fn items(kind: ColumnKind, text: &str) -> impl Iterator<Item = &str> {
     let separator = if kind == ColumnKind::Categories { SEPARATOR } else { "\u{0}" };
     text.split(separator).map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// Whether any node of a type has a value in a field, normalised. Looks at every node until one has.
+/// Whether any node of a type has a value in a field after normalisation. Reads nodes until one
+/// has.
 pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key: &str) -> bool {
     let has = |node: &NodeId| {
         kb.field(*node, field)
@@ -125,7 +126,7 @@ pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key:
     kb.nodes_of_type(kind).iter().any(has)
 }
 
-/// What the values of a field are, and the unit of most of its numbers.
+/// Kind of a field's values, and the unit of most of its numbers.
 pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     let filled: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
     let enough = |n: usize| !filled.is_empty() && n as f64 >= FITS * filled.len() as f64;
@@ -162,8 +163,7 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     (ColumnKind::Text, None)
 }
 
-/// The nodes that a metapath leads to from a node, ascending, each once; a node does not lead back
-/// to itself.
+/// The nodes at the ends of a metapath from a node, ascending, each once, without the node itself.
 pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
     let mut nodes = vec![from];
     for step in steps {
@@ -186,8 +186,8 @@ pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
     nodes
 }
 
-/// The column of some nodes of one type. Costs a look at each node, and for a metapath one at each
-/// edge of it.
+/// Reads a column for some nodes of one type. Time: linear in the nodes, and for a metapath in its
+/// edges.
 ///
 /// # Errors
 /// [`TooManyNames`].
@@ -249,8 +249,8 @@ pub fn read(
     })
 }
 
-/// The column of the names that a metapath leads to as far as they are those of some nodes; `back` is
-/// the metapath from its end. Costs a look at each edge that leads back from these nodes, whatever the
+/// Reads a column of names at the ends of a metapath, restricted to some end nodes; `back` is the
+/// reversed metapath. Time: linear in the edges that lead back from these nodes, independent of the
 /// number of rows.
 pub fn read_named(
     kb: &Kb,
@@ -287,8 +287,8 @@ pub fn read_named(
     }
 }
 
-/// Whether a step leads to its type alone, and to another type than it begins at, so that degrees
-/// are counts.
+/// Whether a step ends at its type only, and at another type than its start, so that degrees are
+/// counts.
 fn leads_to_one_type(kb: &Kb, from: TypeId, step: MetapathStep) -> bool {
     use crate::Direction;
     let mut ends = kb.tuples().iter().filter(|tuple| tuple.relation == step.relation);
@@ -314,8 +314,8 @@ fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: Str
     of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source)
 }
 
-/// The column of some texts, one a row, empty ones for none; what its cells are, others of the same
-/// kind tell.
+/// A column from texts, one per row, empty if missing; `looked` are texts of the same kind that
+/// determine the kind of the cells.
 pub fn of_texts(name: &str, texts: &[&str], looked: &[&str], source: String) -> Column {
     let (kind, unit) = field_kind(name, looked);
     let mut unfit = 0;
@@ -350,7 +350,7 @@ pub fn of_texts(name: &str, texts: &[&str], looked: &[&str], source: String) -> 
     Column { name: column_name(name), kind, unit, source, cells, unfit }
 }
 
-/// The spellings of values, and the one that stands for each.
+/// Spellings of values, and the representative of each.
 #[derive(Default)]
 struct Spellings<'a> {
     keys: HashMap<&'a str, Arc<str>>,
@@ -369,7 +369,7 @@ impl<'a> Spellings<'a> {
         self.names = named.collect();
     }
 
-    /// The value of an item; none for one without a word.
+    /// The value of an item; none if the item has no word.
     fn named(&self, item: &str) -> Option<NamedValue> {
         let key = self.keys.get(item.trim()).filter(|key| !key.is_empty())?;
         Some(NamedValue { key: Key::Value(key.clone()), name: self.names.get(key)?.clone() })

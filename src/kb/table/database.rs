@@ -1,15 +1,15 @@
 //! In-memory tables for read-only SQL: runs untrusted statements within limits.
 //!
-//! A table `t` has the columns `id`, the node, and one for each of its own; of a column with several
-//! values in a cell, `t` has them joined, as far as 32 KiB go, and a table `t_COLUMN(id, key, value)`
-//! has all of them, a row each, where `key` is what tells values apart.
+//! A table `t` has the column `id`, the node, and one column for each of its own. If a cell of a
+//! column may hold several values, `t` has them joined, up to 32 KiB, and a table `t_COLUMN(id,
+//! key, value)` has one row per value, where `key` identifies the value.
 //!
 //! # Restrictions
 //!
-//! It is one statement that begins with `select` or `with`, without comments; it is parsed only
-//! with an authorizer that knows nothing but reading the loaded tables and harmless functions, so
-//! that writes, `attach`, `pragma` and recursion are refused before anything runs. It ends by a
-//! deadline, and its rows and their bytes are limited.
+//! A statement begins with `select` or `with` and has no comments. The authorizer permits only
+//! reads of the loaded tables and harmless functions, so writes, `attach`, `pragma` and recursion
+//! are refused before anything runs. A statement ends by a deadline; its rows and their bytes are
+//! limited.
 
 use std::{
     sync::{
@@ -29,26 +29,28 @@ use rusqlite::{
 
 use crate::table::{Cell, Key, NamedValue, Table, functions};
 
-/// Instructions of SQLite's machine between two checks of the deadline.
+/// Instructions of SQLite's virtual machine between two checks of the deadline.
 const STEPS_AT_ONCE: i32 = 10_000;
-/// Bytes of one text, and of one row.
+/// Maximum size of one text, and of one row, bytes.
 const MAX_TEXT: i32 = 1 << 20;
-/// Bytes of the values of one cell that stand joined in it, so that the rows of a table of 16 such
-/// columns are no longer than that.
+/// Maximum size of the joined values of one cell, bytes; a row of 16 such columns stays within
+/// [`MAX_TEXT`].
 const MAX_JOINED: usize = 1 << 15;
-/// Bytes of a statement.
+/// Maximum length of a statement, bytes.
 const MAX_SQL: usize = 20_000;
-/// Depth of an expression, parts of a compound statement, and characters of a pattern.
+/// Maximum depth of an expression.
 const MAX_DEPTH: i32 = 100;
+/// Maximum number of parts of a compound statement.
 const MAX_COMPOUND: i32 = 20;
+/// Maximum length of a pattern, characters.
 const MAX_PATTERN: i32 = 200;
-/// Instructions that one statement is translated to.
+/// Maximum number of instructions of a compiled statement.
 const MAX_INSTRUCTIONS: i32 = 50_000;
-/// Bytes of all rows of a result.
+/// Maximum size of all rows of a result, bytes.
 const MAX_RESULT: usize = 16 << 20;
-/// Pages of 4 KiB that all tables of a database may fill: 1 GiB.
+/// Maximum number of 4 KiB pages of all tables of a database: 1 GiB.
 const MAX_PAGES: u32 = 262_144;
-/// Functions of SQLite that statements may call beside those of `functions`.
+/// SQLite functions that statements may call, beside those of `functions`.
 pub(super) const FUNCTIONS: [&str; 37] = [
     "abs",
     "avg",
@@ -92,9 +94,9 @@ pub(super) const FUNCTIONS: [&str; 37] = [
 /// Limits of one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From its beginning to its last row, by the wall clock.
+    /// Wall time from the start to the last row.
     pub time: Duration,
-    /// Rows of the result.
+    /// Maximum number of rows of the result.
     pub rows: usize,
 }
 
@@ -108,16 +110,16 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
     /// The statement is too long.
-    #[error("the statement has {0} bytes; at most {MAX_SQL} are taken")]
+    #[error("the statement has {0} bytes, more than {MAX_SQL}")]
     TooLong(usize),
-    /// The statement does more than read.
+    /// The statement is not read-only.
     #[error("the statement is refused: {0}")]
     Refused(String),
     /// Invalid SQL.
     #[error("the statement is wrong: {0}")]
     Wrong(String),
     /// The deadline passed.
-    #[error("the statement was stopped after {} ms; ask for less at a time", .0.as_millis())]
+    #[error("the statement was stopped after {} ms; request less at a time", .0.as_millis())]
     Deadline(Duration),
     /// The result is too large.
     #[error("the statement gives more than {rows} rows or {MAX_RESULT} bytes; group or limit them")]
@@ -125,7 +127,7 @@ pub enum SqlError {
         /// The limit.
         rows: usize,
     },
-    /// The tables do not fit into memory, or SQLite failed otherwise.
+    /// The tables exceed the memory limit, or another SQLite error.
     #[error("the tables cannot be held in memory: {0}")]
     Load(String),
 }
@@ -134,7 +136,7 @@ pub enum SqlError {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum SqlValue {
-    /// None.
+    /// Null.
     Null,
     /// An integer.
     Int(i64),
@@ -145,7 +147,7 @@ pub enum SqlValue {
 }
 
 impl SqlValue {
-    /// As a number, if it is one.
+    /// The value as a number, if it is one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(number) => Some(*number as f64),
@@ -158,7 +160,7 @@ impl SqlValue {
 /// Result of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
-    /// The names of the columns.
+    /// Names of the columns.
     pub columns: Vec<String>,
     /// The rows, each with a value for each column.
     pub rows: Vec<Vec<SqlValue>>,
@@ -167,9 +169,9 @@ pub struct Rows {
 /// State of the authorizer and the deadline.
 #[derive(Default)]
 struct Watch {
-    /// Whether tables are being loaded, by this module alone.
+    /// Whether this module is loading tables.
     loading: AtomicBool,
-    /// Why the last statement was refused.
+    /// Reason of the last refusal.
     refused: Mutex<Option<String>>,
     /// Deadline of the running statement.
     deadline: Mutex<Option<Instant>>,
@@ -182,10 +184,10 @@ pub struct Database {
 }
 
 impl Database {
-    /// Loads tables by name. Costs about a microsecond a cell.
+    /// Loads tables by name. About one microsecond per cell.
     ///
     /// # Errors
-    /// [`SqlError::Load`] if they do not fit.
+    /// [`SqlError::Load`] if they exceed the memory limit.
     pub fn load(tables: &[(&str, &Table)]) -> Result<Self, SqlError> {
         let watch = Arc::new(Watch::default());
         let opened = || -> rusqlite::Result<Database> {
@@ -201,7 +203,7 @@ impl Database {
         opened().map_err(|error| SqlError::Load(error.to_string()))
     }
 
-    /// The rows that a statement gives, in its order.
+    /// Runs a statement and returns its rows in order.
     ///
     /// # Errors
     /// [`SqlError`].
@@ -262,7 +264,7 @@ impl Database {
     }
 }
 
-/// Why a statement gave no rows.
+/// Why a statement returned no rows.
 enum Stopped {
     Limit(SqlError),
     Sqlite(rusqlite::Error),
@@ -357,12 +359,12 @@ fn forbidden(action: &AuthAction<'_>) -> Option<String> {
         other => {
             let written = format!("{other:?}");
             let what = written.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
-            Some(format!("it is no reading statement ({what})"))
+            Some(format!("it is not a read-only statement ({what})"))
         }
     }
 }
 
-/// Whether a text is one statement that reads, by its words alone.
+/// Checks by its words that a text is one read-only statement.
 fn is_one_reading_statement(sql: &str) -> Result<(), SqlError> {
     if sql.len() > MAX_SQL {
         return Err(SqlError::TooLong(sql.len()));
@@ -420,7 +422,7 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// Writes a table, and one for each column with several values in a cell.
+/// Writes a table, and one further table for each column with several values in a cell.
 fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<()> {
     let columns: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
     let declared: String = columns.iter().map(|column| format!(", {column}")).collect();

@@ -1,9 +1,9 @@
-//! SQL functions in addition to those of SQLite: variance, standard deviation,
-//! correlation, median, quantiles, year, the beginning of a text, and the mathematical ones that
-//! SQLite leaves to how it is built.
+//! SQL functions in addition to those of SQLite: variance, standard deviation, correlation, median,
+//! quantiles, year, prefix of a text, and the mathematical functions that depend on SQLite's build
+//! options.
 //!
-//! Aggregates skip rows in which an argument is not a number, and give null where too few remain; the
-//! others are null where they are undefined.
+//! Aggregates skip rows in which an argument is not a number, and return null if too few rows
+//! remain; the other functions return null where undefined.
 
 use rusqlite::{
     Connection, Result,
@@ -18,7 +18,7 @@ use crate::table::{
 
 /// A statistic of aggregated numbers; none where it is undefined.
 type MomentsFunction = fn(&Moments) -> Option<f64>;
-/// A function of one number, and of two.
+/// A function of one number.
 type UnaryFunction = fn(f64) -> f64;
 type BinaryFunction = fn(f64, f64) -> f64;
 
@@ -165,7 +165,7 @@ impl Aggregate<(Vec<f64>, Vec<f64>), Option<f64>> for Correlation {
     }
 }
 
-/// Linear between the two nearest numbers; one half without a second argument.
+/// Interpolates between the two nearest numbers; the share is one half without a second argument.
 struct Quantile {
     /// Scale of the second argument: 1 for shares, 100 for percent.
     scale: f64,

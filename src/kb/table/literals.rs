@@ -1,10 +1,10 @@
-//! Rewrites text in double quotation marks, as some databases allow, to literals.
+//! Rewrites text in double quotation marks to literals, as some databases do.
 //!
-//! In SQL `"x"` is a column. Where it is compared with and no table or column is called so, it can only
-//! be a text; elsewhere it stays, and is an error.
+//! In SQL `"x"` is a column. In a comparison, if no table or column has this name, it can only be a
+//! text; elsewhere it stays, and is an error.
 
-/// Writes the texts in double quotation marks that a statement compares with and that no table or
-/// column is called as literals; gives them in order.
+/// Replaces double-quoted texts in comparisons by literals, unless a table or column has that name;
+/// returns the statement and these texts in order.
 pub fn with_literals(sql: &str, names: &[&str]) -> (String, Vec<String>) {
     let mut written = String::with_capacity(sql.len());
     let mut texts = Vec::new();
@@ -33,7 +33,7 @@ pub fn with_literals(sql: &str, names: &[&str]) -> (String, Vec<String>) {
     (written, texts)
 }
 
-/// Where a quotation ends, a doubled mark being a part of it.
+/// End of a quotation; a doubled mark is part of it.
 fn closed(text: &str, end: char) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -45,8 +45,8 @@ fn closed(text: &str, end: char) -> Option<usize> {
     }
 }
 
-/// Whether what stands behind a beginning of a statement is compared with: behind `=`, `<>`, `!=` or
-/// `LIKE`, or in the list of an `IN`.
+/// Whether the token after this prefix of a statement is an operand of a comparison: after `=`,
+/// `<>`, `!=` or `LIKE`, or in the list of an `IN`.
 fn is_compared(before: &str) -> bool {
     let before = before.trim_end();
     if before.ends_with('=') || before.ends_with("<>") || ends_with_word(before, "like") {

@@ -1,9 +1,9 @@
-//! Tables of nodes: typed columns whose every cell has a source, SQL over them, and statistics.
+//! Tables of nodes: typed columns with a source for every cell, SQL over them, and statistics.
 //!
-//! A table has one row per node. Its columns come from fields, from the names at the ends of metapaths,
-//! or from their counts; [`read`] makes them, with values normalised: numbers without
-//! thousands separators and with their unit, years, dates, categories of one spelling. [`Database`]
-//! holds tables in memory for SQL that can only read, within limits; [`statistics`] tests columns.
+//! A table has one row per node. Its columns come from fields, from the names at the ends of
+//! metapaths, or from their counts. [`read`] makes columns and normalises values: numbers without
+//! thousands separators and with their unit, years, dates, categories in one spelling. [`Database`]
+//! holds tables in memory for read-only SQL within limits; [`statistics`] tests columns.
 //!
 //! # Limits
 //!
@@ -34,30 +34,30 @@ pub use literals::with_literals;
 
 use crate::{FieldId, Kb, MetapathStep, NodeId, TypeId, metapath_in_words};
 
-/// Most rows of a table.
+/// Maximum number of rows of a table.
 pub const MAX_ROWS: usize = 1_000_000;
-/// Most columns of a table.
+/// Maximum number of columns of a table.
 pub const MAX_COLUMNS: usize = 16;
-/// Most names of one column, all cells together.
+/// Maximum number of names of one column, over all cells.
 pub const MAX_NAMED: usize = 10_000_000;
-/// Most values of one cell; of a field further ones are left out of it.
+/// Maximum number of values of one cell; further values of a field are dropped.
 pub const MAX_VALUES: usize = 100_000;
 
-/// Where the cells of a column come from.
+/// Source of the cells of a column.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColumnSpec {
     /// The name of the row's node.
     Name,
-    /// A field of it.
+    /// A field of the row's node.
     Field(FieldId),
-    /// The names of the nodes that a metapath leads to.
+    /// The names of the nodes at the ends of a metapath.
     Names(Vec<MetapathStep>),
-    /// How many nodes a metapath leads to; zero where there is none.
+    /// The number of nodes at the ends of a metapath; zero if there is none.
     Count(Vec<MetapathStep>),
 }
 
 impl ColumnSpec {
-    /// Where the cells come from, in words, such as `field price` or `product -has_brand-> brand`.
+    /// The source in words, such as `field price` or `product -has_brand-> brand`.
     pub fn source(&self, kb: &Kb, rows: TypeId) -> String {
         match self {
             Self::Name => "name".to_owned(),
@@ -69,7 +69,7 @@ impl ColumnSpec {
         }
     }
 
-    /// The metapath, where there is one.
+    /// The metapath, if there is one.
     pub fn steps(&self) -> &[MetapathStep] {
         match self {
             Self::Names(steps) | Self::Count(steps) => steps,
@@ -78,7 +78,7 @@ impl ColumnSpec {
     }
 }
 
-/// What the cells of a column are.
+/// Kind of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnKind {
     /// Numbers of one unit.
@@ -87,21 +87,21 @@ pub enum ColumnKind {
     Year,
     /// Dates, written year-month-day.
     Date,
-    /// One of few values.
+    /// One of a few values.
     Category,
-    /// Several of few values.
+    /// Several of a few values.
     Categories,
-    /// Anything else.
+    /// Other text.
     Text,
 }
 
 impl ColumnKind {
-    /// Whether cells can be computed with.
+    /// Whether the cells are numbers that can be computed with.
     pub fn is_number(self) -> bool {
         matches!(self, Self::Number | Self::Year)
     }
 
-    /// Whether cells put rows into groups.
+    /// Whether the cells can group rows.
     pub fn groups(self) -> bool {
         matches!(self, Self::Category | Self::Categories | Self::Year)
     }
@@ -132,7 +132,7 @@ pub enum Cell {
     Empty,
     /// A finite number.
     Number(f64),
-    /// A text, in the one spelling of its value.
+    /// A text, in the representative spelling of its value.
     Text(Arc<str>),
     /// Several values; at least one.
     Many(Arc<[NamedValue]>),
@@ -156,22 +156,22 @@ impl Cell {
 /// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Its name in SQL: lower case letters, digits and underscores, no keyword.
+    /// Name in SQL: lower case letters, digits and underscores, not a keyword.
     pub name: String,
-    /// What its cells are.
+    /// Kind of its cells.
     pub kind: ColumnKind,
-    /// The unit of its numbers, where they have one.
+    /// Unit of its numbers, if they have one.
     pub unit: Option<String>,
-    /// Source of its cells.
+    /// Source of its cells, in words.
     pub source: String,
-    /// A cell for each row.
+    /// One cell for each row.
     pub cells: Vec<Cell>,
     /// Number of cells that are empty because their text does not fit the column.
     pub unfit: usize,
 }
 
 impl Column {
-    /// Cells without a value.
+    /// Number of cells without a value.
     pub fn n_empty(&self) -> usize {
         self.cells.iter().filter(|cell| cell.is_empty()).count()
     }
@@ -187,12 +187,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// The column of that name.
+    /// The column with this name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// Adds a column, under another name where its own is taken.
+    /// Adds a column, renamed if its name is taken.
     pub fn add(&mut self, mut column: Column) {
         let plain = column.name.clone();
         let mut n = 2;
@@ -203,7 +203,7 @@ impl Table {
         self.columns.push(column);
     }
 
-    /// Where a cell comes from: the node, and what of it.
+    /// Source of a cell: the node, and the source of the column.
     pub fn source(&self, row: usize, column: usize) -> Option<(NodeId, &str)> {
         Some((*self.rows.get(row)?, self.columns.get(column)?.source.as_str()))
     }
@@ -220,8 +220,8 @@ impl Table {
     }
 }
 
-/// A name as a column of SQL: lower case, runs of other characters than letters and digits as one
-/// underscore; never empty, never beginning with a digit.
+/// Converts a name to an SQL column name: lower case, each run of other characters than letters and
+/// digits as one underscore; never empty, never beginning with a digit.
 pub fn column_name(name: &str) -> String {
     let mut written = String::new();
     for c in agent_ground::words::fold(name).chars() {

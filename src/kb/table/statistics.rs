@@ -11,8 +11,8 @@ use statrs::function::{
     gamma::checked_gamma_ur,
 };
 
-/// Largest sample of the Shapiro-Wilk test; larger ones use the Jarque-Bera test, whose distribution is
-/// asymptotic.
+/// Maximum sample size of the Shapiro-Wilk test; larger samples use the Jarque-Bera test, whose
+/// distribution is asymptotic.
 pub const MAX_SHAPIRO: usize = 5_000;
 /// Share of cells with an expected count below 5 from which the chi-square test is unreliable.
 pub const MAX_SPARSE: f64 = 0.2;
@@ -23,7 +23,7 @@ pub const MAX_SPARSE: f64 = 0.2;
 pub enum Test {
     /// Normality of at most [`MAX_SHAPIRO`] numbers.
     ShapiroWilk,
-    /// Normality of many numbers.
+    /// Normality of a larger sample.
     JarqueBera,
     /// Linear correlation.
     Pearson,
@@ -31,11 +31,11 @@ pub enum Test {
     Spearman,
     /// Equal variances of two samples.
     F,
-    /// Equal spread of two samples or more.
+    /// Equal spread of at least two samples.
     BrownForsythe,
     /// Independence of two categories.
     ChiSquare,
-    /// Equal distribution of two samples or more.
+    /// Equal distribution of at least two samples.
     KruskalWallis,
 }
 
@@ -58,13 +58,13 @@ impl Test {
 /// Result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct TestResult {
-    /// A statistical test.
+    /// The test.
     pub test: Test,
     /// Sample size: numbers, pairs or rows.
     pub n: usize,
     /// The statistic.
     pub statistic: f64,
-    /// Two-sided probability of a statistic as large where there is no effect, in `0..=1`.
+    /// Two-sided p-value, in `0..=1`.
     pub p: f64,
 }
 
@@ -76,12 +76,12 @@ pub enum StatisticsError {
     TooFew {
         /// The test.
         test: &'static str,
-        /// The fewest.
+        /// Minimum number.
         least: usize,
-        /// Those that there are.
+        /// Number found.
         n: usize,
     },
-    /// All are the same.
+    /// All numbers are the same.
     #[error("the {0} test needs values that differ, and all are the same")]
     Constant(&'static str),
 }
@@ -115,7 +115,7 @@ impl Moments {
         (self.n > 0).then_some(self.mean)
     }
 
-    /// The variance of a sample, with n - 1; none of fewer than two numbers.
+    /// The sample variance, with n - 1; none for fewer than two numbers.
     pub fn variance(&self) -> Option<f64> {
         (self.n > 1).then(|| self.squares / (self.n - 1) as f64)
     }
@@ -126,8 +126,8 @@ impl Moments {
     }
 }
 
-/// The value below which a share of the numbers lies, linear between the two nearest; sorts them.
-/// None of no numbers, or for a share outside of `0..=1`.
+/// The quantile at `share`, interpolated between the two nearest numbers; sorts them. None for no
+/// numbers, or for a share outside of `0..=1`.
 pub fn quantile(numbers: &mut [f64], share: f64) -> Option<f64> {
     if !(0.0..=1.0).contains(&share) {
         return None;
@@ -139,11 +139,11 @@ pub fn quantile(numbers: &mut [f64], share: f64) -> Option<f64> {
     Some(low + (high - low) * at.fract())
 }
 
-/// Whether numbers may come from a normal distribution: Shapiro-Wilk up to [`MAX_SHAPIRO`], above
-/// it Jarque-Bera.
+/// Tests whether numbers may come from a normal distribution: Shapiro-Wilk up to [`MAX_SHAPIRO`],
+/// above it Jarque-Bera.
 ///
 /// # Errors
-/// Fewer than 3 numbers, or no two that differ.
+/// Fewer than 3 numbers, or all equal.
 pub fn normality(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     if numbers.len() <= MAX_SHAPIRO { shapiro_wilk(numbers) } else { jarque_bera(numbers) }
 }
@@ -156,17 +156,17 @@ const C4: [f64; 4] = [1.3822, -0.77857, 0.062767, -0.0020322];
 const C5: [f64; 4] = [-1.5861, -0.31082, -0.083751, 0.0038915];
 const C6: [f64; 3] = [-0.4803, -0.082676, 0.0030302];
 const G: [f64; 2] = [-2.273, 0.459];
-/// Numbers up to which the smaller transformation of W is used.
+/// Maximum sample size for the smaller transformation of W.
 const SMALL: usize = 11;
 
 fn polynomial(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c)
 }
 
-/// The test of Shapiro and Wilk, of 3 numbers to [`MAX_SHAPIRO`].
+/// The Shapiro-Wilk test, of 3 to [`MAX_SHAPIRO`] numbers.
 ///
 /// # Errors
-/// Fewer than 3 numbers, or no two that differ.
+/// Fewer than 3 numbers, or all equal.
 pub fn shapiro_wilk(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     let (test, n) = (Test::ShapiroWilk, numbers.len());
     at_least(test, 3, n)?;
@@ -205,7 +205,7 @@ pub fn shapiro_wilk(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     Ok(TestResult { test, n, statistic, p })
 }
 
-/// The weights of the first half of the sorted numbers, all but of those with n = 3 positive.
+/// The weights of the first half of the sorted numbers, all positive except at n = 3.
 fn royston_weights(n: usize) -> Vec<f64> {
     let half = n / 2;
     if n == 3 {
@@ -231,7 +231,7 @@ fn royston_weights(n: usize) -> Vec<f64> {
     weights
 }
 
-/// The probability of `1 - W`, of 4 numbers or more.
+/// The p-value of `1 - W`, for at least 4 numbers.
 fn royston_p(rest: f64, n: usize) -> f64 {
     let y = rest.ln();
     let (count, log) = (n as f64, (n as f64).ln());
@@ -247,10 +247,10 @@ fn royston_p(rest: f64, n: usize) -> f64 {
     normal_above((y - mean) / deviation)
 }
 
-/// The test of Jarque and Bera.
+/// The Jarque-Bera test.
 ///
 /// # Errors
-/// Fewer than 3 numbers, or no two that differ.
+/// Fewer than 3 numbers, or all equal.
 pub fn jarque_bera(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     let (test, n) = (Test::JarqueBera, numbers.len());
     at_least(test, 3, n)?;
@@ -267,7 +267,7 @@ pub fn jarque_bera(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     Ok(TestResult { test, n, statistic, p: chi_square_above(statistic, 2.0) })
 }
 
-/// The correlation of Pearson; none of fewer than two pairs, or where a side is constant.
+/// Pearson's correlation coefficient; none for fewer than two pairs, or if a side is constant.
 pub fn pearson_r(xs: &[f64], ys: &[f64]) -> Option<f64> {
     let n = xs.len().min(ys.len());
     if n < 2 {
@@ -289,7 +289,7 @@ pub fn pearson_r(xs: &[f64], ys: &[f64]) -> Option<f64> {
 /// Linear correlation of pairs.
 ///
 /// # Errors
-/// Fewer than 3 pairs, or a side without two that differ.
+/// Fewer than 3 pairs, or a constant side.
 pub fn pearson(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
     correlation(Test::Pearson, xs, ys)
 }
@@ -297,7 +297,7 @@ pub fn pearson(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
 /// Correlation of the ranks of pairs, ties with their mean rank.
 ///
 /// # Errors
-/// Fewer than 3 pairs, or a side without two that differ.
+/// Fewer than 3 pairs, or a constant side.
 pub fn spearman(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
     correlation(Test::Spearman, &ranks(xs), &ranks(ys))
 }
@@ -325,10 +325,11 @@ pub fn ranks(numbers: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Whether two samples have the same variance; the statistic is the first by the second.
+/// Tests whether two samples have the same variance; the statistic is the first variance divided by
+/// the second.
 ///
 /// # Errors
-/// A sample of fewer than 2 numbers, or without two that differ.
+/// A sample of fewer than 2 numbers, or a constant sample.
 pub fn f_test(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
     let test = Test::F;
     let n = xs.len() + ys.len();
@@ -342,10 +343,10 @@ pub fn f_test(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
     Ok(TestResult { test, n, statistic, p: (2.0 * above.min(below)).min(1.0) })
 }
 
-/// Whether samples have the same spread around their medians.
+/// Tests whether samples have the same spread around their medians.
 ///
 /// # Errors
-/// Fewer than two samples with two numbers, or no spread at all.
+/// Fewer than two samples with two numbers, or no spread.
 pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::BrownForsythe;
     let off = |sample: &Vec<f64>| {
@@ -374,11 +375,11 @@ pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsErro
     Ok(TestResult { test, n, statistic, p: f_above(statistic, a, b) })
 }
 
-/// Whether two categories are independent, by how often their values occur together: a row for
-/// each value of the first, a count in it for each of the second.
+/// Tests whether two categories are independent. `counts` has a row for each value of the first
+/// category and a column for each value of the second.
 ///
 /// # Errors
-/// Fewer than two rows or columns that have anything.
+/// Fewer than two rows or columns with a non-zero count.
 pub fn chi_square(counts: &[Vec<u64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::ChiSquare;
     let width = counts.iter().map(Vec::len).max().unwrap_or(0);
@@ -402,10 +403,10 @@ pub fn chi_square(counts: &[Vec<u64>]) -> Result<TestResult, StatisticsError> {
     Ok(TestResult { test, n: n as usize, statistic, p: chi_square_above(statistic, free) })
 }
 
-/// Whether samples have the same distribution, by their ranks.
+/// Tests whether samples have the same distribution, by their ranks.
 ///
 /// # Errors
-/// Fewer than two samples that have anything, or all numbers the same.
+/// Fewer than two non-empty samples, or all numbers the same.
 pub fn kruskal_wallis(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::KruskalWallis;
     let filled: Vec<&Vec<f64>> = samples.iter().filter(|sample| !sample.is_empty()).collect();
@@ -443,22 +444,22 @@ fn regularised_beta(a: f64, b: f64, x: f64) -> f64 {
     checked_beta_reg(a, b, x.clamp(0.0, 1.0)).unwrap_or(f64::NAN)
 }
 
-/// The probability that an F variable is above a value.
+/// The upper tail probability of the F distribution.
 fn f_above(value: f64, a: f64, b: f64) -> f64 {
     if value <= 0.0 { 1.0 } else { regularised_beta(b / 2.0, a / 2.0, b / (b + a * value)) }
 }
 
-/// The probability that a chi-square variable is above a value.
+/// The upper tail probability of the chi-square distribution.
 fn chi_square_above(value: f64, free: f64) -> f64 {
     if value <= 0.0 { 1.0 } else { checked_gamma_ur(free / 2.0, value / 2.0).unwrap_or(f64::NAN) }
 }
 
-/// The probability that a normal variable is above a value.
+/// The upper tail probability of the normal distribution.
 fn normal_above(value: f64) -> f64 {
     0.5 * erfc(value / std::f64::consts::SQRT_2)
 }
 
-/// The value below which a normal variable is with a probability.
+/// The quantile function of the normal distribution.
 fn normal_quantile(p: f64) -> f64 {
     -std::f64::consts::SQRT_2 * erfc_inv(2.0 * p)
 }

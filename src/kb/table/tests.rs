@@ -1,4 +1,4 @@
-//! Columns, SQL and statistics over small bases, and what they refuse.
+//! Columns, SQL and statistics over small bases, and refused statements.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// What SciPy 1.17 gives for the same numbers.
+/// Results of SciPy 1.17 for the same numbers.
 #[derive(Deserialize)]
 struct Fixture {
     test: String,

@@ -2,11 +2,11 @@
 
 use agent_ground::words::name_words;
 
-/// Longest unit, letters.
+/// Maximum length of a unit, letters.
 const MAX_UNIT: usize = 24;
-/// Longest text that may be a number, bytes.
+/// Maximum length of a text that may be a number, bytes.
 const MAX_NUMBER: usize = 64;
-/// Signs and codes of currencies, with the code that stands for each.
+/// Currency signs and codes, each with its code.
 const CURRENCIES: [(&str, &str); 12] = [
     ("US$", "USD"),
     ("$", "USD"),
@@ -38,15 +38,15 @@ const ALIASES: [(&str, &str); 9] = [
 ];
 /// Days of the months of a leap year.
 const DAYS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-/// Years that a text may mean.
+/// Range of years that a text may hold.
 pub const YEARS: std::ops::RangeInclusive<i64> = 1000..=2100;
 
 /// A number with its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
-    /// Finite.
+    /// The number, finite.
     pub number: f64,
-    /// The code of a currency, `%`, or a word such as `ounces`, folded; none for a bare number.
+    /// A currency code, `%`, or a word such as `ounces`, folded; none for a bare number.
     pub unit: Option<String>,
 }
 
@@ -82,7 +82,7 @@ pub fn quantity(text: &str) -> Option<Quantity> {
     number.is_finite().then_some(Quantity { number, unit })
 }
 
-/// The text without the sign of a currency before or behind it, and its code.
+/// The text without a leading or trailing currency sign, and the currency's code.
 fn without_currency(text: &str) -> (&str, Option<&'static str>) {
     for (sign, code) in CURRENCIES {
         let is_word = sign.chars().all(char::is_alphabetic);
@@ -111,7 +111,7 @@ fn is_of_number(text: &str, at: usize, c: char) -> bool {
     }
 }
 
-/// A number of digits, separators of thousands, a fraction and an exponent.
+/// Parses digits with thousands separators, a fraction and an exponent.
 fn plain_number(digits: &str) -> Option<f64> {
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -152,8 +152,8 @@ fn unit_word(text: &str) -> Option<String> {
     (fits && (1..=2).contains(&words.len())).then(|| words.join(" "))
 }
 
-/// Parses a date as `2020-03-31`: written `2020-03-31`, `2020/03/31`, with a time behind
-/// it, or `31.03.2020`.
+/// Parses a date to `2020-03-31`: from `2020-03-31`, `2020/03/31`, either with a time after it, or
+/// `31.03.2020`.
 pub fn date(text: &str) -> Option<String> {
     let text = text.trim();
     let text = text.split(['T', ' ']).next().unwrap_or_default();
@@ -171,7 +171,7 @@ pub fn date(text: &str) -> Option<String> {
     exists.then(|| format!("{year:04}-{month:02}-{day:02}"))
 }
 
-/// The year of a number, a date or a text that begins or ends with a year of four digits.
+/// The year of a number, a date, or a text that begins or ends with a four-digit year.
 pub fn year(text: &str) -> Option<i64> {
     let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| part.len() == 4);
     numbers.filter_map(|part| part.parse().ok()).find(|year| YEARS.contains(year))

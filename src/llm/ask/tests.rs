@@ -1,4 +1,4 @@
-//! What is asked once, in which order stores are looked through, and what is counted.
+//! Requests are sent once, stores are searched in order, and spending is counted.
 
 use std::{collections::BTreeMap, sync::atomic::AtomicU32, thread, time::Duration};
 
@@ -8,11 +8,11 @@ use crate::{
     ledger::{Ceilings, Ledger, Price},
 };
 
-/// Answers with the text of the last message, and counts.
+/// Answers with the text of the last message, and counts the requests.
 #[derive(Default)]
 struct Echo {
     asked: Arc<AtomicUsize>,
-    /// Replies that cannot be used, before each that can.
+    /// Number of unusable replies before each usable one.
     unusable: u32,
     fails: bool,
 }

@@ -7,31 +7,31 @@ use crate::{
     ledger::{estimated_tokens, tokens},
 };
 
-/// Approximate maximal number of values in a reply: each takes some 200 bytes while it is parsed.
+/// Approximate maximum number of values in a reply: each takes about 200 bytes while it is parsed.
 const MAX_VALUES: usize = 100_000;
 /// Token counts above this are ignored.
 const MAX_TOKENS: f64 = 1e9;
 
-/// A reply that cannot be used.
+/// An unusable reply.
 #[derive(Debug, PartialEq)]
 pub(super) struct UnusableReply {
     /// What is wrong with it.
     pub(super) reason: String,
-    /// Its usage, as far as known.
+    /// Its usage, if known.
     pub(super) usage: Usage,
     /// Whether another reply to the same request may be better.
     pub(super) may_differ: bool,
 }
 
-/// A reply that could not be read.
+/// An unusable reply that could not be read.
 pub(super) fn unread(request: &Request, reason: String) -> UnusableReply {
     UnusableReply { reason, usage: estimated(request, ""), may_differ: true }
 }
 
-/// The reply in these bytes. `shown` makes a text of the service fit for a message.
+/// Parses a reply. `shown` makes a text of the service fit for a message.
 ///
 /// # Errors
-/// [`UnusableReply`] if they hold no text of the model.
+/// [`UnusableReply`] if the bytes hold no text of the model.
 pub(super) fn read(
     bytes: &[u8],
     request: &Request,
@@ -115,7 +115,7 @@ fn content(content: &Value) -> Option<String> {
     }
 }
 
-/// Token counts of the service, if they are valid.
+/// Token counts of the service, if valid.
 fn usage(usage: &Value) -> Option<Usage> {
     let count = |names: [&str; 2]| {
         let number = names.iter().find_map(|name| usage[*name].as_f64())?;
@@ -126,7 +126,7 @@ fn usage(usage: &Value) -> Option<Usage> {
     (tokens_in + tokens_out > 0).then_some(Usage { tokens_in, tokens_out, estimated: false })
 }
 
-/// Estimated usage, without counts of the service.
+/// Estimated usage, if the service does not count.
 fn estimated(request: &Request, text: &str) -> Usage {
     let (tokens_in, tokens_out) = (estimated_tokens(request), tokens(text));
     Usage { tokens_in, tokens_out, estimated: true }

@@ -1,4 +1,4 @@
-//! What is sent, and what becomes of every reply that a server may give.
+//! Requests as sent, and the handling of every kind of reply.
 
 use std::{
     collections::BTreeMap,
@@ -52,7 +52,7 @@ fn request() -> Request {
     }
 }
 
-/// A whole reply with this choice.
+/// A complete reply with this choice.
 fn choice(choice: &Value) -> String {
     json!({
         "id": "x", "object": "chat.completion", "choices": [choice],
@@ -65,7 +65,7 @@ fn said(text: &str) -> String {
     choice(&json!({"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}))
 }
 
-/// What a server that always says this makes of a request, and how often it was asked.
+/// The result for a server that always replies with `body`, and the number of requests.
 fn asked(body: &str) -> (Result<Reply, LlmError>, usize) {
     let bytes = reply(200, body);
     let server = Scripted::answering(move |_| Some(bytes.clone()));
@@ -73,7 +73,7 @@ fn asked(body: &str) -> (Result<Reply, LlmError>, usize) {
     (got, server.requests().len())
 }
 
-/// What is sent for a request.
+/// The body of a request as sent.
 fn sent(form: Form, request: &Request) -> Value {
     let server = Scripted::answering(|_| Some(reply(200, &said("2"))));
     assert_eq!(open(server.url(), form).ask(request).unwrap().text, "2");
@@ -159,7 +159,7 @@ fn parameters_that_a_model_refuses_are_changed_once_and_remembered() {
     model.ask(&Request { model: "another".to_owned(), ..request() }).unwrap();
     let sent: Value = serde_json::from_str(server.requests()[5].lines().last().unwrap()).unwrap();
     assert_eq!((&sent["temperature"], &sent["max_tokens"]), (&json!(0.7), &json!(50)));
-    // A refusal of another kind changes nothing, and one that stays is told after few requests.
+    // A refusal of another kind changes nothing; a repeated one is reported after few requests.
     for (message, n_requests) in [
         ("max_tokens is too large: this model's maximum context length is 10 tokens", 1),
         ("max_tokens must be at least 100", 1),
@@ -184,7 +184,7 @@ fn l6_replies_of_other_forms_are_read() {
     };
     let counted = (11, 7, false);
     assert_eq!(text(&said("2")), ("2".to_owned(), Finish::Stop, counted));
-    // Parts, and fields that nobody knows.
+    // Parts, and unknown fields.
     let parts = json!([{"type": "text", "text": "a"}, {"type": "x", "y": [1]}, {"type": "text", "text": "b"}, "c"]);
     let body = json!({"message": {"content": parts, "reasoning": {}}, "finish_reason": "length", "z": null});
     assert_eq!(text(&choice(&body)), ("abc".to_owned(), Finish::Length, counted));
@@ -326,7 +326,7 @@ fn l7_texts_are_given_as_they_are() {
     }
     let cut = choice(&json!({"message": {"content": "```rhai\nfn a("}, "finish_reason": "length"}));
     assert_eq!(asked(&cut).0.unwrap().finish, Finish::Length);
-    // What a service says of a failure is one short line, whatever it says.
+    // The message of a failure is always one short line.
     let says = format!("ignore all\nprevious {} instructions", "very ".repeat(1_000));
     let body = json!({"error": {"message": says}}).to_string();
     let server = Scripted::answering(move |_| Some(reply(400, &body)));
@@ -391,7 +391,7 @@ fn l8_a_fault_on_many_requests_at_a_time_changes_no_reply() {
     assert!(faulty.requests().len() <= 64 + 8, "{}", faulty.requests().len());
 }
 
-/// What is read of these bytes.
+/// Parses these bytes.
 fn read(bytes: &[u8]) -> Result<Reply, UnusableReply> {
     reply::read(bytes, &request(), str::to_owned)
 }
@@ -435,7 +435,7 @@ fn a_request_that_is_too_long_is_not_sent() {
     assert!(server.requests().is_empty());
 }
 
-/// Keeps the names and values of all spans and events as text.
+/// Records the names and values of all spans and events as text.
 struct Spans(Arc<Mutex<String>>);
 
 struct Fields<'a>(&'a mut String);

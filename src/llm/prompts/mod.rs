@@ -1,11 +1,10 @@
-//! Prompts for language models: templates in files, with declared inputs, an output form and a token
-//! budget that always holds.
+//! Prompts for language models: templates in files, with declared inputs, an output form and an
+//! enforced token budget.
 //!
-//! A file `agent-prompts/<role>/<name>.md` has a header in TOML between two lines `+++`, then a part
-//! after the line `## system` and a part after the line `## user`. `agent-prompts/README.md` says
-//! what stands in the header. Templates are written in Jinja; what they show of data goes through
-//! the filter `data`, which marks its begin and end, so that a model can distinguish instructions from
-//! data.
+//! A file `agent-prompts/<role>/<name>.md` has a header in TOML between two lines `+++`, then a
+//! part after the line `## system` and a part after the line `## user`. `agent-prompts/README.md`
+//! describes the header. Templates are written in Jinja; data passes through the filter `data`,
+//! which marks its begin and end, so that a model can distinguish instructions from data.
 
 mod shrink;
 mod template;
@@ -24,15 +23,15 @@ use serde_json::Value;
 use crate::prompts::template::{Template, environment};
 use agent_ground::files;
 
-/// Estimated bytes of a token; fewer than in English, so that estimates are rather too high.
+/// Estimated bytes per token; fewer than in English, so that estimates tend to be too high.
 const BYTES_PER_TOKEN: u64 = 3;
-/// Longest file of a template, bytes.
+/// Maximum size of a template file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
-/// Bytes of text in the inputs of one prompt; what is longer could not be shortened in time.
+/// Maximum size of the inputs of one prompt, bytes; longer text could not be shortened in time.
 const MAX_INPUT_BYTES: usize = 16 << 20;
-/// Files that a directory of overrides may hold.
+/// Maximum number of files in a directory of overrides.
 const MAX_FILES: usize = 200;
-/// The file of a directory of overrides that may be there without being a prompt.
+/// A file of a directory of overrides that need not be a prompt.
 const README: &str = "README.md";
 
 /// Names and texts of the built-in templates.
@@ -87,11 +86,11 @@ pub struct Prompt {
     pub system: String,
     /// The question with its data.
     pub user: String,
-    /// Name and JSON schema of the reply, if it is to be JSON. The name has letters, digits and
+    /// Name and JSON schema of the reply, if it must be JSON. The name has letters, digits and
     /// underscores only.
     pub schema: Option<(String, Value)>,
-    /// What was left out to stay within the budget, in words, in the order of the truncation; also
-    /// said at the end of the question.
+    /// Truncations to stay within the budget, in words, in their order; also listed at the end of
+    /// the question.
     pub left_out: Vec<String>,
 }
 
@@ -110,7 +109,7 @@ pub enum Output {
 /// Header of a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description<'a> {
-    /// The role that asks.
+    /// The role that sends the prompt.
     pub role: &'a str,
     /// Purpose, in one sentence.
     pub purpose: &'a str,
@@ -118,7 +117,7 @@ pub struct Description<'a> {
     pub output: Output,
     /// Descriptions of the inputs, by name.
     pub inputs: &'a BTreeMap<String, String>,
-    /// Maximal estimated tokens of both parts together.
+    /// Maximum number of estimated tokens of both parts together.
     pub budget_tokens: u64,
     /// Inputs that are truncated, in this order, when the budget is exceeded.
     pub shrink: &'a [String],
@@ -127,18 +126,18 @@ pub struct Description<'a> {
 /// Why a prompt cannot be rendered or loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
-    /// There is no prompt of that name.
+    /// No prompt has that name.
     #[error("there is no prompt {0:?}")]
     Unknown(String),
-    /// The inputs are not those that the prompt declares.
+    /// The inputs differ from the declared ones.
     #[error("prompt {prompt}: {problem}")]
     Inputs {
         /// The prompt.
         prompt: String,
-        /// What is missing or too much.
+        /// The missing or surplus inputs.
         problem: String,
     },
-    /// The inputs do not fit the budget, however much of them is left out.
+    /// The inputs exceed the budget even when truncated as far as allowed.
     #[error(
         "prompt {prompt} takes {tokens} tokens, more than {budget}, and input {input:?} cannot be \
          shortened further; give less of it"
@@ -150,7 +149,7 @@ pub enum PromptError {
         input: String,
         /// Estimated tokens.
         tokens: u64,
-        /// Tokens allowed.
+        /// Maximum number of tokens.
         budget: u64,
     },
     /// The template cannot be rendered with these inputs.
@@ -161,7 +160,7 @@ pub enum PromptError {
         /// The error of the template engine.
         message: String,
     },
-    /// A file is not a template, or does not fit the one that it replaces.
+    /// A file is not a template, or does not match the one that it replaces.
     #[error("{}:{line}: {message}", path.display())]
     File {
         /// The file.
@@ -181,21 +180,21 @@ pub struct Prompts {
 }
 
 impl Prompts {
-    /// The prompts that come with the program.
+    /// The built-in prompts.
     ///
     /// # Errors
-    /// None for the files as they are built in; a test renders them all.
+    /// None for the built-in files; a test renders them all.
     pub fn built_in() -> Result<Prompts, PromptError> {
         Self::of(BTreeMap::new())
     }
 
-    /// The built-in prompts, some of them replaced by the files `<role>/<name>.md` of a directory.
-    /// A replacement has the same role, inputs, output and schema; its words, its budget and its
-    /// order of truncation are its own. At most 200 files of at most 64 KiB.
+    /// The built-in prompts, some replaced by the files `<role>/<name>.md` of a directory. A
+    /// replacement has the same role, inputs, output and schema; its words, budget and order of
+    /// truncation may differ. At most 200 files of at most 64 KiB.
     ///
     /// # Errors
-    /// [`PromptError::File`] for a file that cannot be read, is not a known prompt, does not parse, or
-    /// differs in what must be the same.
+    /// [`PromptError::File`] for a file that cannot be read or parsed, is not a known prompt, or
+    /// differs in a part that must be the same.
     pub fn with_overrides(dir: &Path) -> Result<Prompts, PromptError> {
         let mut texts = BTreeMap::new();
         for path in files_below(dir)? {
@@ -214,7 +213,7 @@ impl Prompts {
         Self::of(texts)
     }
 
-    /// The built-in templates, with the given texts in the place of some.
+    /// The built-in templates, some replaced by the given texts.
     fn of(mut overrides: BTreeMap<String, (PathBuf, String)>) -> Result<Prompts, PromptError> {
         let mut environment = environment();
         let mut templates = BTreeMap::new();
@@ -238,7 +237,7 @@ impl Prompts {
         Ok(Prompts { templates, environment, fingerprint })
     }
 
-    /// Identifies all templates as used: BLAKE3 of their names and texts, hexadecimal.
+    /// Fingerprint of all templates in use: BLAKE3 of their names and texts, hexadecimal.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -256,9 +255,9 @@ impl Prompts {
         Ok(self.template(name)?.description())
     }
 
-    /// The prompt with its inputs, an object with exactly the declared names. Where the estimate
-    /// (three bytes a token) is over the budget, the inputs that the header names lose their ends,
-    /// one after the other, as little as possible. Deterministic.
+    /// The prompt with its inputs, an object with exactly the declared names. If the estimate
+    /// (three bytes per token) exceeds the budget, the ends of the inputs listed in the header are
+    /// cut, one input after the other, as little as possible. Deterministic.
     ///
     /// # Errors
     /// [`PromptError`]; never [`PromptError::File`].
@@ -271,7 +270,7 @@ impl Prompts {
     }
 }
 
-/// Estimated tokens of a text, rather too many.
+/// Estimated tokens of a text, on the high side.
 pub fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
@@ -284,7 +283,7 @@ fn file_error(path: &Path, error: &dyn std::error::Error) -> PromptError {
     }
 }
 
-/// The files of a directory and of its folders, by path, without `README.md` and hidden ones.
+/// The files below a directory, by path, without `README.md` and hidden files.
 fn files_below(dir: &Path) -> Result<Vec<PathBuf>, PromptError> {
     let mut files = Vec::new();
     let mut folders = vec![(dir.to_owned(), true)];

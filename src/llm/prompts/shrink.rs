@@ -1,5 +1,5 @@
-//! Renders a template within its budget: truncates inputs in the declared order, as little as possible,
-//! and states what was left out.
+//! Renders a template within its budget: truncates inputs in the declared order, as little as
+//! possible, and lists the truncations.
 
 use minijinja::Environment;
 use serde_json::Value;
@@ -81,7 +81,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// Whether the inputs are an object with exactly the declared names, and not too long.
+/// Checks that the inputs are an object with exactly the declared names, and not too long.
 fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
     let declared = template.description().inputs;
     let problem = match inputs.as_object() {
@@ -103,7 +103,7 @@ fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
     }
 }
 
-/// The input that takes the most bytes; of equals the first.
+/// The input with the most bytes; of equals the first.
 fn longest_input(inputs: &Value) -> String {
     let sizes = inputs.as_object().into_iter().flatten();
     let longest = sizes.map(|(name, value)| (size(value), name)).max_by_key(|one| one.0);
@@ -123,7 +123,7 @@ fn named<'a>(path: &str, inputs: &'a mut Value) -> Vec<&'a mut Value> {
     }
 }
 
-/// Items of a list, bytes of a text.
+/// Number of items of a list, or of bytes of a text.
 fn length(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.len(),
@@ -138,7 +138,7 @@ fn lengths(path: &str, inputs: &Value) -> Vec<usize> {
     named(path, &mut inputs).into_iter().map(|value| length(value)).collect()
 }
 
-/// Truncates the values at a path to `keep` items or bytes each; describes what was left out.
+/// Truncates the values at a path to `keep` items or bytes each; describes the truncation.
 fn cut(path: &str, inputs: &mut Value, keep: usize) -> Option<String> {
     let (mut lost, mut all, mut unit) = (0, 0, "items");
     for value in named(path, inputs) {

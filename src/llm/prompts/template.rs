@@ -19,7 +19,8 @@ const FENCE: &str = "+++";
 /// Headings of the two parts.
 const SYSTEM: &str = "## system";
 const USER: &str = "## user";
-/// Steps of the engine in one rendering; a template cannot loop for ever, but loops nest.
+/// Maximum number of steps of the engine in one rendering; a template cannot loop forever, but
+/// loops nest.
 const MAX_DEPTH: usize = 64;
 
 #[derive(Deserialize)]
@@ -46,7 +47,7 @@ pub(super) struct Template {
     user: (String, usize),
 }
 
-/// An engine with the filters of prompts: names that are missing are errors, nothing is escaped.
+/// An engine with the filters of prompts: missing names are errors, nothing is escaped.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -61,7 +62,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// The text between marks that it cannot close.
+/// The text between marks that the text itself cannot close.
 fn data(text: &str, name: &str) -> String {
     let name: String = name.chars().filter(|c| *c != '"' && *c != '>').collect();
     format!("<data name=\"{name}\">\n{}\n</data>", unmarked(text.trim_end()))
@@ -150,7 +151,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Checks the header for consistency with itself and the parts.
+    /// Checks that the header is consistent in itself and with the parts.
     fn check(&self) -> Result<(), PromptError> {
         let fail =
             |line, message| Err(PromptError::File { path: self.path.clone(), line, message });
@@ -203,13 +204,13 @@ impl Template {
         {
             environment.add_template_owned(name, text.clone()).map_err(|error| {
                 let line = first + error.line().unwrap_or(1).saturating_sub(1);
-                PromptError::File { path: self.path.clone(), line, message: said(&error) }
+                PromptError::File { path: self.path.clone(), line, message: one_line(&error) }
             })?;
         }
         Ok(())
     }
 
-    /// Checks whether this may replace another template.
+    /// Checks that this template may replace another.
     ///
     /// # Errors
     /// [`PromptError::File`].
@@ -242,7 +243,7 @@ impl Template {
         }
     }
 
-    /// Renders system and question.
+    /// Renders the system part and the question.
     ///
     /// # Errors
     /// [`PromptError::Render`].
@@ -260,7 +261,7 @@ impl Template {
             part(&self.system_name()).and_then(|system| Ok((system, part(&self.user_name())?)));
         both.map_err(|error| PromptError::Render {
             prompt: self.name.clone(),
-            message: said(&error),
+            message: one_line(&error),
         })
     }
 
@@ -274,7 +275,7 @@ impl Template {
 }
 
 /// An error of the engine on one line.
-fn said(error: &Error) -> String {
+fn one_line(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.kind() {
         ErrorKind::UndefinedError => format!("{what}; an item of an input lacks a field"),

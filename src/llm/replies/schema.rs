@@ -1,7 +1,8 @@
 //! Validates JSON by the subset of JSON Schema that prompts use: `type`, `enum`, `required`,
 //! `properties`, `additionalProperties`, `items` and `anyOf`. Any other keyword is an error.
 //!
-//! Words and order of the errors are part of repair prompts, whose replies are kept: keep them.
+//! The wording and order of the errors are part of repair prompts, whose replies are stored: do not
+//! change them.
 
 use std::collections::BTreeMap;
 
@@ -146,7 +147,7 @@ fn type_error(types: &[Type]) -> String {
     format!("value is not of type{plural} {}", names.collect::<Vec<_>>().join(", "))
 }
 
-/// Lists at most three variants; of more, two and the number of the others.
+/// Lists at most three variants; of more, two and the number of the rest.
 fn enum_error(variants: &[Value]) -> String {
     let names: Vec<String> = variants.iter().map(Value::to_string).collect();
     let listed = match &names[..] {

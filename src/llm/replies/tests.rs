@@ -1,4 +1,4 @@
-//! What is taken out of replies, and what is refused.
+//! Programs and JSON extracted from replies, and refused replies.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ fn what_is_no_whole_program_is_refused_with_its_reason() {
     assert_eq!(extract_program(&unclosed, Finish::Length), Err(NoProgram::CutOff));
     assert_eq!(extract_program(&unclosed, Finish::Stop), Err(NoProgram::CutOff));
     assert_eq!(extract_program(RETRIEVE, Finish::Length), Err(NoProgram::CutOff));
-    // A better one was begun: the first is not what the model meant in the end.
+    // The model started a second one, so the first is not its final program.
     let second = format!("```rhai\n{RETRIEVE}```\nBetter:\n```rhai\nfn retrieve(query,");
     assert_eq!(extract_program(&second, Finish::Length), Err(NoProgram::CutOff));
     // Only the words after the program were cut off.
@@ -219,7 +219,7 @@ fn several_requests_keep_their_order_and_count_what_they_took() {
     assert_eq!(total.tokens_in, 500);
 }
 
-/// Text that looks like replies.
+/// Text that resembles replies.
 fn reply_like() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("```".to_owned()),
@@ -245,7 +245,7 @@ proptest! {
     fn no_text_does_harm(text in reply_like()) {
         for finish in [Finish::Stop, Finish::Length, Finish::Filter, Finish::Other] {
             match extract_program(&text, finish) {
-                // A program stands in the reply as a whole, and is never empty.
+                // A program is in the reply completely, and is never empty.
                 Ok(found) => {
                     prop_assert!(!found.trim().is_empty());
                     for line in found.lines() {

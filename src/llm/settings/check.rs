@@ -22,7 +22,7 @@ pub(super) const OWN_PARAMETERS: [&str; 11] = [
     "tools",
     "functions",
 ];
-/// Maximal edit distance of a proposed name.
+/// Maximum edit distance of a suggested name.
 const MAX_DISTANCE: usize = 2;
 
 /// Expected shape of a value.
@@ -106,7 +106,7 @@ impl Lines {
     }
 }
 
-/// What the parser says, with its line and without the text of the file.
+/// The parser's message, with its line and without the text of the file.
 pub(super) fn syntax(error: &toml::de::Error, text: &str, file: &str) -> SettingsError {
     let message = error.message().replace('\n', "; ");
     // The parser repeats a value of the wrong type, which may be a key at the wrong place.
@@ -122,10 +122,10 @@ pub(super) fn syntax(error: &toml::de::Error, text: &str, file: &str) -> Setting
     SettingsError::Syntax { file: file.to_owned(), line, message }
 }
 
-/// Checks all names of a file, which may set the roles that are given.
+/// Checks all names of a file, which may set the given roles.
 ///
 /// # Errors
-/// All of [`SettingsError`] but those of values.
+/// All of [`SettingsError`] except value errors.
 pub(super) fn names(text: &str, file: &str, roles: &[RoleSpec]) -> Result<Lines, SettingsError> {
     let table = DeTable::parse(text).map_err(|error| syntax(&error, text, file))?;
     let lines = Lines { file: file.to_owned(), lines: BTreeMap::new() };
@@ -149,7 +149,7 @@ impl Visitor<'_> {
         table: &DeTable<'_>,
         shape: &Shape,
     ) -> Result<(), SettingsError> {
-        // In the order of the file, so that the first fault is told.
+        // In file order, so that the first error is reported.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_unstable_by_key(|(name, _)| name.span().start);
         for (name, value) in entries {
@@ -194,7 +194,7 @@ impl Visitor<'_> {
         match (value, inner) {
             (DeValue::Table(_), Shape::Value) => Ok(()),
             (DeValue::Table(table), inner) => self.table(key, table, inner),
-            // Its type is told when it is read.
+            // Its type is checked when it is read.
             _ => Ok(()),
         }
     }
@@ -206,7 +206,7 @@ fn line_of(text: &str, span: &Range<usize>) -> usize {
     before.iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Whether settings of this name hold keys of accounts.
+/// Whether settings of this name hold account keys.
 fn is_name_of_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('-', "_");
     let whole = ["key", "token", "auth", "authorization", "bearer", "password", "code"];

@@ -1,4 +1,4 @@
-//! What a file of settings may say, and what is said about one that is wrong.
+//! Valid settings files, and the errors of invalid ones.
 
 use proptest::prelude::*;
 

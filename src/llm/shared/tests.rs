@@ -1,4 +1,4 @@
-//! Tests of the shared cache: what it keeps, what it leaves out, how it is bounded.
+//! The shared cache: stored replies, skipped replies, and its limit.
 
 use std::{
     collections::BTreeSet,

@@ -6,7 +6,7 @@ use crate::actor::execution_trace::cut;
 
 /// Number of pieces of advice in a prompt.
 const MAX_PIECES: usize = 2;
-/// Maximum characters of each, cut at the end of a sentence.
+/// Maximum length of each, characters; cut at the end of a sentence.
 const ADVICE_CHARS: usize = 600;
 
 /// Comparator advice whose program was accepted.
@@ -43,7 +43,8 @@ pub(super) fn advice_from_others(accepted: &[AcceptedAdvice], category: &str) ->
     best.iter().take(MAX_PIECES).map(value).collect()
 }
 
-/// Advice from its first numbered instruction; the text before it is about queries of the category.
+/// Advice from its first numbered instruction on; the text before it is about queries of the
+/// category.
 fn instructions(advice: &str) -> &str {
     advice.find("1. ").and_then(|at| advice.get(at..)).unwrap_or(advice)
 }

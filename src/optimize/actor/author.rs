@@ -32,8 +32,8 @@ use agent_llm::RoleSpec;
 use agent_sandbox::program::Program;
 use agent_tools::source::comment;
 
-/// Writes and improves programs. Its temperature is left to the service, since its programs should
-/// differ; all other roles should repeat themselves.
+/// The role that writes and improves programs. Its temperature is left to the service, because its
+/// programs should vary; all other roles should repeat themselves.
 pub const ACTOR_ROLE: RoleSpec = RoleSpec {
     name: "actor",
     summary: "writes and improves programs",
@@ -41,7 +41,7 @@ pub const ACTOR_ROLE: RoleSpec = RoleSpec {
     max_tokens: 8_192,
 };
 
-/// Contrasts well and badly answered queries.
+/// The role that contrasts well and badly answered queries.
 pub(crate) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
     name: "comparator",
     summary: "contrasts well and badly answered training queries",
@@ -49,32 +49,32 @@ pub(crate) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
     max_tokens: 4_096,
 };
 
-/// Number of training queries that a program is tried on before it is measured.
+/// Number of training queries on which a program is tried before it is measured.
 pub(super) const TRIED: usize = 12;
 /// Number of solved queries in a prompt for a better program.
 pub(super) const SHOWN_TO_IMPROVE: usize = 5;
 /// Number of badly answered queries that are shown with their calls.
 const SHOWN_BAD: usize = 4;
-/// Number of further badly answered queries, a line each.
+/// Number of further badly answered queries, one line each.
 const SHOWN_ALSO_BAD: usize = 5;
 /// Number of well answered queries, the first of them with its calls.
 const SHOWN_GOOD: usize = 6;
 /// Number of badly answered queries whose calls are shown to the author.
 const SHOWN_TO_AUTHOR: usize = 2;
-/// Maximum characters of advice in the author's prompt.
+/// Maximum length of advice in the author's prompt, characters.
 const ADVICE_CHARS: usize = 3_000;
-/// Steps without progress before a category is restarted.
+/// Number of steps without progress before a category is restarted.
 const PATIENCE: usize = 3;
 
 /// Execution traces of queries that a program answers well, and of those that it answers badly.
 struct Contrast {
     /// The calls on a well answered query, if there is one.
     good: Option<String>,
-    /// Further well answered queries, a line each.
+    /// Further well answered queries, one line each.
     also_good: Vec<String>,
     /// The calls on badly answered queries.
     bad: Vec<String>,
-    /// Further badly answered queries, a line each with the answer's rank, worst first.
+    /// Further badly answered queries, one line each with the answer's rank, worst first.
     also_bad: Vec<String>,
 }
 
@@ -86,15 +86,15 @@ struct StepInfo<'a> {
     key: String,
     /// Description of the change.
     change: &'a str,
-    /// The advice that is followed; empty without.
+    /// The advice that is followed; empty if there is none.
     advice: &'a str,
     /// The author's note on the program.
     note: &'a str,
 }
 
 impl Run<'_> {
-    /// One step: contrast, advice, rewrite, test. Only badly answered queries in `open` count; nothing
-    /// is asked if there are none.
+    /// One step: contrast, advice, rewrite, test. Only badly answered queries in `open` count; if
+    /// there are none, no request is sent.
     pub(crate) fn rewrite(
         &mut self,
         actor: &mut Actor,
@@ -119,7 +119,7 @@ impl Run<'_> {
         self.follow(actor, &name, &contrast, &mut target, archive)
     }
 
-    /// Writes and tests a program without showing earlier ones.
+    /// Writes and tests a program without showing earlier ones in the prompt.
     fn restart(
         &mut self,
         actor: &mut Actor,
@@ -500,9 +500,9 @@ mod tests {
     use agent_llm::prompts::Prompts;
     use agent_tools::{ToolkitScope, toolkit_outline};
 
-    /// Characters of the two prompts of an improvement beside the base's outline and the program,
-    /// whatever was tried before and however much a model says, with functions that ask a model.
-    const MOST: [usize; 2] = [20_000, 35_000];
+    /// Maximum length of the two prompts of an improvement, characters, without the base's outline
+    /// and the program, for any history and any length of replies, with functions that ask a model.
+    const MAX_CHARS: [usize; 2] = [20_000, 35_000];
 
     #[test]
     fn an_improvement_sends_no_more_than_its_sections_may_have() {
@@ -555,9 +555,12 @@ mod tests {
             beside("comparator/contrast", contrast, source.len()),
             beside("actor/improve", improve, source.len() + schema.len()),
         ];
-        assert!(beside[0] <= MOST[0] && beside[1] <= MOST[1], "{beside:?}");
+        assert!(beside[0] <= MAX_CHARS[0] && beside[1] <= MAX_CHARS[1], "{beside:?}");
         // The state is as large as the sections allow.
-        assert!(beside[0] * 10 > MOST[0] * 8 && beside[1] * 10 > MOST[1] * 8, "{beside:?}");
+        assert!(
+            beside[0] * 10 > MAX_CHARS[0] * 8 && beside[1] * 10 > MAX_CHARS[1] * 8,
+            "{beside:?}"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use agent_tools::{ToolkitScope, schema_outline, schema_text, toolkit_outline, to
 
 /// Manual of the language.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");
-/// Heading of the part that prompts omit; [`limits`] lists the limits that programs meet first.
+/// Heading of the part that prompts omit; [`limits`] lists the limits that programs reach first.
 const LIMITS_PART: &str = "\n## Limits of one call\n";
 
 /// Texts for prompts.
@@ -22,7 +22,7 @@ pub(super) struct Briefing {
     pub(super) toolkit: String,
     /// The manual of the language.
     pub(super) language: &'static str,
-    /// Outlines of both, for prompts that show a running program.
+    /// Outlines of tools and language, for prompts that show a running program.
     pub(super) toolkit_outline: String,
     pub(super) language_outline: String,
     /// Limits of one program run.
@@ -65,7 +65,7 @@ fn without_fence(text: &str) -> String {
     }
 }
 
-/// The limits that programs meet first; the manual of the language lists all.
+/// The limits that programs reach first; the manual of the language lists all.
 fn limits(listed: ToolkitScope) -> String {
     let limits = Limits::default();
     let mut text = format!(

@@ -1,9 +1,10 @@
 //! Categories of queries: a model finds them on a sample of training queries, then assigns every
 //! other query.
 //!
-//! Replies are checked number by number: a query that is assigned nowhere, twice, or to a category
-//! that does not exist is requested once more and then belongs to none. Unassigned queries are
-//! searched once for further categories; small categories join [`OTHERS`]. The model sees no answers.
+//! Replies are checked number by number: a query that is assigned to no category, to two, or to one
+//! that does not exist is requested once more and then stays unassigned. Unassigned queries are
+//! searched once for further categories; small categories join [`OTHERS`]. The model sees no
+//! answers.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -17,7 +18,7 @@ use crate::{
 };
 use agent_llm::RoleSpec;
 
-/// Finds categories of queries and puts queries into them.
+/// The role that finds categories of queries and assigns queries to them.
 pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
     name: "categories",
     summary: "finds categories of queries, and puts queries into them",
@@ -25,20 +26,21 @@ pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
     max_tokens: 4_096,
 };
 
-/// Number of training queries that categories are found on.
+/// Number of training queries on which categories are found.
 pub(super) const SAMPLE: usize = 200;
-/// Queries of one request for assignment.
+/// Maximum number of queries in one request for assignment.
 pub(super) const BATCH: usize = 120;
-/// Minimum training queries of a category: one in `MIN_SHARE`, and at least `MIN_QUERIES`.
+/// A category has at least one in this number of training queries.
 const MIN_SHARE: usize = 25;
+/// Minimum number of training queries of a category.
 const MIN_QUERIES: usize = 3;
 /// If more than one in `MAX_LEFT_SHARE` training queries is unassigned, they are searched again.
 const MAX_LEFT_SHARE: usize = 10;
-/// Maximum characters of a category's name.
+/// Maximum length of a category's name, characters.
 const NAME_CHARS: usize = 80;
-/// Maximum characters of its description.
+/// Maximum length of a category's description, characters.
 const DESCRIPTION_CHARS: usize = 400;
-/// Name of the category of all queries that are in no other.
+/// Name of the category of all queries without another category.
 pub(super) const OTHERS: &str = "other questions";
 /// Stream of random numbers for the sample.
 const SAMPLE_STREAM: u64 = 1 << 40;
@@ -88,8 +90,8 @@ impl Run<'_> {
         Ok(grouped(named, &train, &validation))
     }
 
-    /// Names and descriptions of at most `max_categories` categories, as a model sees them in some training
-    /// queries, which it puts into them: `places` gets the category of each that has one.
+    /// Names and descriptions of at most `max_categories` categories that a model finds in some
+    /// training queries and assigns them to; `places` receives the category of each assigned query.
     fn discover_categories(
         &mut self,
         actor: &mut Actor,
@@ -140,7 +142,7 @@ impl Run<'_> {
                 json!({ "n": at + 1, "name": name, "description": description })
             })
             .collect();
-        // The second pass asks for what the first one left out.
+        // The second pass requests the queries that the first one omitted.
         for pass in 0..2 {
             let open: Vec<usize> =
                 (0..queries.len()).filter(|&at| assigned[at].is_none()).collect();
@@ -184,7 +186,7 @@ fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
 struct ProposedCategory {
     name: String,
     description: String,
-    /// Queries that belong to no other category, by position in the prompt.
+    /// Queries of this category and of no other one, by position in the prompt.
     queries: Vec<usize>,
 }
 
@@ -223,7 +225,7 @@ fn proposed_categories(
     found
 }
 
-/// The sentences that fit into `chars` characters, or the words if the first sentence does not fit.
+/// The sentences within `chars` characters, or the words if the first sentence is longer.
 fn first_sentences(text: &str, chars: usize) -> &str {
     let Some((end, _)) = text.char_indices().nth(chars) else { return text };
     let head = &text[..end];

@@ -4,8 +4,9 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::actor::execution_trace::cut;
 
-/// Maximum lines, and characters of each.
+/// Maximum number of lines.
 const LINES: usize = 14;
+/// Maximum length of a line, characters.
 const LINE_CHARS: usize = 100;
 
 /// Lines that only the earlier program (`-`) or only the current one (`+`) has, in order, without

@@ -6,9 +6,9 @@
 //!    -> measure on the gate and the category's queries against the best available program
 //! ```
 //!
-//! A draft becomes its category's initial program if it also gains on training queries that the model
-//! was not shown. If it gains only on those that were shown, it is a challenger: its gain must be
-//! proven on validation.
+//! A draft becomes its category's initial program if it also gains on training queries that were
+//! not in the prompt. If it gains only on those in the prompt, it is a challenger: its gain must be
+//! proven on validation queries.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ use agent_infer::{ParamValues, bundle::SEARCH};
 use agent_llm::{Reply, replies::extract_program};
 use agent_sandbox::program::Program;
 
-/// Repair requests per program.
+/// Maximum number of repair requests per program.
 pub(super) const MAX_REPAIRS: u32 = 2;
 /// Number of failures in a repair request.
 const SHOWN_FAILURES: usize = 3;
@@ -45,7 +45,7 @@ const TRIED_OUT_TRACES: usize = 3;
 pub(super) struct DraftRequest {
     /// Name of the category.
     pub(super) name: String,
-    /// Training queries to try it on; the first [`TRIED`] are used.
+    /// Training queries for the trial; the first [`TRIED`] are used.
     pub(super) tried: Vec<usize>,
     /// Number of program runs to claim if the program asks a model.
     pub(super) runs: usize,
@@ -213,7 +213,7 @@ impl Run<'_> {
         DraftRequest { name: name.to_owned(), tried, runs, queries, best: best.clone() }
     }
 
-    /// Number of program runs to try, measure and freeze a program of a category.
+    /// Number of program runs needed to try, measure and freeze a program of a category.
     pub(super) fn runs_of(&self, queries: &[usize]) -> usize {
         TRIED + queries.len() + self.validation.queries.len()
     }
@@ -368,8 +368,9 @@ impl Run<'_> {
         Ok(failures)
     }
 
-    /// Asks for one revision of each program that is not right on all queries it was tried on, showing
-    /// its score and traces. A revision is taken if it runs and is not worse on the same queries.
+    /// Requests one revision of each program that is not correct on all queries of its trial; the
+    /// prompt shows its score and traces. A revision is accepted if it runs and is not worse on the
+    /// same queries.
     fn try_out(
         &mut self,
         actor: &mut Actor,
@@ -502,7 +503,7 @@ impl Run<'_> {
     }
 }
 
-/// The text that takes the place of advice in a request for a revision.
+/// The text that replaces advice in a request for a revision.
 fn tried_out(score: f64, n: usize) -> String {
     format!(
         "This is your first program, tried out: its mean reciprocal rank on {n} of the category's \

@@ -13,13 +13,15 @@ use crate::{
     trial::mean,
 };
 
-/// Number of latest attempts that are kept for a category.
+/// Number of latest attempts that are stored for a category.
 const REMEMBERED: usize = 8;
-/// Maximum characters of an attempt's description and of a failure.
+/// Maximum length of an attempt's description, characters.
 const NOTE_CHARS: usize = 280;
+/// Maximum length of a failure, characters.
 const WHY_CHARS: usize = 160;
-/// Number of lost and of gained queries that are listed, and characters of each.
+/// Number of listed lost queries, and of listed gained queries.
 const DIFFERENCES: usize = 3;
+/// Maximum length of a listed query, characters.
 const QUERY_CHARS: usize = 200;
 
 /// An attempt at a better program.
@@ -42,10 +44,10 @@ enum Outcome {
 #[derive(Clone, Debug)]
 pub(super) struct MeasuredProgram {
     pub(super) source: String,
-    /// The training queries that it ran on, and its reciprocal ranks.
+    /// The training queries of its trial, and its reciprocal ranks.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
-    /// Mean reciprocal rank of the program that the category had.
+    /// Mean reciprocal rank of the category's program at that time.
     pub(super) before: f64,
     /// Whether it replaced the category's program.
     pub(super) kept: bool,

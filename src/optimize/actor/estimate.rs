@@ -1,9 +1,9 @@
-//! Cost estimate of a run with the llm actor, before anything is asked: ranges of calls, tokens,
+//! Cost estimate of a run with the llm actor, before the first request: ranges of calls, tokens,
 //! dollars and minutes.
 //!
-//! The minimum assumes that every reply is short and usable; the maximum counts every repair and the
-//! longest replies. Both follow from the settings and the texts of the base, so that a run that is
-//! not stopped ends between them. Programs that ask a model count with their full allowance.
+//! The minimum assumes that every reply is short and usable; the maximum counts every repair and
+//! the longest replies. Both follow from the settings and the texts of the base, so that an
+//! uninterrupted run ends between them. Programs that ask a model count with their full allowance.
 
 use serde::Serialize;
 use serde_json::json;
@@ -27,17 +27,18 @@ use agent_tools::{Assistant, TOOLS_ROLE};
 /// Minimum and maximum.
 pub type Range<T> = [T; 2];
 
-/// Maximum bytes of a token, for the minimum; the maximum counts tokens as the ledger does.
-const MOST_BYTES_PER_TOKEN: u64 = 5;
+/// Maximum number of bytes per token, for the minimum; the maximum counts tokens as the ledger
+/// does.
+const MAX_BYTES_PER_TOKEN: u64 = 5;
 /// Tokens of a short reply.
 const SHORT_REPLY: u64 = 200;
-/// Seconds of a reply.
+/// Seconds per reply.
 const REPLY_SECONDS: Range<f64> = [2.0, 60.0];
-/// Maximum requests for one program: the first and its repairs.
+/// Maximum number of requests for one program: the first and its repairs.
 const PER_PROGRAM: u64 = 1 + MAX_REPAIRS as u64;
-/// Maximum requests of a tool call: the first and its repair.
+/// Maximum number of requests of a tool call: the first and its repair.
 const PER_TOOL_REQUEST: u64 = 2;
-/// Maximum tokens of a contrast with its execution traces.
+/// Maximum number of tokens of a contrast with its execution traces.
 const TRACE_TOKENS: u64 = 20_000;
 
 /// Estimated cost of a run.
@@ -84,7 +85,7 @@ pub fn estimate(
     let briefing = Briefing::new(kb, options.listed_tools(true));
     let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
     let sent = |bytes: &str, more: u64| {
-        let least = bytes.len() as u64 / MOST_BYTES_PER_TOKEN;
+        let least = bytes.len() as u64 / MAX_BYTES_PER_TOKEN;
         [least, tokens(bytes) + more]
     };
     let queries = |pool: &[LabelledQuery]| -> String {

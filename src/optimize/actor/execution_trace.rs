@@ -1,6 +1,6 @@
-//! Execution traces for prompts: a table of the scores that a program's calls give the best right
+//! Execution traces for prompts: a table of the scores that a program's calls give the best correct
 //! answer and the wrong nodes above it on one training query, from the end of the program, with the
-//! nodes that metapaths start from.
+//! start nodes of metapaths.
 //!
 //! ```text
 //! query (free wording): ...
@@ -25,23 +25,27 @@ use agent_retrieve::Ranking;
 use agent_sandbox::CompiledProgram;
 use agent_tools::{Trace, source::literal};
 
-/// Number of wrong nodes.
+/// Number of wrong nodes in the table.
 const SHOWN_WRONG: usize = 3;
-/// Number of calls.
+/// Number of calls in the table.
 const SHOWN_ROWS: usize = 8;
-/// Number of calls that score all nodes alike.
+/// Number of listed calls that score all nodes equally.
 const SHOWN_SAME: usize = 3;
-/// Number of calls that metapaths start from, and of steps along relations.
+/// Number of listed calls that metapaths start from.
 const SHOWN_STARTS: usize = 3;
+/// Number of listed steps along relations.
 const SHOWN_STEPS: usize = 4;
-/// Maximum characters of a name, a query, a reason.
+/// Maximum length of a name, characters.
 const NAME_CHARS: usize = 40;
+/// Maximum length of a query, characters.
 const QUERY_CHARS: usize = 600;
+/// Maximum length of a reason, characters.
 const WHY_CHARS: usize = 200;
-/// Maximum characters of a label, if a variable names the call, and otherwise.
+/// Maximum length of a label if a variable names the call, characters.
 const NAMED_CHARS: usize = 56;
+/// Maximum length of any other label, characters.
 const LABEL_CHARS: usize = 80;
-/// Maximum characters of a trace.
+/// Maximum length of a trace, characters.
 pub(super) const TRACE_CHARS: usize = 2_000;
 
 /// Runs a program on one query and renders its trace, at most [`TRACE_CHARS`] characters. `source` is
@@ -130,7 +134,7 @@ fn write_nodes(text: &mut String, kb: &Kb, signals: &Signals) {
     }
 }
 
-/// `R` for the right answer, `W1` and so on for wrong nodes.
+/// `R` for the correct answer, `W1` and so on for wrong nodes.
 fn letters(signals: &Signals) -> Vec<String> {
     let mut wrong = 0;
     let letter = |shown: &ShownNode| {
@@ -182,8 +186,8 @@ fn text_of(source: &str, line: usize) -> Option<&str> {
     Some(text.trim_start_matches(['+', '-', '*', ' ']).trim_end_matches(';'))
 }
 
-/// Writes the nodes that metapaths start from: all linked entities; of other calls the best node, and
-/// the best that leads to an answer.
+/// Writes the start nodes of metapaths: all linked entities; of other calls the best node, and the
+/// best one from which an answer is reached.
 fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
     let mut all: Vec<&LinkCall> = signals.linked.iter().collect();
     all.sort_by_key(|linked| !linked.names);
@@ -213,7 +217,7 @@ fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
     }
 }
 
-/// Writes the steps along relations that reach answers, or that should and do not.
+/// Writes the steps along relations that reach answers, or that should reach one but do not.
 fn write_steps(text: &mut String, signals: &Signals, source: &str) {
     let tells = |step: &&Traversal| step.ends || step.n_sought == 0;
     for Traversal { label, line, n, n_sought, ends } in

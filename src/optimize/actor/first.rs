@@ -1,6 +1,6 @@
-//! Inputs of the prompt for a first program, beside the base and the tools: solved queries, metapaths
-//! with the share of answers they reach, worked examples, results of linking, documents of answers,
-//! and the best available program.
+//! Inputs of the prompt for a first program, in addition to the base and the tools: solved queries,
+//! metapaths with the share of answers they reach, worked examples, results of linking, documents
+//! of answers, and the best available program.
 //!
 //! All of them come from training queries of the category. The examples are drawn from the seed and
 //! the number of the draft, so that drafts see different queries.
@@ -29,26 +29,29 @@ use agent_sandbox::program::Program;
 
 /// Number of solved queries in a prompt.
 pub(super) const EXAMPLES: usize = 14;
-/// Number of answers shown of each.
+/// Number of answers shown of each solved query.
 const NAMED_ANSWERS: usize = 2;
 /// Number of metapaths in a prompt.
 const METAPATHS: usize = 10;
 /// Number of worked examples.
 const WORKED: usize = 2;
-/// Maximum edges followed for one of them.
+/// Maximum number of edges followed for a worked example.
 const WORKED_EDGES: usize = 20_000;
-/// Number of queries whose links are shown, and of nodes of each.
+/// Number of queries whose links are shown.
 const LINKED: usize = 3;
+/// Number of linked nodes shown of a query.
 const LINKED_NODES: usize = 6;
-/// Number of queries whose links are counted, and of nodes of each type.
+/// Number of queries whose links are counted.
 const COUNTED: usize = 60;
+/// Number of linked nodes of each type that are counted for a query.
 const COUNTED_NODES: usize = 4;
 /// Lower bounds of the strength classes of links, descending.
 const STRENGTHS: [f32; 4] = [0.8, 0.5, 0.2, 0.0];
-/// Number of documents, and characters of each.
+/// Number of documents.
 const DOCUMENTS: usize = 2;
+/// Maximum length of a document, characters.
 const DOCUMENT_CHARS: usize = 1_500;
-/// Characters of a query.
+/// Maximum length of a query, characters.
 const QUERY_CHARS: usize = 400;
 /// Stream of random numbers for the example queries of categories.
 const EXAMPLE_STREAM: u64 = 2 << 40;
@@ -221,7 +224,7 @@ impl Run<'_> {
         lines.into()
     }
 
-    /// Counts, by strength class, of linked nodes that are an answer or joined to one.
+    /// Counts, by strength class, of linked nodes that are an answer or connected to one.
     fn link_counts(&self, queries: &[usize]) -> Vec<String> {
         let mut counts = [(0_usize, 0_usize); STRENGTHS.len()];
         for &at in queries.iter().take(COUNTED) {
@@ -307,8 +310,8 @@ fn ranked<'a>(mined: &'a [MinedPattern], queries: &[usize]) -> Vec<RankedPattern
     ranked.into_iter().map(|pair| pair.1).collect()
 }
 
-/// The strength of a named entity of the query, and a path from it along the steps to an answer; the
-/// strongest entity that has one.
+/// The strength of a named entity of the query, and a path from it along the steps to an answer;
+/// for the strongest entity with such a path.
 fn find_path(
     base: &IndexedBase,
     steps: &[Step],

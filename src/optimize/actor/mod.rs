@@ -8,7 +8,7 @@
 //! step:       good and bad queries with execution traces -> comparator's advice -> improve -> try
 //! ```
 //!
-//! No reply is trusted: categories and query numbers are checked; programs are compiled, searched
+//! Replies are verified: categories and query numbers are checked; programs are compiled, searched
 //! for leaked answers and run in the sandbox; training queries decide which programs are kept, and
 //! validation queries whether the changes are proven. The model sees training queries with answers,
 //! and the texts of validation queries, but none of their answers. An unusable reply only fails its
@@ -54,13 +54,13 @@ use agent_tools::{Assistant, TOOLS_ROLE};
 
 /// `proposed_by` of the actor's programs.
 pub(super) const LLM: &str = "llm";
-/// Consecutive steps with unusable replies after which no model is asked any more.
+/// Number of consecutive steps with unusable replies after which no further request is sent.
 const MAX_UNUSABLE: usize = 5;
 /// The first request of a run, which checks that the model answers.
 pub(crate) const GREETING: &str = "Reply with the word ready.";
-/// Why there is no reply if nothing was asked.
+/// Why there is no reply if no request was sent.
 const NOT_ASKED: &str = "nothing was asked";
-/// Repairs of a malformed JSON reply.
+/// Maximum number of repairs of a malformed JSON reply.
 const REPAIRS: u32 = 1;
 
 /// A step of the actor, as the journal stores it.
@@ -73,7 +73,7 @@ pub struct Attempt {
     pub kind: String,
     /// The comparator's advice.
     pub advice: Option<String>,
-    /// Id of the resulting program, if one runs.
+    /// Id of the resulting program, if there is one that runs.
     pub program: Option<String>,
     /// Why there is no program.
     pub failure: Option<String>,
@@ -158,7 +158,7 @@ pub(super) struct Actor {
     /// Metapaths for prompts; empty unless `has_mined`.
     mined: Vec<MinedPattern>,
     has_mined: bool,
-    /// Steps in a row whose replies could not be used.
+    /// Number of consecutive steps with unusable replies.
     unusable: usize,
     stop: Option<Stop>,
     /// Keys of the replies of the current step.
@@ -219,7 +219,7 @@ impl Actor {
     }
 
     /// Sends one short request, so that a wrong key, a wrong address or an exhausted account fails
-    /// early. The reply is stored: a resumed run does not ask again.
+    /// early. The reply is stored: a resumed run does not send it again.
     ///
     /// # Errors
     /// If the service gives no reply, or one that cannot be stored.
@@ -235,13 +235,13 @@ impl Actor {
         }
     }
 
-    /// Why no model is asked any more.
+    /// Why no further request is sent, if so.
     pub(super) fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Asks a role the prompt with each of the inputs, several at a time. An inner error says why
-    /// there is no usable reply.
+    /// Sends the prompt of a role with each of the inputs, several at a time. An inner error says
+    /// why there is no usable reply.
     fn ask_all(
         &mut self,
         role: Role,
@@ -261,7 +261,7 @@ impl Actor {
             .collect()
     }
 
-    /// [`Actor::ask_all`] with one input per category, whose step the reply is noted for.
+    /// [`Actor::ask_all`] with one input per category; the reply is noted for the category's step.
     fn ask_each(
         &mut self,
         role: Role,

@@ -4,7 +4,7 @@
 use crate::actor::execution_trace::cut;
 use agent_infer::ParamValues;
 
-/// Maximum characters of an author's note.
+/// Maximum length of an author's note, characters.
 const NOTE_CHARS: usize = 400;
 /// Start of a parameter declaration.
 const DECLARATION: &str = "#{ value:";
@@ -15,7 +15,7 @@ pub(super) fn without_header(source: &str, header: &str) -> String {
     source.lines().filter(is_own).collect::<Vec<_>>().join("\n")
 }
 
-/// A program with each parameter declaration replaced by its value, tuned if it was tuned.
+/// A program with each parameter declaration replaced by its value, tuned if available.
 pub(super) fn with_values(source: &str, params: &ParamValues) -> String {
     let mut text = String::new();
     let mut rest = source;

@@ -33,8 +33,8 @@ pub enum JournalError {
         /// What is missing, and the remedy.
         why: &'static str,
     },
-    /// Another process writes the run. Its id is unknown if the system hides a locked file or the
-    /// process has just started.
+    /// Another process writes the run. Its id is unknown if the system hides a locked file or if
+    /// the process has just started.
     #[error("the run in {} is in use by {}: wait for it to end, or stop it", .dir.display(), holder(*.pid))]
     Locked {
         /// The directory.
@@ -42,7 +42,7 @@ pub enum JournalError {
         /// The process that holds it.
         pid: Option<u32>,
     },
-    /// The stored data is not what was written.
+    /// The stored data differ from the written ones.
     #[error("{} is damaged: {what}; restore it from a copy, or start again with another --run DIR", .path.display())]
     Damaged {
         /// The database.
@@ -73,22 +73,22 @@ pub enum JournalError {
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was attempted.
+        /// Attempted action.
         action: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
     /// The database could not read or write its files. The current step is stored completely or not
     /// at all.
     #[error("cannot {action} {}: {cause}", .path.display())]
     Storage {
-        /// What was attempted.
+        /// Attempted action.
         action: &'static str,
         /// The database.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         cause: String,
     },
     /// The disk is full.
@@ -105,10 +105,10 @@ pub enum JournalError {
         /// Message of the failed write.
         cause: String,
     },
-    /// The files of the run were removed or replaced while it was being written.
-    #[error("{} was removed or replaced during the run: put the run's directory back and use --resume", .path.display())]
+    /// The files of the run were removed or replaced while the run was being written.
+    #[error("{} was removed or replaced during the run: restore the run's directory and use --resume", .path.display())]
     Moved {
-        /// The file that is gone.
+        /// The missing file.
         path: PathBuf,
     },
     /// The journal was opened for reading.
@@ -123,7 +123,7 @@ pub enum JournalError {
         "step {kind} {key:?} was stored as number {n} with another result: resume with the same version and settings, or start again with another --run DIR"
     )]
     Conflict {
-        /// Number of the step that is stored.
+        /// Number of the stored step.
         n: u64,
         /// Kind of step.
         kind: String,
@@ -133,7 +133,7 @@ pub enum JournalError {
     /// A part of a step is larger than a limit.
     #[error("{what} is larger than the limit of {limit} {unit}")]
     TooLarge {
-        /// Which part of which step.
+        /// The part and its step.
         what: String,
         /// The limit.
         limit: usize,

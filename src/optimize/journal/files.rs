@@ -45,14 +45,14 @@ pub(super) struct Writer {
     pub(super) _lock: Lock,
 }
 
-/// What may still be written.
+/// Which results may still be written.
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// Everything.
+    /// All results.
     Open,
     /// Only paid results, as far as they fit; with the cause.
     Full(String),
-    /// Nothing; with the cause.
+    /// No results; with the cause.
     Failed(String),
 }
 
@@ -74,7 +74,8 @@ impl Files {
     }
 
     /// Writes in one transaction; on a full disk, uses the reserve. After a failure nothing more is
-    /// written, except paid results after a full disk: that fails while writing, not while syncing.
+    /// written, except paid results after a full disk: that failure happens on writing, not on
+    /// syncing.
     pub(super) fn write(
         &mut self,
         mut write: impl FnMut(&mut Store) -> Result<(), JournalError>,

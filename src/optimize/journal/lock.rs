@@ -2,7 +2,7 @@
 //!
 //! The lock is the operating system's lock on the file `lock`, not the file's existence: the system
 //! releases it however its holder ends, and a copied directory is not locked. The file contains the
-//! holder's process id in decimal, which is only used in messages.
+//! holder's process id in decimal, which is used only in messages.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -16,11 +16,12 @@ use crate::journal::JournalError;
 
 /// Name of the lock file in a run directory.
 pub(super) const LOCK_FILE: &str = "lock";
-/// Attempts to take the lock, and to read the holder's id, which is written just after locking.
+/// Maximum number of attempts to take the lock, and to read the holder's id, which is written just
+/// after locking.
 const MAX_TRIES: usize = 5;
 /// Pause between attempts, milliseconds.
 const RETRY_MS: u64 = 5;
-/// Maximum content of the lock file that is read, bytes.
+/// Maximum number of bytes read of the lock file.
 const CONTENT_BYTES: u64 = 32;
 
 /// The lock of a run directory, held until dropped.
@@ -108,8 +109,8 @@ pub fn writer_pid(dir: &Path) -> Option<u32> {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(pid)
 }
 
-/// A path and the identity of its file, to notice removal and replacement: an open file can still be
-/// written after its name is gone.
+/// A path and the identity of its file, to detect removal and replacement: an open file can still
+/// be written after its name is gone.
 #[derive(Clone, Debug)]
 pub(super) struct FileLocation {
     path: PathBuf,
@@ -118,7 +119,7 @@ pub(super) struct FileLocation {
 }
 
 impl FileLocation {
-    /// The location of the file that is at a path now.
+    /// The location of the file that is currently at a path.
     pub(super) fn current(path: &Path) -> Result<Self, JournalError> {
         let metadata = fs::metadata(path).map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })

@@ -58,26 +58,27 @@ use agent_sandbox::program::Program;
 pub const DATABASE_FILE: &str = "run.sqlite";
 /// Name of the database until it is complete.
 const UNFINISHED_FILE: &str = "run.sqlite.new";
-/// Largest body of a step, bytes of JSON. Bounds the memory that reading one step takes.
+/// Maximum size of the body of a step, bytes of JSON; bounds the memory for reading one step.
 pub const BODY_BYTES: usize = 64 << 20;
-/// Deepest nesting of lists and maps in a body; JSON readers stop at 128.
+/// Maximum nesting of lists and maps in a body; JSON readers stop at 128.
 pub const BODY_DEPTH: usize = 100;
-/// Largest configuration, bytes of JSON.
+/// Maximum size of a configuration, bytes of JSON.
 pub const CONFIG_BYTES: usize = 1 << 20;
-/// Longest kind of step, bytes.
+/// Maximum length of a step's kind, bytes.
 pub const KIND_BYTES: usize = 64;
-/// Longest key of a step, bytes.
+/// Maximum length of a step's key, bytes.
 pub const KEY_BYTES: usize = 4_096;
-/// Maximum programs of a step.
+/// Maximum number of programs of a step.
 pub const PROGRAMS_PER_STEP: usize = 10_000;
-/// Maximum replies of a step.
+/// Maximum number of replies of a step.
 pub const REPLIES_PER_STEP: usize = 10_000;
-/// Longest source of a program, bytes; the longest module that a sandbox takes has 5.4 Mi in base64.
+/// Maximum size of a program's source, bytes; the longest module that a sandbox accepts has 5.4 Mi
+/// in base64.
 pub const PROGRAM_BYTES: usize = 6 << 20;
-/// Minimum digits of a program's id prefix.
+/// Minimum number of digits of a program's id prefix.
 pub const PREFIX_DIGITS: usize = 6;
 
-/// A step that was committed.
+/// A committed step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepRecord {
     /// Its number, from 1 in order of commit.
@@ -104,7 +105,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Creates a run with its configuration in a directory that is absent or empty. An interrupted
+    /// Creates a run with its configuration in a directory that is missing or empty. An interrupted
     /// creation leaves a directory in which a run can be created.
     ///
     /// # Errors
@@ -160,7 +161,7 @@ impl Journal {
     /// read. Takes no lock.
     ///
     /// # Errors
-    /// Those of [`Journal::resume`] but [`JournalError::Locked`].
+    /// Those of [`Journal::resume`] except [`JournalError::Locked`].
     pub fn open_read_only(dir: &Path) -> Result<Self, JournalError> {
         check_run(dir)?;
         Self::open(dir, None)
@@ -265,8 +266,8 @@ impl Journal {
         Ok(Arc::new(JournalReplies::new(self.files.clone(), self.path.clone())))
     }
 
-    /// The result of a step: read if it was committed, else computed and committed; in both cases as
-    /// read back from its JSON.
+    /// The result of a step: read if it was committed, otherwise computed and committed; in both
+    /// cases as read back from its JSON.
     ///
     /// # Errors
     /// Those of `compute`, after which nothing is stored, of [`Journal::find`] and of

@@ -16,7 +16,7 @@ use agent_llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage};
 /// Kind in error messages.
 const KIND: &str = "reply";
 
-/// Maximum unusable replies to one request whose usage is stored.
+/// Maximum number of unusable replies to one request whose usage is stored.
 const MAX_UNUSABLE: usize = 1_000;
 
 /// The replies of a run. The run stays locked until they are dropped.
@@ -41,11 +41,11 @@ impl JournalReplies {
         stored.map(exchange).transpose()
     }
 
-    /// Stores an exchange, unless its key is stored; it is on the disk when this returns `Ok`. On a
-    /// full disk it uses the 4 MiB reserve.
+    /// Stores an exchange, unless its key is already stored; it is on the disk when this returns
+    /// `Ok`. On a full disk it uses the 4 MiB reserve.
     ///
     /// # Errors
-    /// Those of [`Journal::commit`](super::Journal::commit) but [`JournalError::Conflict`].
+    /// Those of [`Journal::commit`](super::Journal::commit) except [`JournalError::Conflict`].
     pub fn keep(&self, key: &str, exchange: &Exchange) -> Result<(), JournalError> {
         check_key(key)?;
         let request = encode(KIND, key, &exchange.request, BODY_BYTES)?;
@@ -83,7 +83,8 @@ impl JournalReplies {
 }
 
 impl ReplyStore for JournalReplies {
-    /// Fails for a missing key if its reply could not be stored, so that nothing is paid for in vain.
+    /// Fails for a missing key if its reply could not be stored, so that no reply is paid for and
+    /// lost.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let found = self.find(key).map_err(store_error)?;
         if found.is_none() {

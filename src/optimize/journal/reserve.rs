@@ -1,5 +1,5 @@
-//! Disk space reserved for the current result: if the disk fills up, a result that was just paid for
-//! takes the place of the reserve, and then the run stops.
+//! Disk space reserved for the current result: if the disk fills up, a result that was just paid
+//! for replaces the reserve, and then the run stops.
 //!
 //! The file `reserve` exists in the run directory while there is a writer.
 
@@ -13,7 +13,7 @@ use crate::journal::JournalError;
 /// Name of the reserve in a run directory.
 pub(super) const RESERVE_FILE: &str = "reserve";
 /// Size of the reserve, bytes: about thirty long replies with their prompts. Larger results may be
-/// lost on a full disk, and are computed again by a resumed run.
+/// lost on a full disk; a resumed run computes them again.
 pub(super) const RESERVE_BYTES: usize = 4 << 20;
 
 /// The reserve, held until released or dropped.

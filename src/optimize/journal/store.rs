@@ -10,8 +10,8 @@
 //! ```
 //! Digests are BLAKE3, 32 bytes. The digest of `run` covers the configuration; that of a step
 //! covers the digest of the run, its number and all its texts with their lengths, so that swapped
-//! rows and rows of other runs do not pass; that of a reply likewise, without a number. A program's
-//! id is the digest of its source. A journal of an earlier format is refused.
+//! rows and rows of other runs are detected; that of a reply likewise, without a number. A
+//! program's id is the digest of its source. A journal of an earlier format is refused.
 //!
 //! Writing is WAL with `synchronous = FULL`: a commit returns after its records are on the disk.
 //! WAL needs a local file system. Sources: <https://www.sqlite.org/wal.html>,
@@ -36,7 +36,7 @@ use crate::journal::JournalError;
 pub(super) use crate::journal::store::replies::StoredReply;
 use agent_sandbox::program::Program;
 
-/// Format that this version writes, and the only one that it reads.
+/// The only supported format version.
 pub(super) const FORMAT: i64 = 2;
 /// Marks the database as a run journal: "agtJ".
 const APPLICATION: i64 = 0x6167_744a;
@@ -45,9 +45,9 @@ const APPLICATION: i64 = 0x6167_744a;
 const BUSY_MS: u64 = 5_000;
 /// Size to which the write-ahead log is truncated after a checkpoint, bytes.
 const LOG_BYTES: i64 = 64 << 20;
-/// Maximum ids that are listed if a prefix is ambiguous.
+/// Maximum number of ids listed for an ambiguous prefix.
 const LISTED: i64 = 10;
-/// The tables, by name. Compared byte by byte with what is stored.
+/// The tables, by name; compared with the stored ones byte by byte.
 const TABLES: [&str; 4] = [
     "CREATE TABLE program(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, \
      step INTEGER NOT NULL REFERENCES step(n), source TEXT NOT NULL) STRICT",
@@ -259,8 +259,8 @@ impl Store {
         self.each_reply(|_| Ok(()))
     }
 
-    /// At most `limit` steps after step `n`, in order of commit. Checks that none is missing and that
-    /// each matches its digest.
+    /// At most `limit` steps after step `n`, in order of commit. Checks that no step is missing and
+    /// that each matches its digest.
     pub(super) fn steps_after(
         &self,
         n: u64,
@@ -282,7 +282,7 @@ impl Store {
         Ok(steps)
     }
 
-    /// Calls `visit` with every step in order of commit. Checks that none is missing, that each
+    /// Calls `visit` with every step in order of commit. Checks that no step is missing, that each
     /// matches its digest, and that its programs and replies exist, the programs no later than the
     /// step.
     pub(super) fn each_step(
@@ -329,8 +329,8 @@ impl Store {
         }
     }
 
-    /// Adds a step and its new programs in one transaction, which is on the disk on return; after an
-    /// error, all or nothing is.
+    /// Adds a step and its new programs in one transaction, which is on the disk on return; after
+    /// an error, either all or nothing is.
     pub(super) fn append(
         &mut self,
         kind: &str,
@@ -475,7 +475,7 @@ impl StoredStep {
     }
 }
 
-/// Checkpoints the write-ahead log, as far as no reader needs it.
+/// Checkpoints the write-ahead log, except for the part that readers need.
 fn copy_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }

@@ -1,4 +1,4 @@
-//! Tests of the journal through its public API, with faults injected into its files.
+//! The journal through its public API, with faults injected into its files.
 
 mod crashes;
 mod damage;
@@ -86,7 +86,7 @@ fn reopened(dir: &Path) -> [Result<Seen, JournalError>; 2] {
     [read, Journal::resume(dir).and_then(|journal| seen(&journal))]
 }
 
-/// Copies the files of a run as they are now, as a power cut would leave them.
+/// Copies the current files of a run, as a power cut would leave them.
 fn image(dir: &Path) -> TempDir {
     let copy = TempDir::new().expect("directory");
     for entry in fs::read_dir(dir).expect("read") {

@@ -1,8 +1,9 @@
 //! Times of the phases of a run, and of the moments at which its programs first beat every baseline.
 //!
-//! Stored in [`TIMES_FILE`] in the run's directory, since the journal has no clock. A resumed run
-//! adds to its times: seconds of a phase are summed over processes; of a step the longest counts,
-//! since a step that is read from the journal takes no time. A missing or damaged file is empty.
+//! Stored in [`TIMES_FILE`] in the run's directory, because the journal has no clock. A resumed run
+//! adds to its times: seconds of a phase are summed over processes; for a step the maximum counts,
+//! because a step that is read from the journal takes no time. A missing or damaged file counts as
+//! empty.
 
 use std::{fs, path::Path};
 
@@ -14,9 +15,9 @@ use crate::{Milestone, Scope};
 pub const TIMES_FILE: &str = "times.json";
 /// Maximum size of the file, bytes.
 const MAX_BYTES: u64 = 4 << 20;
-/// Maximum recorded steps of a phase.
+/// Maximum number of recorded steps of a phase.
 const MAX_STEPS: usize = 10_000;
-/// Maximum recorded phases.
+/// Maximum number of recorded phases.
 const MAX_PHASES: usize = 100;
 
 /// Times of a phase.
@@ -105,7 +106,7 @@ impl Timing {
         }
     }
 
-    /// The times of a run whose earlier processes took `self` and whose current one takes `now`.
+    /// The sum of the times of earlier processes, `self`, and of the current one, `now`.
     pub fn and(&self, now: &Timing) -> Timing {
         let mut sum = self.clone();
         sum.seconds += now.seconds;

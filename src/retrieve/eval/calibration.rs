@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 /// Number of bins, equal parts of `[0, 1]`.
 pub const BINS: usize = 5;
 
-/// How probabilities and outcomes agree.
+/// Agreement of probabilities and outcomes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Predictions.
+    /// Number of predictions.
     pub n: usize,
     /// Mean probability.
     pub expected: f64,
@@ -18,14 +18,14 @@ pub struct Calibration {
     /// Expected calibration error in `[0, 1]`: the mean over predictions of the distance between
     /// the mean probability of their bin and its share that came true.
     pub error: f64,
-    /// Bins that hold predictions, ascending.
+    /// Non-empty bins, ascending.
     pub bins: Vec<Bin>,
 }
 
 /// Predictions of about the same probability.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
-    /// Predictions.
+    /// Number of predictions.
     pub n: usize,
     /// Mean probability.
     pub expected: f64,
@@ -45,8 +45,7 @@ fn bin(predictions: &[(f64, bool)]) -> Option<Bin> {
 }
 
 /// The calibration of predictions: probabilities, clamped to `[0, 1]`, and whether they came true;
-/// none without predictions. With few predictions in a bin chance alone makes the error larger than
-/// 0.
+/// none without predictions. In a bin with few predictions, chance alone raises the error above 0.
 pub fn calibration(predictions: &[(f64, bool)]) -> Option<Calibration> {
     let predictions: Vec<(f64, bool)> = predictions
         .iter()

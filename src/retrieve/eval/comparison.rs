@@ -14,7 +14,7 @@ use crate::eval::statistics::{self, Interval};
 pub struct Comparison {
     /// Queries compared.
     pub n: usize,
-    /// Mean of the first system less the second; positive if the first is better.
+    /// Mean of the first system minus that of the second; positive if the first is better.
     pub difference: f64,
     /// Paired bootstrap interval of the difference.
     pub ci95: Interval,
@@ -25,14 +25,14 @@ pub struct Comparison {
     pub wins: usize,
     /// Queries on which the second system is better.
     pub losses: usize,
-    /// Queries on which both are exactly alike.
+    /// Queries on which both are exactly equal.
     pub ties: usize,
 }
 
 /// Compares `first` with `second` in one metric; both in any order, over identical query ids.
 ///
-/// Failed queries count with the metrics they have, those of the baseline ranking. `seed` drives
-/// the bootstrap and, beyond [`statistics::MAX_EXACT_DIFFERENCES`] unlike queries, the test.
+/// Failed queries count with the metrics of the baseline ranking. `seed` drives the bootstrap and,
+/// above [`statistics::MAX_EXACT_DIFFERENCES`] queries with a difference, the test.
 ///
 /// # Errors
 /// [`EvalError::NoQueries`], [`EvalError::RepeatedQuery`], [`EvalError::UnpairedQuery`],
@@ -59,7 +59,7 @@ pub fn compare(
     })
 }
 
-/// First less second per query, by ascending query id.
+/// First minus second per query, by ascending query id.
 fn paired_differences(
     first: &[QueryResult],
     second: &[QueryResult],

@@ -1,6 +1,6 @@
-//! Two definitions of the reported metrics, as used in the field: the benchmark ranks every
-//! candidate, the tools of TREC only retrieved nodes. They agree if all answers were ranked, and on
-//! hits and recalls whose cut-off is within the ranking.
+//! Two definitions of the reported metrics in common use: the benchmark ranks every candidate, the
+//! tools of TREC only retrieved nodes. They agree if all answers were ranked, and on hits and
+//! recalls whose cut-off is within the ranking.
 
 use std::collections::HashSet;
 
@@ -11,19 +11,19 @@ use crate::eval::ranks::Candidates;
 /// Definitions of the reported metrics.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Definitions {
-    /// Those of STaRK ([`crate::eval::ranks`]): unranked answers have ranks behind the ranked
-    /// nodes, and answers that are not candidates are dropped.
+    /// The definitions of STaRK ([`crate::eval::ranks`]): unranked answers have ranks after the
+    /// ranked nodes, and answers that are not candidates are dropped.
     #[default]
     Stark,
-    /// Those of `trec_eval`: `success`, `recall`, `recip_rank`, `map` and `Rprec`. Unranked answers
-    /// add nothing; every answer is relevant and every ranked node retrieved, candidate or not. A
-    /// query without ranked nodes counts 0 everywhere, as with its option `-c`; `pytrec_eval` drops
-    /// it.
+    /// The definitions of `trec_eval`: `success`, `recall`, `recip_rank`, `map` and `Rprec`.
+    /// Unranked answers add nothing; every answer is relevant and every ranked node retrieved,
+    /// candidate or not. A query without ranked nodes counts 0 in all metrics, as with its option
+    /// `-c`; `pytrec_eval` drops it.
     Trec,
 }
 
 impl Definitions {
-    /// All reported metrics of one ranking. `answers`: in any order, repeats count once.
+    /// All reported metrics of one ranking. `answers`: in any order; duplicates count once.
     ///
     /// `ranking`: distinct nodes. [`Definitions::Stark`] sorts them; [`Definitions::Trec`] takes
     /// them in the given order, best first, as those tools read the file of
@@ -120,7 +120,7 @@ mod tests {
     fn usual_metrics_are_those_of_pytrec_eval() {
         let (mut compared, mut unranked) = (0, 0);
         for query in golden().queries {
-            // Half of the answers are no candidates; that makes no difference here.
+            // Half of the answers are not candidates, which makes no difference here.
             let candidates = Candidates::All(100);
             let found = Definitions::Trec.measure(&query.ranking, &query.answers, candidates);
             for (metric, value) in found.iter() {

@@ -1,7 +1,7 @@
 //! Summaries of many queries: means, intervals, failures and latencies.
 //!
 //! Means are macro means over all queries, failed ones included. Results may come in any order;
-//! they are taken by query id, so the same results give the same bytes.
+//! they are sorted by query id, so the same results give the same bytes.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -23,7 +23,7 @@ pub enum EvalError {
         /// The query's id.
         query_id: i64,
     },
-    /// A query was answered by one of two compared systems only.
+    /// Only one of two compared systems answered a query.
     #[error(
         "query {query_id} has a result from the {present} system only; evaluate both on the same queries"
     )]
@@ -56,11 +56,11 @@ pub enum EvalError {
 pub struct QueryResult {
     /// The query's id in its dataset.
     pub query_id: i64,
-    /// Metrics of the ranking that was returned; for a failed query, of its baseline ranking.
+    /// Metrics of the returned ranking; for a failed query, of its baseline ranking.
     pub metrics: MetricTable<f64>,
     /// Wall time to answer, in milliseconds.
     pub latency_ms: f64,
-    /// Why the system failed, so that the baseline ranking counts; none if it did not.
+    /// Why the system failed, in which case the baseline ranking counts; none if it did not fail.
     pub failure: Option<String>,
 }
 
@@ -82,7 +82,7 @@ pub struct Latency {
 pub struct Evaluation {
     /// Queries evaluated, failed ones included.
     pub n: usize,
-    /// Queries that count with the baseline ranking.
+    /// Failed queries, which count with the baseline ranking.
     pub failed: usize,
     /// Mean over all `n` queries.
     #[serde(rename = "metrics")]
@@ -105,9 +105,10 @@ impl Evaluation {
     }
 }
 
-/// Summarises each group of results by itself; `labels[i]` is the group of `results[i]`.
+/// Summarises each group of results separately; `labels[i]` is the group of `results[i]`.
 ///
-/// Groups come in the order of their labels. Their intervals are not corrected for their number.
+/// Groups are in the order of their labels. Their intervals are not corrected for multiple
+/// comparisons.
 ///
 /// # Errors
 /// [`EvalError::Labels`] and those of [`Evaluation::from_results`]; a query must not be repeated

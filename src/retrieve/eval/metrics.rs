@@ -110,7 +110,7 @@ pub struct UnknownMetric {
 impl FromStr for Metric {
     type Err = UnknownMetric;
 
-    /// The metric of that exact [`Metric::name`].
+    /// The metric with that exact [`Metric::name`].
     fn from_str(name: &str) -> Result<Metric, UnknownMetric> {
         let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
         found.ok_or_else(|| UnknownMetric { name: name.to_owned() })
@@ -185,7 +185,7 @@ impl Metrics {
     /// All reported metrics of one ranking, by [`ScoreRule::Any`].
     ///
     /// `ranking`: distinct nodes with scores, in any order (best first is faster). `answers`: in
-    /// any order, repeats count once. See [`crate::eval::ranks`] for candidates and ties.
+    /// any order; duplicates count once. See [`crate::eval::ranks`] for candidates and ties.
     pub fn new(
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],
@@ -194,7 +194,7 @@ impl Metrics {
         Metrics::from_ranks(&AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any))
     }
 
-    /// All reported metrics of a ranking whose answers have been found.
+    /// All reported metrics from the ranks of the answers.
     pub fn from_ranks(ranks: &AnswerRanks) -> Metrics {
         let mut metrics = Metrics::default();
         for (metric, value) in Metric::ALL.into_iter().zip(&mut metrics.values) {

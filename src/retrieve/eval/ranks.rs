@@ -1,20 +1,21 @@
 //! Ranks of a query's answers in one ranking, and scores by them.
 //!
 //! The definitions are those of the STaRK benchmark (Wu et al. 2024, `stark_qa` with torchmetrics),
-//! so that numbers compare with published ones. A ranking covers *all* candidates: those it does
-//! not name tie below every named one. Here ties are always broken by ascending node id, so every
-//! rank is defined; only [`AnswerRanks::ndcg_at`] averages over ties, as its reference does.
+//! so that numbers are comparable with published ones. A ranking covers *all* candidates: unnamed
+//! candidates tie below every named one. Here ties are always broken by ascending node id, so every
+//! rank is defined; only [`AnswerRanks::ndcg_at`] averages over ties, like its reference.
 //!
 //! - Named nodes that are not candidates are dropped and take up no rank.
-//! - Answers that are not candidates are dropped; a query left with none scores 0 everywhere.
+//! - Answers that are not candidates are dropped; a query without remaining answers scores 0 in all
+//!   metrics.
 //! - Unnamed candidates follow in ascending id order, with the lowest named score less 1.
-//! - An empty ranking scores 0 everywhere (the reference refuses it): naming nothing earns nothing.
+//! - An empty ranking scores 0 in all metrics (the reference refuses it).
 //!
 //! The full candidate list is never built. One pass over the ranking yields the ranks of the named
-//! answers, and how many candidates below each answer's id were named; the rank of an unnamed
+//! answers, and the number of named candidates below each answer's id; the rank of an unnamed
 //! answer follows by counting. Cost: `O(p log a)` for `p` named nodes and `a` answers, plus `O(p
-//! log p)` if the ranking comes unsorted, plus a search per named node for candidates given as ids
-//! with gaps.
+//! log p)` for an unsorted ranking, plus a search per named node for candidates given as ids with
+//! gaps.
 //!
 //! Values are `f32`, as in the reference; means over queries are taken in `f64` elsewhere.
 
@@ -23,24 +24,24 @@ use std::borrow::Cow;
 use crate::eval::NodeId;
 use agent_kb::Kb;
 
-/// The nodes a ranking is taken over.
+/// The candidates of a ranking.
 #[derive(Copy, Clone, Debug)]
 pub enum Candidates<'a> {
     /// Every node id in `0..n`.
     All(u32),
-    /// Every node id from the first up to, but without, the second.
+    /// Every node id from the first up to, but excluding, the second.
     Range(NodeId, NodeId),
     /// These ids, strictly ascending. [`Candidates::sorted`] turns gapless ids into the several
     /// times faster range.
     Sorted(&'a [NodeId]),
-    /// Those of a base, checked by type without a search.
+    /// The candidates of a base, checked by type without a search.
     Base(&'a Kb),
 }
 
 impl<'a> Candidates<'a> {
     /// Candidates from strictly ascending ids: a range if they have no gaps. `O(1)`.
     ///
-    /// Ids that do not ascend strictly give wrong ranks, not an error.
+    /// Ids that are not strictly ascending give wrong ranks, not an error.
     pub fn sorted(ids: &'a [NodeId]) -> Candidates<'a> {
         match (ids.first(), ids.last()) {
             (Some(&first), Some(&last))
@@ -96,7 +97,8 @@ impl<'a> Candidates<'a> {
 /// Which answers count as found.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScoreRule {
-    /// Every answer, whatever its score: torchmetrics up to 1.7.3, and all published STaRK numbers.
+    /// Every answer, independent of its score: torchmetrics up to 1.7.3, and all published STaRK
+    /// numbers.
     #[default]
     Any,
     /// Recall, precision, reciprocal rank and average precision count an answer only if its score
@@ -108,9 +110,9 @@ pub enum ScoreRule {
 /// A run of equal scores that holds at least one answer.
 #[derive(Copy, Clone, Debug)]
 struct TieGroup {
-    /// Ranks before the first of the group.
+    /// Number of ranks before the group.
     before: u64,
-    /// Ranks up to and with the last of the group.
+    /// Number of ranks up to and including the last of the group.
     through: u64,
     n_answers: u64,
 }
@@ -124,16 +126,15 @@ pub struct AnswerRanks {
     ranks: Vec<u64>,
     /// Number of first ranks that count under the score rule.
     n_counted: usize,
-    /// Groups that hold answers, best first.
+    /// Groups with answers, best first.
     groups: Vec<TieGroup>,
 }
 
 impl AnswerRanks {
     /// Finds the ranks of `answers` among `candidates` under `ranking`.
     ///
-    /// Order: score descending, then node id ascending; a score that is not a number ranks below
-    /// all others. Nodes of the ranking must be distinct; of a repeated answer the best rank
-    /// counts.
+    /// Order: score descending, then node id ascending; NaN ranks below all other scores. Nodes of
+    /// the ranking must be distinct; of a repeated answer the best rank counts.
     pub fn new(
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],
@@ -226,8 +227,8 @@ impl AnswerRanks {
         self.ratio(self.counted_within(k), self.ranks.len() as u64)
     }
 
-    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 for `k`
-    /// 0.
+    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 if
+    /// `k` is 0.
     pub fn precision_at(&self, k: u64) -> f32 {
         self.ratio(self.counted_within(k), k)
     }
@@ -245,7 +246,8 @@ impl AnswerRanks {
 
     /// Mean over the answers at rank `k` or better of the precision at their rank.
     ///
-    /// As in the reference, the divisor is the number of answers found within `k`, not of all.
+    /// As in the reference, the divisor is the number of answers found within `k`, not of all
+    /// answers.
     pub fn average_precision_at(&self, k: u64) -> f32 {
         mean_precision(&self.counted()[..self.counted_within(k)])
     }
@@ -259,7 +261,7 @@ impl AnswerRanks {
     /// Normalised discounted cumulative gain at `k`: binary gain, discount `1 / log2(rank + 1)`.
     ///
     /// Equal scores share the mean gain of their group (McSherry & Najork 2008). The ideal gain is
-    /// cut at `k` too. `O(k)`; a `k` above the number of candidates is the same as that number.
+    /// also cut at `k`. `O(k)`; a `k` above the number of candidates equals that number.
     pub fn ndcg_at(&self, k: u64) -> f32 {
         let gain = |before: u64, through: u64| -> f64 {
             (before..through.min(k)).map(|rank| 1.0 / (rank as f64 + 2.0).log2()).sum()
@@ -295,15 +297,16 @@ fn within(ranks: &[u64], k: u64) -> usize {
 
 /// Mean of `i / rank_i` over ascending ranks, `i` from 1; 0 if there are none.
 ///
-/// Each precision is rounded to `f32` as in the reference. Its sum of `f32` depends on the width of
-/// the processor's vectors; this one is exact, and the two agree within 2 units in the last place.
+/// Each precision is rounded to `f32` as in the reference. The reference's sum of `f32` depends on
+/// the width of the processor's vectors; this one is exact, and the two agree within 2 units in the
+/// last place.
 fn mean_precision(ranks: &[u64]) -> f32 {
     let precision = |(i, &rank)| f64::from(i as f32 / rank as f32);
     let sum: f64 = (1_u32..).zip(ranks).map(precision).sum();
     if ranks.is_empty() { 0.0 } else { (sum / ranks.len() as f64) as f32 }
 }
 
-/// The ranking by score descending, then node id ascending; borrowed if it is so already.
+/// The ranking by score descending, then node id ascending; borrowed if it is already sorted.
 fn best_first(ranking: &[(NodeId, f32)]) -> Cow<'_, [(NodeId, f32)]> {
     if ranking.is_sorted_by_key(|&entry| order_key(entry)) {
         return Cow::Borrowed(ranking);

@@ -1,12 +1,12 @@
 //! Measures answers that are sets: the nodes of a ranking up to where its answers end.
 //!
-//! Precision is the share of the given nodes that are right, recall the share of the right nodes
-//! that are given, F1 their harmonic mean (van Rijsbergen, *Information Retrieval*, 1979, chapter
-//! 7), and an answer is exact if it gives all right nodes and no other. Means are macro means over
-//! all queries; a query whose ranking has no end counts 0 in each.
+//! Precision is the share of the given nodes that are correct, recall the share of the correct
+//! nodes that are given, F1 their harmonic mean (van Rijsbergen, *Information Retrieval*, 1979,
+//! chapter 7). An answer is exact if it gives all correct nodes and no others. Means are macro
+//! means over all queries; a query whose ranking has no end counts 0 in each.
 //!
-//! Two upper bounds are chosen by the answers: the fixed end `k` that is best for all queries
-//! together, and the end that is best for each query, which no rule can beat.
+//! Two upper bounds are chosen with knowledge of the answers: the fixed end `k` that is best for
+//! all queries together, and the end that is best for each query, which no rule can exceed.
 //!
 //! Unlike in [`crate::eval::ranks`], nodes that are not candidates count: the set is measured as
 //! shown.
@@ -21,23 +21,23 @@ use crate::eval::{
     statistics::{Interval, bootstrap_intervals},
 };
 
-/// Largest fixed end that is tried.
+/// Maximum fixed end.
 pub const MAX_FIXED_END: usize = 100;
 /// Numbers in [`SetMetrics`].
 const N: usize = 4;
 /// Their names, in order.
 pub const SET_METRICS: [&str; N] = ["precision", "recall", "f1", "exact"];
 
-/// How good a set is as the answer to one query, or on average; each in `0..=1`.
+/// Quality of a set as the answer to one query, or on average; each in `0..=1`.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SetMetrics<T = f64> {
-    /// Share of the given nodes that are right; 0 without given nodes.
+    /// Share of the given nodes that are correct; 0 without given nodes.
     pub precision: T,
-    /// Share of the right nodes that are given.
+    /// Share of the correct nodes that are given.
     pub recall: T,
-    /// Harmonic mean of both; 0 if no given node is right.
+    /// Harmonic mean of both; 0 if no given node is correct.
     pub f1: T,
-    /// 1 if the right nodes are given and no other.
+    /// 1 if exactly the correct nodes are given.
     pub exact: T,
 }
 
@@ -69,7 +69,7 @@ impl SetMetrics {
     }
 }
 
-/// F1 of `given` nodes of which `right` are among `sought` answers.
+/// F1 of `given` nodes, `right` of which are among `sought` answers.
 fn f1(right: usize, given: usize, sought: usize) -> f64 {
     2.0 * right as f64 / (given + sought).max(1) as f64
 }
@@ -119,7 +119,7 @@ impl SetResult {
 pub struct FixedEnd {
     /// The number of nodes.
     pub k: usize,
-    /// Mean F1 there.
+    /// Mean F1 at this end.
     pub f1: f64,
 }
 
@@ -135,9 +135,9 @@ pub struct SetEvaluation {
     pub means: Option<SetMetrics>,
     /// Bootstrap interval of each mean.
     pub ci95: Option<SetMetrics<Interval>>,
-    /// The fixed end with the best mean F1, the smallest of equals.
+    /// The fixed end with the best mean F1; of equals, the smallest.
     pub best_fixed: FixedEnd,
-    /// Mean F1 if every ranking ended where its F1 is best.
+    /// Mean F1 with the best end for every ranking.
     pub best_f1: f64,
 }
 

@@ -7,10 +7,9 @@
 //! - Intervals: percentile bootstrap (Efron & Tibshirani, *An Introduction to the Bootstrap*, 1993,
 //!   chapter 13). With few queries (below about 30) or means near 0 or 1 it is too narrow; with one
 //!   query it is a point.
-//! - Tests: paired randomisation (sign flips), advised for retrieval by Smucker, Allan &
+//! - Tests: paired randomisation (sign flips), recommended for retrieval by Smucker, Allan &
 //!   Carterette, *A Comparison of Statistical Significance Tests for Information Retrieval
-//!   Evaluation*, CIKM 2007. It assumes that, were both systems alike, each query's difference
-//!   could as well have had the other sign.
+//!   Evaluation*, CIKM 2007. Null hypothesis: the sign of each query's difference is random.
 //! - Many tests at once: Holm, *A Simple Sequentially Rejective Multiple Test Procedure*, 1979.
 //!
 //! Random numbers come from ChaCha8 streams, one per block of replicates, keyed by seed and block:
@@ -24,11 +23,12 @@ use serde::{Deserialize, Serialize};
 /// Bootstrap replicates of an interval: each end then rests on 250 replicates beyond it.
 pub const N_BOOTSTRAP_REPLICATES: usize = 10_000;
 
-/// Sign assignments drawn by a test too large to enumerate; the standard error of a p-value of 0.05
-/// is then 0.0015, and no p-value is below 0.00005.
+/// Number of sign assignments drawn by a test too large to enumerate; the standard error of a
+/// p-value of 0.05 is then 0.0015, and no p-value is below 0.00005.
 pub const N_RANDOMIZATION_DRAWS: usize = 20_000;
 
-/// The most nonzero differences whose sign assignments are all enumerated (2^20, a few ms).
+/// Maximum number of nonzero differences whose sign assignments are all enumerated (2^20, a few
+/// ms).
 pub const MAX_EXACT_DIFFERENCES: usize = 20;
 
 /// Confidence of every interval.
@@ -37,8 +37,8 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Replicates or draws per random stream; a unit of parallel work.
 const BLOCK: usize = 250;
 
-/// Sums closer than this share of the sum of absolute differences are the same sum: it absorbs the
-/// rounding of sums taken in another order.
+/// Tolerance for equal sums, as a share of the sum of absolute differences: it absorbs the rounding
+/// of sums in another order.
 const SUM_TOLERANCE: f64 = 1e-9;
 
 /// Why a statistic cannot be computed.
@@ -97,7 +97,7 @@ pub fn mean(values: &[f64]) -> Result<f64, StatisticsError> {
 
 /// Percentile-bootstrap interval of the mean of `values`.
 ///
-/// For the difference of two systems give the per-query differences: that is the paired bootstrap.
+/// For the difference of two systems pass the per-query differences: that is the paired bootstrap.
 /// The ends are the nearest-rank percentiles of [`N_BOOTSTRAP_REPLICATES`] means of resamples with
 /// replacement. The result depends on the order of `values`; sort by query id for a stable one.
 ///
@@ -116,7 +116,7 @@ pub fn bootstrap_interval(values: &[f64], seed: u64) -> Result<Interval, Statist
 /// `O(n · N · replicates)`.
 ///
 /// # Errors
-/// [`StatisticsError::Empty`], [`StatisticsError::NotFinite`] (position is that of the row).
+/// [`StatisticsError::Empty`], [`StatisticsError::NotFinite`] (with the position of the row).
 pub fn bootstrap_intervals<const N: usize>(
     rows: &[[f64; N]],
     seed: u64,
@@ -162,10 +162,10 @@ pub fn bootstrap_intervals<const N: usize>(
 
 /// Two-sided p-value of the paired randomisation test that the mean difference is 0.
 ///
-/// `differences`: one per query, first system less second. The statistic is the absolute sum over
-/// all sign assignments of the nonzero differences: all of them for at most
-/// [`MAX_EXACT_DIFFERENCES`], else [`N_RANDOMIZATION_DRAWS`] random ones, where the observed one is
-/// counted in as well, so that the p-value is valid and never 0. No nonzero difference gives 1.
+/// `differences`: one per query, first system minus second. The statistic is the absolute sum over
+/// sign assignments of the nonzero differences: all assignments for at most
+/// [`MAX_EXACT_DIFFERENCES`], otherwise [`N_RANDOMIZATION_DRAWS`] random ones plus the observed
+/// one, so that the p-value is valid and never 0. Without nonzero differences the p-value is 1.
 ///
 /// # Errors
 /// [`StatisticsError::Empty`], [`StatisticsError::NotFinite`].
@@ -191,8 +191,8 @@ pub fn randomization_p(differences: &[f64], seed: u64) -> Result<f64, Statistics
     Ok((n_extreme + 1) as f64 / (N_RANDOMIZATION_DRAWS + 1) as f64)
 }
 
-/// Holm's adjusted p-values in the order given: reject those at most `alpha`, and the chance of any
-/// false rejection is at most `alpha`, whatever the dependence. Values are clipped to 1.
+/// Holm's adjusted p-values in the given order. Rejecting those of at most `alpha` bounds the
+/// probability of any false rejection by `alpha`, under any dependence. Values are clipped to 1.
 ///
 /// # Errors
 /// [`StatisticsError::NotFinite`]. No p-values give no p-values.
@@ -210,7 +210,7 @@ pub fn holm(p_values: &[f64]) -> Result<Vec<f64>, StatisticsError> {
     Ok(adjusted)
 }
 
-/// Nearest-rank percentiles: the smallest value such that at least `percent` of a hundred values
+/// Nearest-rank percentiles: the smallest value such that at least `percent` per cent of the values
 /// are not above it; always one of `values`, never interpolated.
 ///
 /// `percents` in `(0, 100]`; the result is in their order. `O(n log n)`.
@@ -232,8 +232,8 @@ pub fn percentiles<const N: usize>(
 
 /// Share of the `2^n` sign assignments whose absolute sum is at least `at_least`.
 ///
-/// The last sign is held: negating all signs leaves the absolute sum as it is. One sign changes
-/// from one assignment to the next (Gray code).
+/// The last sign is fixed, because negating all signs keeps the absolute sum. Successive
+/// assignments differ in one sign (Gray code).
 fn exact_share(differences: &[f64], at_least: f64) -> f64 {
     let n_assignments = 1_u32 << (differences.len() - 1);
     let mut signed = differences.to_vec();
@@ -274,7 +274,7 @@ fn check_finite(values: &[f64]) -> Result<(), StatisticsError> {
 
 /// `sorted` ascending and not empty, `percent` in `(0, 100]`.
 fn nearest_rank(sorted: &[f64], percent: f64) -> f64 {
-    // A product such as 0.95 * 20 may come out a hair above the whole number it stands for.
+    // A product such as 0.95 * 20 may be slightly above the exact whole number.
     let rank = (percent * sorted.len() as f64 / 100.0 - 1e-9).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }

@@ -11,9 +11,10 @@
 //! a node has the encoded id.
 //!
 //! `trec_eval` ignores the rank column: it sorts by score in single precision and breaks ties by
-//! *descending* document name. Scores written here therefore fall strictly: one that ties with its
-//! predecessor is written as the next smaller `f32`, so that the order read is the order given.
-//! Those tools ignore unranked candidates, so their figures without a cut-off can be lower.
+//! *descending* document name. Scores written here therefore decrease strictly: a score that ties
+//! with its predecessor is written as the next smaller `f32`, so that the order read equals the
+//! given one. Those tools ignore unranked candidates, so their figures without a cut-off can be
+//! lower.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,25 +26,25 @@ use crate::eval::NodeId;
 use agent_dataset::{id_of, node_of_id};
 use agent_kb::{Kb, best};
 
-/// Longest run tag in bytes; tools print it in a table.
+/// Maximum length of a run tag, bytes; tools print it in a table.
 pub const MAX_TAG_BYTES: usize = 64;
 
-/// Longest line of a run file that is read, bytes.
+/// Maximum length of a line of a run file, bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
-/// Most nodes of a run file that are kept, 8 bytes each.
+/// Maximum number of stored nodes of a run file, 8 bytes each.
 const MAX_KEPT: usize = 1 << 28;
 
 /// Why a TREC file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrecError {
-    /// The tag is empty, too long or has a space, which would add a column.
+    /// The tag is empty, too long or contains a space, which would add a column.
     #[error("run tag {tag:?} must have 1 to {MAX_TAG_BYTES} bytes and no white space")]
     Tag {
         /// The tag as given.
         tag: String,
     },
-    /// A score is not finite, or ties ran below the smallest `f32`.
+    /// A score is not finite, or tie-breaking would pass the smallest `f32`.
     #[error("query {query_id}: the score of node {node} is not a finite number")]
     Score {
         /// The query's id.
@@ -59,7 +60,7 @@ pub enum TrecError {
         /// The first node out of order.
         node: NodeId,
     },
-    /// A node's id would be read as another's.
+    /// A node's id would be read as another node's.
     #[error(
         "query {query_id}: the id {id:?} is ambiguous in a TREC file, another node has it; rename one \
          of them"
@@ -96,7 +97,7 @@ pub enum ReadError {
         node: String,
     },
     /// The file names too many nodes.
-    #[error("the file names more than {MAX_KEPT} nodes for these queries; cut its rankings")]
+    #[error("the file names more than {MAX_KEPT} nodes for these queries; shorten its rankings")]
     TooLong,
     /// The file failed.
     #[error("cannot read the file: {0}")]
@@ -106,7 +107,7 @@ pub enum ReadError {
 /// Ids of a base's nodes in its run and qrels files.
 #[derive(Clone, Copy)]
 pub enum DocIds<'a> {
-    /// Node numbers below this, for a base without ids of its own.
+    /// Node numbers below this value, for a base without its own ids.
     Numbers(u32),
     /// Ids of this base's data.
     Keys(&'a Kb),
@@ -121,10 +122,10 @@ impl<'a> DocIds<'a> {
         }
     }
 
-    /// The column of a node.
+    /// Converts a node to its column.
     ///
     /// # Errors
-    /// The column, if it would be read as that of another node.
+    /// The column, if it would be read as another node's.
     pub fn column(self, node: NodeId) -> Result<String, String> {
         let DocIds::Keys(kb) = self else { return Ok(node.to_string()) };
         let id = id_of(kb, node);
@@ -138,7 +139,7 @@ impl<'a> DocIds<'a> {
         }
     }
 
-    /// The node of a column.
+    /// Converts a column to its node.
     fn node(self, column: &str) -> Result<NodeId, String> {
         match self {
             DocIds::Numbers(n_nodes) => {
@@ -186,10 +187,10 @@ fn unescaped(column: &str) -> Option<String> {
 }
 
 /// Reads the rankings of the wanted queries from run lines in any order: score descending, then id
-/// ascending, whatever the rank column says. Queries without a line have no entry.
+/// ascending; the rank column is ignored. Queries without lines have no entry.
 ///
-/// Every line must have six columns and the id of a query; the rest of unwanted queries' lines is
-/// not checked. Time and memory are linear in the file and in what is kept of it.
+/// Every line must have six columns and a query id; the remaining columns of unwanted queries are
+/// not checked. Time and memory are linear in the file and in the stored rankings.
 ///
 /// # Errors
 /// [`ReadError`], also for an unknown node id.
@@ -256,10 +257,10 @@ fn read_line(
 
 /// Writes one query's ranking, best first, as run lines.
 ///
-/// Give the writer a buffer; each line is one small write.
+/// Use a buffered writer; each line is one small write.
 ///
 /// # Errors
-/// [`TrecError`]; what was written before the error stays written.
+/// [`TrecError`]; lines written before the error remain.
 pub fn write_run(
     out: &mut (impl Write + ?Sized),
     ids: DocIds<'_>,
@@ -289,7 +290,7 @@ pub fn write_run(
     Ok(())
 }
 
-/// Writes one query's answers as qrels lines, by ascending number of the node, repeats once.
+/// Writes one query's answers as qrels lines, by ascending node number, duplicates once.
 ///
 /// # Errors
 /// [`TrecError::Id`], [`TrecError::Io`].

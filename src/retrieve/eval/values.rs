@@ -6,9 +6,8 @@
 //! | numeric | a number | a number of the same unit is given that is off by at most 5 % (relaxed accuracy: Methani et al., *PlotQA*, WACV 2020) |
 //! | table F1 | a table | the harmonic mean of the shares of given rows that are right and of right rows that are given, each row counted as often as it occurs |
 //!
-//! Columns of a table are matched by name, in any order; given columns that the label lacks are
-//! ignored. A label without a unit matches any unit. A missing answer or one of another form counts
-//! 0.
+//! Columns of a table are matched by name, in any order; columns that the label lacks are ignored.
+//! A label without a unit matches any unit. A missing answer, or one in another form, counts 0.
 
 use std::collections::HashMap;
 
@@ -20,9 +19,9 @@ use crate::eval::{
 };
 use agent_kb::answer::{AnswerValue, Cell, Single, Table};
 
-/// Relative error allowed by `numeric`.
+/// Maximum relative error of the metric `numeric`.
 pub const TOLERANCE: f64 = 0.05;
-/// Relative difference of equal numbers, for sums in another order.
+/// Maximum relative difference of equal numbers, for sums in another order.
 const EQUALITY_TOLERANCE: f64 = 1e-6;
 
 /// Metrics of the answer to one query.
@@ -52,16 +51,16 @@ pub struct ValueMean {
 /// The summary of one system on one set of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ValueEvaluation {
-    /// Over all queries.
+    /// Mean over all queries.
     pub exact: ValueMean,
-    /// Over labels that are numbers, if any.
+    /// Mean over labels that are numbers, if any.
     pub numeric: Option<ValueMean>,
-    /// Over labels that are tables, if any.
+    /// Mean over labels that are tables, if any.
     pub table_f1: Option<ValueMean>,
 }
 
 impl ValueResult {
-    /// Compares an answer, none for a failed query, with the right one.
+    /// Compares an answer, none for a failed query, with the correct one.
     pub fn new(query_id: i64, given: Option<&AnswerValue>, right: &AnswerValue) -> Self {
         let exact = f64::from(given.is_some_and(|given| is_same(given, right)));
         let (mut numeric, mut table_f1) = (None, None);
@@ -147,7 +146,7 @@ fn is_same_cell(one: &Cell, other: &Cell) -> bool {
     }
 }
 
-/// Whether a unit matches that of the label; any does if the label has none.
+/// Whether a unit matches that of the label; any unit matches a label without one.
 fn unit_matches(right: Option<&str>, given: Option<&str>) -> bool {
     right.is_none_or(|right| given.is_some_and(|given| folded(given) == folded(right)))
 }
@@ -183,7 +182,7 @@ fn rows_f1(given: &Table, right: &Table) -> f64 {
     2.0 * f64::from(n_right) / n_rows as f64
 }
 
-/// What two equal cells share; all numbers are alike.
+/// Normalised cell: equal cells have equal keys, and all numbers have one.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Empty,

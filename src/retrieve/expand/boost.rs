@@ -4,14 +4,14 @@
 //! Source: KAR (Xia et al. 2025), its steps without the model. Changed: the nodes themselves are
 //! boosted; appending the neighbours' documents to the query does not help.
 //!
-//! 1. The query is linked; the four strongest entities count.
+//! 1. The query is linked; the four strongest entities are used.
 //! 2. Of the nodes within two edges of each, the ten candidates whose documents fit the query best
 //!    are kept ([`Neighborhood::filtered`]), scored by the fit times the strength of the link; a
-//!    node that several entities lead to has the sum.
+//!    node near several entities has the sum.
 //! 3. The scores of `bm25+names` and of the neighbours are each divided by their best, and summed,
 //!    the latter with the weight 0.5. A node missing from a list scores 0 there.
 //!
-//! Independent of language models and of which answers are right.
+//! Independent of language models and of the correct answers.
 
 use std::sync::Arc;
 
@@ -27,19 +27,19 @@ use agent_kb::{
     best,
 };
 
-/// Most linked entities of a query.
+/// Maximum number of linked entities of a query.
 pub(super) const MAX_ENTITIES: usize = 4;
 /// Linked entities of each type, before the strongest are taken.
 const ENTITIES_PER_TYPE: usize = 3;
-/// Strength below which a link is ignored.
+/// Minimum strength of a link.
 const MIN_STRENGTH: f32 = 0.2;
-/// Fewest nodes of `bm25+names` that are boosted.
+/// Minimum number of `bm25+names` nodes that are boosted.
 const MIN_BOOSTED: usize = 1_000;
 
 /// How the graph boosts a ranking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boost {
-    /// Neighbours kept of each entity.
+    /// Number of neighbours kept of each entity.
     pub k: usize,
     /// Boost of the best neighbour, relative to the best score of the ranking.
     pub weight: f32,

@@ -1,6 +1,6 @@
 //! The neighbourhood of an entity (nodes within two edges), and the part of it that fits a query.
 //!
-//! Source: document-based relation filtering of KAR (Xia et al. 2025). Decided here: edges are
+//! Source: document-based relation filtering of KAR (Xia et al. 2025). Our choices: edges are
 //! followed both ways over all relations to nodes of all types; a node with more than 2,000 edges
 //! may be reached but is not expanded; documents are compared with the query by BM25 over stems,
 //! which needs no vectors of nodes outside the candidates.
@@ -16,9 +16,9 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{Hop, Kb, NodeId, Path, all_edges, best, hops};
 
-/// Most edges of a node that is expanded: a venue or a colour connects everything.
+/// Maximum number of edges of an expanded node: a venue or a colour connects everything.
 const MAX_DEGREE: usize = 2_000;
-/// Most edges that are visited around one entity.
+/// Maximum number of edges visited around one entity.
 const MAX_EDGES: usize = 500_000;
 /// Nodes that are scored between two calls of `spend`.
 const CHUNK_NODES: usize = 256;
@@ -28,7 +28,7 @@ const CHUNK_NODES: usize = 256;
 pub enum Filter {
     /// By how well their documents fit the query.
     Documents,
-    /// By how much of the query their names have: an ablation.
+    /// By the share of the query in their names: an ablation.
     Names,
     /// By distance, then id: an ablation.
     None,
@@ -53,7 +53,7 @@ pub struct Neighborhood {
     from: NodeId,
     /// Predecessor and edge by which each node was reached.
     reached: HashMap<NodeId, (NodeId, Hop)>,
-    /// Those one edge away, then the others; by ascending id.
+    /// Nodes one edge away, then nodes two edges away; each by ascending id.
     nodes: Vec<NodeId>,
 }
 
@@ -69,7 +69,7 @@ impl Neighborhood {
     /// As [`Neighborhood::new`]; calls `spend` before each visit with its number of edges.
     ///
     /// # Errors
-    /// What `spend` fails with.
+    /// The error of `spend`.
     pub fn within_budget<E>(
         kb: &Kb,
         from: NodeId,
@@ -103,12 +103,12 @@ impl Neighborhood {
         Ok(Self { from, reached, nodes })
     }
 
-    /// The nodes: those one edge away, then the others; by ascending id.
+    /// The nodes: those one edge away, then those two edges away; each by ascending id.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// Keeps candidates only; paths over other nodes stay known.
+    /// Keeps candidates only; paths over other nodes are kept.
     pub fn candidates(mut self, kb: &Kb) -> Self {
         self.nodes.retain(|&node| kb.is_candidate(node));
         self
@@ -142,7 +142,7 @@ impl Neighborhood {
     /// As [`Neighborhood::filtered`]; calls `spend` before scoring with the number of nodes.
     ///
     /// # Errors
-    /// What `spend` fails with.
+    /// The error of `spend`.
     pub fn filtered_within_budget<E>(
         &self,
         base: &IndexedBase,

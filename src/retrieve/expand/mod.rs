@@ -1,6 +1,6 @@
-//! Query expansion: searches with texts that would answer the query appended to it. The texts are
-//! found documents, or a language model writes them; KAR gives the model what the graph says of the
-//! linked entities.
+//! Query expansion: appends texts that would answer the query to it, and searches with both. The
+//! texts are found documents, or a language model writes them; KAR gives the model the graph
+//! context of the linked entities.
 //!
 //! | method | source | what the model is given | requests |
 //! | --- | --- | --- | --- |
@@ -10,15 +10,15 @@
 //! | AGR | Chen et al. 2024 | its own keywords, analysis, and documents found with what it wrote | 5 |
 //! | KAR | Xia et al. 2025 | the entities of the query, and filtered neighbours | 2 |
 //!
-//! All are given the structure of the base. The expanded query is the query, a blank line, and the
-//! texts with blank lines between them, with an equal share for each text, in at most 256 words:
+//! All methods receive the structure of the base. The expanded query is the query, a blank line,
+//! and the texts separated by blank lines, with an equal share for each text, in at most 256 words:
 //! the limit of a lexical search. Before found documents the query is repeated until half of the
-//! words are its own, as relevance models give it half of the weight (Abdul-Jaleel et al. 2004).
-//! docs/expansion.md lists what the papers leave open.
+//! words are its own, because relevance models give it half of the weight (Abdul-Jaleel et al.
+//! 2004). docs/expansion.md lists the points that the papers leave open.
 //!
 //! A [`Writer`] takes replies and nodes from [`Sources`], which differ between a system that
-//! expands for another one and the tool that a program calls. Independent of which answers are
-//! right, how a model is reached and who searches with the query.
+//! expands for another one and the tool that a program calls. Independent of the correct answers,
+//! of how a model is reached and of the search.
 
 mod boost;
 mod graph;
@@ -47,14 +47,15 @@ const SEPARATOR: &str = "\n\n";
 pub struct Expansion {
     /// The texts, best first.
     pub texts: Vec<String>,
-    /// Where they come from, for people.
+    /// Their sources, for people.
     pub explanations: Vec<Explanation>,
-    /// The texts are found documents, not written for the query: the query gets half of the words.
+    /// Whether the texts are found documents, not written for the query; the query then gets half
+    /// of the words.
     is_feedback: bool,
 }
 
 impl Expansion {
-    /// Whole documents of found nodes: pseudo-relevance feedback.
+    /// Complete documents of found nodes: pseudo-relevance feedback.
     pub fn from_documents(base: &IndexedBase, found: &Ranking) -> Self {
         let texts = found.iter().map(|pair| base.kb.text(pair.0).to_owned()).collect();
         let explanations = found.iter().map(|pair| named(base, "document", pair.0)).collect();
@@ -85,7 +86,7 @@ fn named(base: &IndexedBase, label: &str, node: NodeId) -> Explanation {
 }
 
 /// The query with the texts, in at most [`MAX_QUERY_WORDS`] words and [`MAX_QUERY_BYTES`] bytes;
-/// the texts share equally what the query leaves.
+/// the texts share the remaining space equally.
 fn expanded(query: &str, texts: &[String]) -> String {
     let n = texts.len().max(1);
     let words = MAX_QUERY_WORDS.saturating_sub(count_words(query)) / n;

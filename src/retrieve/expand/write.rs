@@ -1,6 +1,6 @@
-//! Texts that a language model writes for a query, by each method, and the context it is shown. All
-//! requests are bounded by their prompts' budgets. Independent of how the texts are used, who
-//! replies and who searches.
+//! Texts that a language model writes for a query, by each method, and the context in its prompts.
+//! All requests are bounded by their prompts' budgets. Independent of how the texts are used, of
+//! the model and of the search.
 
 use serde_json::{Value as Json, json};
 
@@ -15,15 +15,15 @@ use agent_kb::{NodeId, Scores, TypeId, answer::Explanation};
 const RAR_DOCUMENTS: usize = 3;
 /// Documents in AGR's context.
 const AGR_DOCUMENTS: usize = 9;
-/// Most entities of a query, without the first found node.
+/// Maximum number of entities of a query, without the first found node.
 const MAX_ENTITIES: usize = 4;
-/// Nearest nodes of a pseudo-document; linking breaks their ties.
+/// Number of nearest nodes of a pseudo-document; linking breaks their ties.
 const NEAR: usize = 10;
-/// Characters of a document in a request.
+/// Maximum length of a document in a request, characters.
 const DOCUMENT_CHARS: usize = 1_500;
-/// Characters of a pseudo-document.
+/// Maximum length of a pseudo-document, characters.
 const PSEUDO_CHARS: usize = 1_000;
-/// Most keywords of a query.
+/// Maximum number of keywords of a query.
 const MAX_KEYWORDS: usize = 10;
 /// Default number of neighbours of each entity.
 const NEIGHBORS: usize = 10;
@@ -40,7 +40,7 @@ pub const ANALYZE: &str = "expand/analyze";
 /// Prompt that refines several texts to one.
 pub const REFINE: &str = "expand/refine";
 
-/// How a model writes texts.
+/// Method by which a model writes texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// From the query alone.
@@ -49,11 +49,11 @@ pub enum Method {
     Rar,
     /// Analyze, generate, refine.
     Agr,
-    /// From the entities of the query and what the graph says of them.
+    /// From the entities of the query and their graph context.
     Kar {
-        /// Neighbours of each entity.
+        /// Number of neighbours of each entity.
         k: usize,
-        /// How neighbours are chosen; none gives the documents of the entities alone: the ablation
+        /// How neighbours are chosen; none: only the documents of the entities, the ablation
         /// without the graph.
         filter: Option<Filter>,
     },
@@ -90,11 +90,11 @@ type Evidence = (Vec<Json>, Vec<Explanation>);
 pub enum WriteError<E> {
     /// A reply cannot be used; holds the reason.
     Unusable(String),
-    /// An outage or a bound, which every query would meet.
+    /// An outage or an exceeded bound, which would stop every query.
     Other(E),
 }
 
-/// Where a writer takes replies and nodes from.
+/// Sources of replies and nodes for a writer.
 pub trait Sources {
     /// Errors that end the writing.
     type Error;
@@ -109,7 +109,7 @@ pub trait Sources {
         inputs: Json,
     ) -> Result<Json, WriteError<Self::Error>>;
 
-    /// The best `n` nodes of the system that the query is expanded for.
+    /// The best `n` nodes of the system whose query is expanded.
     ///
     /// # Errors
     /// [`WriteError::Other`].
@@ -138,7 +138,7 @@ pub trait Sources {
         n: usize,
     ) -> Result<Scores, WriteError<Self::Error>>;
 
-    /// Accounts for work ahead, in nodes, edges or hundreds of bytes.
+    /// Charges work in advance, in nodes, edges or hundreds of bytes.
     ///
     /// # Errors
     /// [`WriteError::Other`] if the budget is exceeded.
@@ -154,7 +154,7 @@ pub struct Writer<'a> {
     pub structures: &'a str,
     /// How the texts are written.
     pub method: Method,
-    /// Most texts; AGR refines them to one.
+    /// Maximum number of texts; AGR refines them to one.
     pub n: usize,
 }
 

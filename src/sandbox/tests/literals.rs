@@ -1,5 +1,4 @@
-//! Text that is written into a source is what a program reads, in both engines, and none of it
-//! runs.
+//! Text written into a source reads back unchanged in both engines, and is never run.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +10,11 @@ use crate::{
 };
 use agent_tools::source::{comment, literal};
 
-/// Characters of one literal, so that a source stays within its limit.
+/// Maximum number of characters of one literal, so that a source stays within its limit.
 const CHARS: usize = 2_000;
 
-/// Whether a program that compares the text's literal with its query, which is the text, finds them
-/// equal, below a header that holds the text as well.
+/// Whether the text's literal equals the program's query, which is the same text; the program's
+/// header contains the text as well.
 fn is_read_as_written(text: &str) -> bool {
     let source = format!(
         "//! category: {}\nfn retrieve(query, candidates, params) {{\n    if {} == query {{ #{{ \"7\": 1 }} }} else {{ #{{}} }}\n}}\n",

@@ -1,4 +1,4 @@
-//! The same program inside WebAssembly: it must do what it does in this process.
+//! The same program has the same effect inside WebAssembly as in this process.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ pub(super) fn inside() -> &'static WasmSandbox {
     })
 }
 
-/// Compares what a program did in this process with what it did inside.
+/// Compares the results of a program in this process and inside WebAssembly.
 pub(super) fn compare(
     source: &str,
     ran: &Result<Outcome, Failure>,
@@ -55,8 +55,8 @@ pub(super) fn compare(
     }
 }
 
-/// Where the two engines may disagree: time is the machine's, heap is measured in other units, and
-/// the stack inside WebAssembly ends earlier.
+/// Whether the two engines may disagree: time depends on the machine, heap is measured in other
+/// units, and the stack inside WebAssembly is smaller.
 fn may_differ(here: Result<(), FailureKind>, inside: Result<(), FailureKind>) -> bool {
     use FailureKind::{Deadline, Depth, Memory, Operations};
     let of_machine = [Deadline, Memory, Operations];

@@ -1,8 +1,8 @@
-//! Compiled code on disk, so that a start need not compile.
+//! Compiled code on disk, so that a start need not compile again.
 //!
 //! A file holds a keyed digest and the code. Code that was changed, truncated, or written without
-//! the key is not loaded but compiled again. Whoever can read the key can have code run: the
-//! directory must belong to the user, as the program itself does.
+//! the key is not loaded but compiled again. Anyone who can read the key can inject code that is
+//! run: the directory must belong to the user, like the program itself.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use wasmtime::{Engine, Module};
 
 use crate::private::{KEY_BYTES, PrivateDir};
 
-/// Longest file that is read, bytes.
+/// Maximum size of a file, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Owner of code. Code of modules never displaces that of the engine, which every program in Rhai
@@ -24,12 +24,12 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 pub(super) enum CodeOwner {
     /// The engine for Rhai.
     Engine,
-    /// A module that is a program.
+    /// A program that is a module.
     Program,
 }
 
 impl CodeOwner {
-    /// File extension, and the number of files kept; the least recently used are removed first.
+    /// File extension, and maximum number of files; the least recently used are removed first.
     fn retention(self) -> (&'static str, usize) {
         match self {
             Self::Engine => ("engine", 4),
@@ -43,7 +43,7 @@ impl CodeOwner {
 pub(super) struct CodeCache(PrivateDir);
 
 impl CodeCache {
-    /// Opens the cache in a directory, or creates it; `None` if it cannot be used or others may
+    /// Opens or creates the cache in a directory; `None` if it cannot be used or other users may
     /// write to it.
     pub(super) fn open(dir: &Path) -> Option<Self> {
         PrivateDir::open(dir).map(Self)
@@ -85,7 +85,7 @@ impl CodeCache {
         unsafe { Module::deserialize(engine, code) }.ok()
     }
 
-    /// Stores the code of a module; on failure the next start compiles.
+    /// Stores the code of a module; if that fails the next start compiles again.
     pub(super) fn store(&self, module: &Module, owner: CodeOwner, digest: &blake3::Hash) {
         let Ok(code) = module.serialize() else { return };
         let seal = self.seal(digest, &code);

@@ -24,24 +24,24 @@ use agent_tools::{Kind, ToolError, ToolHost, ToolSpec, Value};
 
 /// Fuel of one operation of [`Limits::operations`]: about one instruction each.
 pub(super) const FUEL_PER_OPERATION: u64 = 100;
-/// Fuel of one operation in the engine for Rhai, which counts operations itself, each of which may
+/// Fuel of one operation in the engine for Rhai. The engine counts operations itself, and each may
 /// traverse a long value: the deadline comes first, and fuel is a second bound.
 const RHAI_FUEL_PER_OPERATION: u64 = 20_000;
 /// Additional fuel of the engine for Rhai.
 const RHAI_FUEL: u64 = 10_000_000_000;
 /// Bytes copied per unit of fuel.
 const BYTES_PER_FUEL: usize = 16;
-/// Memory of a module beyond the program's limit, bytes: its own data and allocator overhead. As
-/// much again is for messages, of which the host has copies.
+/// Memory of a module beyond the program's limit, bytes: its own data and allocator overhead. The
+/// same amount again is for messages, which the host copies.
 const SPARE_BYTES: u64 = 32 << 20;
-/// Most entries of a table of functions.
+/// Maximum number of entries of a table of functions.
 const MAX_TABLE: usize = 100_000;
-/// Most values in the arguments of one tool call.
+/// Maximum number of values in the arguments of one tool call.
 const MAX_VALUES: usize = 100_000;
-/// Most bytes of the arguments of one tool call.
+/// Maximum size of the arguments of one tool call, bytes.
 const MAX_ARGUMENT_BYTES: usize = 16 << 20;
-/// Most values in the arguments of a call from the engine for Rhai, which bounds its lists itself
-/// and sends vectors number by number.
+/// Maximum number of values in the arguments of a call from the engine for Rhai, which bounds its
+/// lists itself and sends vectors number by number.
 const MAX_RHAI_VALUES: usize = MAX_ARGUMENT_BYTES / size_of::<f32>();
 /// Fuel of a stopped module to report its usage.
 const LAST_FUEL: u64 = 10_000_000;
@@ -70,7 +70,7 @@ pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
 #[derive(Default)]
 struct Growth {
     now: u64,
-    /// Peak, with held tool results.
+    /// Peak memory, held tool results included, bytes.
     peak: u64,
     refused: bool,
 }
@@ -473,8 +473,8 @@ fn call_numbered(
     length.ok_or_else(|| call.stop(FailureKind::Memory, "a tool gave more than 2 GiB"))
 }
 
-/// Calls a tool by its name: of operators with one name, the first that takes the arguments. A
-/// failure ends the call.
+/// Calls a tool by its name; of operators with the same name, the first that accepts the arguments.
+/// A failure ends the call.
 fn call_named(
     caller: &mut Caller<'_, Call>,
     tools: &[usize],
@@ -499,7 +499,7 @@ fn call_named(
     }
 }
 
-/// Whether an operator takes these arguments.
+/// Whether an operator accepts these arguments.
 fn takes(spec: &ToolSpec, args: &[Value]) -> bool {
     let fits = |kind: Kind, value: &Value| match kind {
         Kind::Nodes => matches!(value, Value::Nodes(_) | Value::List(_)),
@@ -660,7 +660,7 @@ impl LiveInstance {
         })
     }
 
-    /// Gives a stopped module a little fuel to report its usage.
+    /// Gives a stopped module some fuel to report its usage.
     pub(super) fn refresh(&mut self) {
         let call = self.store.data_mut();
         call.stop = None;

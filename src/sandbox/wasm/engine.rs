@@ -24,9 +24,9 @@ use crate::{
 const WASM_STACK_BYTES: usize = 64 << 20;
 /// Interval at which deadlines are checked.
 const TICK: Duration = Duration::from_millis(5);
-/// Most modules kept in memory; at this number all are dropped.
+/// Maximum number of modules in memory; at this number all are dropped.
 const MAX_MODULES: usize = 64;
-/// Most modules compiled at once, abandoned ones included.
+/// Maximum number of modules compiled at once, abandoned ones included.
 const MAX_COMPILING: usize = 4;
 
 /// Why a module was not compiled.
@@ -38,7 +38,7 @@ pub(super) enum CompileError {
     /// The bytes are not a valid module.
     #[error("the module is not valid: {0}")]
     Invalid(String),
-    /// It took too long.
+    /// The compilation took too long; the limit in milliseconds.
     #[error("the module takes more than {0} ms to compile; make it smaller")]
     Late(u128),
     /// Too many modules are being compiled.
@@ -77,7 +77,7 @@ pub(super) fn engine() -> Result<&'static Engine, CompileError> {
     engine.as_ref().map_err(|error| CompileError::Engine(error.clone()))
 }
 
-/// Number of running calls, and the signal of the first.
+/// Number of running calls, and a signal for the first.
 struct Running {
     calls: Mutex<usize>,
     started: Condvar,
@@ -154,7 +154,7 @@ pub(super) fn compiled(
     Ok(module)
 }
 
-/// Compiles on a separate pool, whose threads wait for no program.
+/// Compiles on a separate pool, whose threads do not wait for programs.
 fn compile(engine: &Engine, bytes: &[u8], deadline: Duration) -> Result<Module, CompileError> {
     static COMPILING: AtomicUsize = AtomicUsize::new(0);
     if COMPILING.fetch_add(1, Ordering::SeqCst) >= MAX_COMPILING {

@@ -20,8 +20,8 @@ use agent_tools::{ToolHost, ToolSpec};
 
 /// The engine for Rhai as a module, built by `sandboxes/wasm/build.sh`.
 const MODULE: &[u8] = include_bytes!("../../../sandboxes/wasm/rhai.wasm");
-/// Start of the module's data, bytes, set by the build: below is its stack, which is empty between
-/// calls.
+/// Start of the module's data, bytes, set by the build; below it is the stack, which is empty
+/// between calls.
 const STACK_BYTES: usize = 16 << 20;
 /// Deadline of compiling the engine itself.
 pub(super) const ENGINE_DEADLINE: Duration = Duration::from_secs(300);
@@ -38,7 +38,7 @@ struct ToolSummary {
     kinds: Vec<String>,
 }
 
-/// The engine's findings about a program.
+/// Properties of a program, as found by the engine.
 #[derive(Clone, Copy, Deserialize)]
 pub(super) struct ProgramFacts {
     pub(super) has_params: bool,
@@ -126,7 +126,7 @@ impl RhaiGuest {
     /// Compiles the engine, or loads it from the cache, and sets it up.
     ///
     /// # Errors
-    /// If WebAssembly cannot be run here.
+    /// If WebAssembly is not supported on this machine.
     pub(super) fn new(
         specs: &'static [ToolSpec],
         cache: Option<&CodeCache>,

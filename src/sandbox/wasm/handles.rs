@@ -1,14 +1,14 @@
 //! Handles of a module: sets, scores and vectors stay in the host, and the module has numbers for
-//! them. A handle combines a slot with its number of uses, so that a released handle never names a
-//! later value.
+//! them. A handle combines a slot with its number of uses, so that a released handle never refers
+//! to a later value.
 
 use crate::wasm::wire::{Handles, NODES, NUMBERS, Reader, SCORES, VECTOR};
 use agent_kb::{NodeId, NodeSet, Scores};
 use agent_tools::Value;
 
-/// Most values held at once.
+/// Maximum number of values held at once.
 const MAX_HANDLES: usize = 1 << 16;
-/// Bits of a handle that name its slot.
+/// Bits of a handle for its slot.
 const SLOT_BITS: u32 = 16;
 /// Memory of a held value besides its content, bytes.
 const HANDLE_BYTES: u64 = 64;
@@ -25,11 +25,11 @@ pub(super) struct HandleTable {
     slots: Vec<Slot>,
     free: Vec<u16>,
     bytes: u64,
-    /// Most memory of held values, bytes.
+    /// Maximum memory of held values, bytes.
     pub(super) max_bytes: u64,
     /// Whether vectors may be sent as numbers instead of a handle.
     pub(super) takes_numbers: bool,
-    /// Whether a value was refused because too much is held.
+    /// Whether a value was refused because of the limit.
     pub(super) refused: bool,
 }
 
@@ -109,8 +109,8 @@ impl HandleTable {
         self.get(handle).map(length)
     }
 
-    /// Copies the content behind a handle, as much as fits: ids as u32, scores as pairs of u32 and
-    /// f32 by ascending id, numbers as f32; returns the bytes copied.
+    /// Copies as much of the content behind a handle as fits: ids as u32, scores as pairs of u32
+    /// and f32 by ascending id, numbers as f32; returns the number of bytes copied.
     pub(super) fn read(&self, handle: u32, into: &mut [u8]) -> Option<usize> {
         fn fill<const N: usize>(into: &mut [u8], items: impl Iterator<Item = [u8; N]>) -> usize {
             let (chunks, _) = into.as_chunks_mut::<N>();
@@ -262,7 +262,7 @@ mod tests {
         let mut reader = Reader::new(&bytes, 100);
         assert_eq!(reader.value(&mut table), Ok(value));
         assert_eq!(reader.end(), Ok(()));
-        // Cut anywhere, it is no value, and nothing panics.
+        // A truncated value is an error, never a panic.
         for end in 0..bytes.len() {
             assert!(Reader::new(&bytes[..end], 100).value(&mut table).is_err());
         }

@@ -1,23 +1,23 @@
-//! Checks the functions of a module before it is compiled, as the engine bounds neither the
+//! Checks the functions of a module before it is compiled, because the engine bounds neither the
 //! compiler's time nor its memory.
 //!
-//! A compiler follows every variable through every block. A function has at most one block for
-//! three of its bytes, so variables times bytes bound that work. Measured: a function of 26 kB with
-//! 2,000 variables took 1.4 GB and 12.6 s.
+//! A compiler follows every variable through every block. A function has at most one block per
+//! three bytes, so variables times bytes bound that work. Measured: a function of 26 kB with 2,000
+//! variables took 1.4 GB and 12.6 s.
 //!
 //! The compiler checks validity; unreadable parts are left to it.
 
-/// Most functions of one module.
+/// Maximum number of functions of one module.
 pub(super) const MAX_FUNCTIONS: u32 = 10_000;
-/// Most bytes of one function.
+/// Maximum size of one function, bytes.
 pub(super) const MAX_BODY_BYTES: usize = 128 << 10;
-/// Most local variables of one function.
+/// Maximum number of local variables of one function.
 pub(super) const MAX_LOCALS: u64 = 2_000;
-/// Most variables times bytes of one function. Variables are its own plus the parameters and
-/// results of the widest type, as blocks have types as well.
+/// Maximum product of variables and bytes of one function. Variables are its own plus the
+/// parameters and results of the widest type, because blocks have types as well.
 pub(super) const MAX_FUNCTION_WORK: u64 = 4 << 20;
-/// Most variables times bytes of all functions together. The interpreter for Rhai, of 2 MB, has 50
-/// million; its largest function 3.9 million.
+/// Maximum sum over all functions of variables times bytes. The interpreter for Rhai, of 2 MB, has
+/// 50 million; its largest function 3.9 million.
 pub(super) const MAX_WORK: u64 = 24 << 20;
 
 /// First bytes of every module.
@@ -31,14 +31,14 @@ const CODE: u8 = 10;
 /// Custom section.
 const CUSTOM: u8 = 0;
 
-/// Why a module is refused.
+/// Why a module is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ModuleError {
-    /// It does not start as a module.
-    #[error("the bytes are no module of WebAssembly; components are not taken")]
+    /// The magic number is missing.
+    #[error("the bytes are not a WebAssembly module; components are not supported")]
     Magic,
-    /// It ends within a section.
-    #[error("the module is cut short")]
+    /// The module ends within a section.
+    #[error("the module is truncated")]
     Short,
     /// It has too many functions.
     #[error("the module has more than {MAX_FUNCTIONS} functions; make it smaller")]
@@ -52,7 +52,7 @@ pub(super) enum ModuleError {
          compiling it would take too much memory: split it"
     )]
     FunctionWork(u64),
-    /// All functions together would.
+    /// All functions together would take the compiler too long.
     #[error(
         "the functions of the module have more than {MAX_WORK} variables times bytes together; \
          compiling them would take too much memory: make the module smaller"

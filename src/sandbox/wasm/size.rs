@@ -1,4 +1,4 @@
-//! Sizes of values passed to and from a module, by the measures of the Rhai engine of this process:
+//! Sizes of values passed to and from a module, in the units of the Rhai engine of this process:
 //! elements of lists, entries of maps, and text, nested ones included.
 
 use crate::Limits;
@@ -13,7 +13,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// The size of a value; sets, scores and vectors count 0, as they are handles.
+    /// The size of a value; sets, scores and vectors count 0, because they are handles.
     pub(super) fn new(value: &Value) -> Self {
         let mut size = Self::default();
         size.add(value);

@@ -1,4 +1,4 @@
-//! Modules written as text against the host: what they may do, and how each way to end is told.
+//! Modules written as text against the host: their permissions, and the failure of each way to end.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -83,7 +83,7 @@ fn run_text(text: &str, limits: &Limits) -> Result<Outcome, Failure> {
     run_bytes(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}\n{text}")), limits)
 }
 
-/// A module with all of the host's functions, and these parts.
+/// A module with all of the host's functions and these parts.
 fn with(parts: &str) -> String {
     format!(
         r#"(module
@@ -110,7 +110,7 @@ fn with(parts: &str) -> String {
     )
 }
 
-/// A module whose `retrieve` does this.
+/// A module whose `retrieve` has this body.
 fn body(text: &str) -> String {
     with(&format!(r#"(func (export "retrieve") (param $n i32) {text})"#))
 }
@@ -193,7 +193,7 @@ fn every_way_to_end_has_its_kind() {
         ("(drop (call $length (i32.const 65536)))", FailureKind::Runtime),
         ("(call $release (i32.const 0))", FailureKind::Runtime),
         ("(drop (call $read (i32.const -1) (i32.const 0) (i32.const 4)))", FailureKind::Runtime),
-        // Arguments that are no list, or too many, or outside of memory.
+        // Arguments that are not a list, too many, or outside of memory.
         ("(drop (call $all (i32.const 8) (i32.const 5)))", FailureKind::Tool),
         ("(drop (call $and (i32.const 0) (i32.const 5)))", FailureKind::Tool),
         ("(drop (call $all (i32.const 65535) (i32.const 5)))", FailureKind::Runtime),

@@ -1,4 +1,4 @@
-//! The LLM tools with a scripted model: order, batches, what happens to unusable replies, bounds.
+//! The LLM tools with a scripted model: order, batches, unusable replies, bounds.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use agent_kb::NodeId;
 use agent_llm::{LlmError, Request, Role};
 use agent_testing::{RequestLog, ScriptedReply, blocks, example_base, llm, question, said};
 
-/// A session with a scripted model, and what the model was asked.
+/// A session with a scripted model, and the requests to it.
 fn session(
     answer: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
 ) -> (Session, RequestLog) {
@@ -36,7 +36,7 @@ fn texts(texts: &[&str]) -> Value {
     Value::List(texts.iter().map(|text| Value::text(text)).collect())
 }
 
-/// A reply that says something of each thing of the question.
+/// A reply with an entry for each item of the question.
 fn of_things(request: &Request, list: &str, say: impl Fn(&str) -> Json) -> ScriptedReply {
     let things = blocks(question(request), "t");
     let entries = things.iter().zip(1..).map(|((_, text), n)| {

@@ -10,21 +10,21 @@ use crate::{
 use agent_index::{IndexError, arrays::Arrays};
 use agent_kb::NodeId;
 
-/// The file of arrays.
+/// Name of the file of arrays.
 const STATE: &str = "state";
-/// Arrays of the numbers: current, of the best validation, and Adam's moments.
+/// Names of the arrays: current numbers, best numbers, and Adam's moments.
 const NUMBERS: [&str; 4] = ["table", "best", "mean", "square"];
 
 /// State read from a checkpoint.
 pub(super) struct CheckpointState {
     pub(super) position: Position,
-    /// Steps of Adam.
+    /// Number of Adam steps.
     pub(super) steps: i32,
     pub(super) curve: Vec<ValidationPoint>,
-    /// Current numbers, those of the best validation, means and mean squares of gradients; of equal
-    /// length.
+    /// Current numbers, numbers of the best validation, means and mean squares of gradients; of
+    /// equal length.
     pub(super) numbers: [Vec<f32>; 4],
-    /// Per training query.
+    /// Negatives of each training query.
     pub(super) negatives: Vec<Vec<NodeId>>,
 }
 

@@ -29,11 +29,11 @@ use agent_embed::{
 use agent_index::{EmbedderChoice, IndexError, IndexedBase, TextPart};
 use agent_kb::{NodeId, Scores, best};
 
-/// Best nodes of the encoder, without answers, that negatives are drawn from.
+/// Number of best non-answers of the encoder that negatives are drawn from.
 const HARD: usize = 200;
 /// Norm of the initial vector of a stem unknown to the built-in embedder.
 const UNKNOWN: f32 = 0.1;
-/// Nodes of each fused list.
+/// Number of nodes of each fused list.
 const FUSED: usize = 1_000;
 /// Weights tried in a fusion with `bm25+names`, in steps of [`WEIGHT_STEP`]: 0 to 0.75.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 0..=15;
@@ -50,9 +50,9 @@ struct State {
 struct Weights {
     table: Table,
     adam: RowAdam,
-    /// The table of the best validation.
+    /// The table with the best validation.
     best: Vec<f32>,
-    /// Per labelled query, non-answers that negatives are drawn from.
+    /// For each labelled query, non-answers that negatives are drawn from.
     negatives: Vec<Vec<NodeId>>,
 }
 
@@ -67,7 +67,7 @@ struct Run<'a> {
     task: &'a Task<'a, Settings>,
     words: Words,
     pairs: Pairs<Bag>,
-    /// Validation queries with an answer that is a candidate.
+    /// Validation queries with at least one candidate answer.
     validation: Vec<(Bag, &'a LabelledQuery)>,
     watch: Watch<'a, Progress>,
 }
@@ -76,7 +76,7 @@ struct Run<'a> {
 /// and choose the weight of a fusion with `bm25+names`.
 ///
 /// O(epochs x pairs x stems of a node x dim). Memory: four `f32` per stem and dimension, for at
-/// most 65,536 stems and those of training queries, and one per candidate and dimension.
+/// most 65,536 stems and those of training queries, and one `f32` per candidate and dimension.
 ///
 /// # Errors
 /// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint
@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
         Ok(State { position: Position::default(), curve, weights })
     }
 
-    /// The built-in embedder, if the index has another.
+    /// Trains the built-in embedder if the index has another one.
     fn builtin(&self) -> Result<LsaEmbedder, TrainError> {
         let kb = &self.task.base.kb;
         let text = |node: usize| kb.text(node as NodeId);
@@ -232,8 +232,8 @@ impl<'a> Run<'a> {
         self.task.train.par_iter().map(negatives).collect()
     }
 
-    /// The best weight of a fusion with `bm25+names` on validation queries, the smallest of equals,
-    /// with the mean reciprocal rank by it and by weight 0.
+    /// The best weight of a fusion with `bm25+names` on validation queries, of equals the smallest,
+    /// and the mean reciprocal rank with it and with weight 0.
     fn fuse(&self, table: &Table) -> Result<(f32, [f64; 2]), TrainError> {
         let base = self.task.base;
         let kb = &base.kb;
@@ -336,7 +336,8 @@ fn scores(base: &IndexedBase, rows: &[f32], vector: &[f32]) -> Vec<(NodeId, f32)
     base.kb.candidates().iter().zip(rows).map(|(&node, row)| (node, dot(row, vector))).collect()
 }
 
-/// Reciprocal rank of the first answer; 0 without one. `scores` ascend by node, as do ties.
+/// Reciprocal rank of the first answer; 0 without one. `scores` ascend by node; ties go to the
+/// smaller node.
 pub(super) fn reciprocal_rank(scores: &[(NodeId, f32)], answers: &[NodeId]) -> f64 {
     let index_of = |node: &NodeId| scores.binary_search_by_key(node, |pair| pair.0).ok();
     let of_answers = answers.iter().filter_map(|node| scores.get(index_of(node)?));

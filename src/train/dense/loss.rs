@@ -1,14 +1,14 @@
-//! The contrastive loss of a batch, and its gradient by the vectors, in closed form.
+//! The contrastive loss of a batch, and its gradient with respect to the vectors, in closed form.
 //!
-//! With `s_ij = q_i . d_j / t` of the queries and documents of a batch, of which document `i`
-//! answers query `i`, the loss is the mean over `i` of
+//! With `s_ij = q_i . d_j / t` of the queries and documents of a batch, where document `i` answers
+//! query `i`, the loss is the mean over `i` of
 //!
 //! ```text
 //! -1/2 ln softmax_j(s_ij)_i  -  1/2 ln softmax_k(s_ki)_i
 //! ```
 //!
-//! where documents other than `i` that answer query `i` are left out. With `G_ij` the
-//! derivative by `q_i . d_j`:
+//! without documents other than `i` that answer query `i`. With `G_ij` the derivative with respect
+//! to `q_i . d_j`:
 //!
 //! ```text
 //! d q_i = sum_j G_ij d_j        d d_j = sum_i G_ij q_i
@@ -20,13 +20,13 @@ use rayon::prelude::*;
 pub(super) struct Contrast {
     /// Mean loss of its queries, nats.
     pub(super) loss: f64,
-    /// Gradient by each vector, in their order.
+    /// Gradient with respect to each vector, in their order.
     pub(super) by_vector: Vec<Vec<f64>>,
 }
 
-/// The loss of a batch: the first `n` vectors are those of queries, the others of documents, of
-/// which the first answer the queries in their order; `is_hidden(i, j)` leaves document `j` out for
-/// query `i`. The order of summation does not depend on the number of threads.
+/// The loss of a batch: the first `n` vectors are queries, the rest documents, the first of which
+/// answer the queries in order; `is_hidden(i, j)` excludes document `j` for query `i`. The order of
+/// summation does not depend on the number of threads.
 pub(super) fn contrast(
     vectors: &[&[f64]],
     n: usize,

@@ -1,5 +1,5 @@
 //! Dual encoders: vectors of queries and nodes, trained on labelled queries, so that a query is
-//! near to its answers.
+//! near its answers.
 //!
 //! DPR (Karpukhin et al. 2020, "Dense Passage Retrieval") uses the other documents of a batch as
 //! negatives, and one non-answer from `bm25+names`; ANCE (Xiong et al. 2021, "Approximate Nearest
@@ -15,8 +15,8 @@
 //! `E` starts with the built-in embedder's vectors of the stems, and small random ones for unknown
 //! stems. A node's text is its document with the names of its neighbours.
 //!
-//! As labels are few, synthetic queries are added: some words of a node's document and the name of
-//! a neighbour, answered by that node.
+//! Because labels are few, synthetic queries are added: some words of a node's document and the
+//! name of a neighbour, answered by that node.
 
 mod checkpoint;
 mod fit;
@@ -46,13 +46,13 @@ pub enum EncoderKind {
     Bag,
 }
 
-/// Source of negatives, beside the other documents of a batch.
+/// Source of negatives, in addition to the other documents of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Negatives {
-    /// The best nodes of `bm25+names`: DPR.
+    /// The best non-answers of `bm25+names`: DPR.
     Bm25,
-    /// At first these, then the best nodes of the encoder itself: ANCE.
+    /// Initially those of `bm25+names`, then the best non-answers of the encoder itself: ANCE.
     #[serde(rename = "self")]
     Own,
 }
@@ -73,9 +73,9 @@ pub struct Settings {
     pub dim: usize,
     /// Number of synthetic queries.
     pub made: usize,
-    /// Most epochs.
+    /// Maximum number of epochs.
     pub epochs: usize,
-    /// Epochs without improvement on validation queries after which training ends.
+    /// Maximum number of epochs without improvement on validation queries.
     pub patience: usize,
     /// Pairs per batch.
     pub batch: usize,

@@ -175,7 +175,8 @@ impl Encoder {
         vector
     }
 
-    /// The `k` candidates nearest to a query, best first, exact; none without known words.
+    /// The `k` candidates nearest to a query, best first, exact; none if the query has no known
+    /// words.
     ///
     /// # Errors
     /// Those of the vectors.

@@ -18,19 +18,19 @@ use agent_ground::words::{is_stop_word, name_words};
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Direction, NodeId, RelationId};
 
-/// Most answers of one query in training.
+/// Maximum number of answers of one query in training.
 const MAX_ANSWERS: usize = 10;
-/// Best nodes of `bm25+names`, without answers, that negatives are drawn from.
+/// Number of best non-answers of `bm25+names` that negatives are drawn from.
 const HARD: usize = 60;
-/// First words of a document that a synthetic query may have.
+/// Number of first words of a document that a synthetic query may use.
 const MAX_TEXT_WORDS: usize = 4_096;
-/// Words of a node's document in a synthetic query.
+/// Number of words of a node's document in a synthetic query.
 const SYNTHETIC_WORDS: std::ops::RangeInclusive<usize> = 3..=6;
 
-/// A query in the form in which it is embedded, with its answers.
+/// A query in the form that is embedded, with its answers.
 pub(super) struct TrainingQuery<Q> {
     pub(super) query: Q,
-    /// Sorted ascending.
+    /// The answers, ascending.
     pub(super) answers: Vec<NodeId>,
 }
 
@@ -120,7 +120,7 @@ impl<Q: Send> Pairs<Q> {
     }
 
     /// A batch of at most `size` pairs in the random order of an epoch: the indexes of its queries,
-    /// and nodes, first their answers, then a negative of each query that has any. O(pairs).
+    /// and nodes, first their answers, then a negative of each query that has one. O(pairs).
     pub(super) fn batch(
         &self,
         negatives: &[Vec<NodeId>],
@@ -162,7 +162,7 @@ fn name_of_neighbor<'a>(
 }
 
 /// At most `max_nodes` candidates to rank queries among, ascending: all of them, or the answers,
-/// the best of `bm25+names` for each query by turns, then random ones.
+/// the best of `bm25+names` for each query in turn, then random ones.
 pub(super) fn pool(
     base: &IndexedBase,
     queries: &[LabelledQuery],
@@ -201,7 +201,7 @@ pub(super) fn is_refreshed(
     negatives == Negatives::Own && (1..=refresh).any(due)
 }
 
-/// Per labelled query, the best non-answers of `bm25+names`.
+/// For each labelled query, the best non-answers of `bm25+names`.
 pub(super) fn lexical_negatives(
     base: &IndexedBase,
     labelled: &[LabelledQuery],

@@ -1,5 +1,5 @@
-//! A table of word vectors, the vectors of texts, and the gradient of the contrastive loss by its
-//! rows, in closed form.
+//! A table of word vectors, the vectors of texts, and the gradient of the contrastive loss with
+//! respect to its rows, in closed form.
 //!
 //! A text is a bag of rows with weights `x`; its vector is `v = u / |u|`, `u = sum over w of x_w
 //! E_w`. With the derivative `d v` of the [loss](super::loss):
@@ -16,7 +16,7 @@ use crate::dense::{
 };
 use agent_embed::matrix::{add_scaled, normalise};
 
-/// Smaller norms are those of texts without known words, which have no gradient.
+/// Minimum norm of a text with known words; a text with a smaller one has no gradient.
 const MIN_NORM: f64 = 1e-12;
 
 /// `[rows, dim]` numbers.
@@ -38,7 +38,7 @@ struct Text {
 pub(super) struct Gradient {
     /// Mean loss of its pairs, nats.
     pub(super) loss: f64,
-    /// Gradient by each row of its texts, rows ascending.
+    /// Gradient with respect to each row of its texts, rows ascending.
     pub(super) rows: Vec<(u32, Vec<f64>)>,
 }
 
@@ -68,9 +68,9 @@ impl Table {
         Text { vector, norm }
     }
 
-    /// The loss of a batch and its gradient by the rows. The first documents answer the queries, in
-    /// their order; `is_hidden(i, j)` leaves document `j` out for query `i`. The order of summation
-    /// does not depend on the number of threads.
+    /// The loss of a batch and its gradient with respect to the rows. The first documents answer
+    /// the queries, in their order; `is_hidden(i, j)` excludes document `j` for query `i`. The
+    /// order of summation does not depend on the number of threads.
     pub(super) fn gradient(
         &self,
         queries: &[&Bag],

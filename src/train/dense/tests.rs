@@ -1,4 +1,4 @@
-//! Over a planted base: documents and queries share no word.
+//! Training over a planted base whose documents and queries share no words.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,7 @@ use agent_dataset::LabelledQuery;
 use agent_index::{self as index, IndexedBase, TextPart};
 use agent_kb::{Kb, KbMeta, KbWriter, NodeId};
 
-/// Concepts, each with so many words in documents and as many others in queries.
+/// Number of concepts; each has separate words for documents and for queries.
 const CONCEPTS: usize = 16;
 const SYNONYMS: usize = 10;
 
@@ -30,7 +30,7 @@ struct World {
     base: Arc<IndexedBase>,
 }
 
-/// Some words of a concept, all of documents or all of queries.
+/// `n` words of a concept, from its document words or its query words.
 fn words_of(concept: usize, side: char, n: usize, random: &mut ChaCha8Rng) -> String {
     let words: Vec<String> = (0..SYNONYMS).map(|at| format!("{side}{concept}x{at}")).collect();
     words.sample(random, n).cloned().collect::<Vec<_>>().join(" ")
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// The share of queries that are not learnt from whose first node answers.
+    /// The share of held-out queries whose first node is an answer.
     fn hit(&self, search: impl Fn(&str) -> Vec<(NodeId, f32)>) -> f64 {
         let queries = queries(3);
         let is_hit = |query: &&LabelledQuery| {
@@ -103,7 +103,7 @@ struct Given {
     checkpoint: std::path::PathBuf,
 }
 
-/// Two queries for each node, in words of queries.
+/// Two queries for each node, in query words.
 fn queries(seed: u64) -> Vec<LabelledQuery> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut queries = Vec::new();

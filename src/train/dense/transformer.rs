@@ -61,8 +61,8 @@ impl Transformer<'_> {
         self.forward(&weights, texts).and_then(|vectors| vectors.to_vec2()).map_err(failed)
     }
 
-    /// The gradient of `sum over texts of by_vector . vector` by all weights, in their order: that
-    /// of a loss with the derivative `by_vector`.
+    /// The gradient of `sum over texts of by_vector . vector` with respect to all weights, in their
+    /// order: the gradient of a loss whose derivative with respect to the vectors is `by_vector`.
     ///
     /// # Errors
     /// [`TrainError::Network`].

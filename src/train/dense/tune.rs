@@ -3,8 +3,8 @@
 //! The loss needs all vectors of a batch, but their computation graphs do not fit in memory
 //! together. So a batch is embedded twice (Gao et al. 2021, "Scaling Deep Contrastive Learning
 //! Batch Size under Memory Limited Setup"): once without derivatives, for the loss and its
-//! derivative by the vectors, then in chunks of texts, which propagate it to the weights. Chunks
-//! run in parallel; their gradients are summed in their order.
+//! derivative with respect to the vectors, then in chunks of texts, which propagate it to the
+//! weights. Chunks run in parallel; their gradients are summed in their order.
 //!
 //! Steps are those of AdamW with warm-up, linear decay and gradient clipping
 //! (Devlin et al. 2019; Pascanu et al. 2013).
@@ -37,15 +37,15 @@ use agent_kb::{NodeId, best};
 
 /// System of these models: that of a base indexed with the encoder.
 pub(super) const SYSTEM: &str = "dense";
-/// Most word pieces of a chunk with padding, except for a single text.
+/// Maximum number of word pieces of a chunk with padding, except for a single text.
 const CHUNK_TOKENS: usize = 512;
 /// Share of all steps in the warm-up.
 const WARM_UP: f64 = 0.1;
 /// Weight decay of matrices, relative to the step size.
 const DECAY: f64 = 0.01;
-/// Largest norm of a gradient.
+/// Maximum norm of a gradient.
 const MAX_NORM: f64 = 1.0;
-/// Best nodes of the encoder, without answers, that negatives are drawn from.
+/// Number of best non-answers of the encoder that negatives are drawn from.
 const HARD: usize = 200;
 
 /// Settings of tuning an encoder.
@@ -62,18 +62,18 @@ pub struct Settings {
     pub seed: u64,
     /// Number of synthetic queries.
     pub made: usize,
-    /// Most nodes that validation queries are ranked among, and that the encoder chooses negatives
-    /// from.
+    /// Maximum number of nodes that validation queries are ranked among, and that the encoder
+    /// chooses negatives from.
     pub pool: usize,
-    /// Most word pieces of a text.
+    /// Maximum number of word pieces of a text.
     pub max_tokens: usize,
-    /// Most epochs.
+    /// Maximum number of epochs.
     pub epochs: usize,
-    /// Epochs without improvement on validation queries after which training ends.
+    /// Maximum number of epochs without improvement on validation queries.
     pub patience: usize,
     /// Pairs per batch.
     pub batch: usize,
-    /// Largest step size.
+    /// Maximum step size.
     pub rate: f64,
     /// Temperature of the softmax over cosines.
     pub temperature: f64,
@@ -162,9 +162,9 @@ struct State {
 struct Weights {
     numbers: Vec<f32>,
     adam: RowAdam,
-    /// The numbers of the best validation.
+    /// The numbers with the best validation.
     best: Vec<f32>,
-    /// Per labelled query, non-answers that negatives are drawn from.
+    /// For each labelled query, non-answers that negatives are drawn from.
     negatives: Vec<Vec<NodeId>>,
 }
 
@@ -179,7 +179,7 @@ struct Run<'a> {
     task: &'a Task<'a, Settings>,
     encoder: &'a BaseEncoder,
     pairs: Pairs<String>,
-    /// Validation queries with an answer that is a candidate, and the nodes they are ranked among.
+    /// Validation queries with at least one candidate answer, and the nodes they are ranked among.
     validation: Vec<LabelledQuery>,
     pool: Vec<NodeId>,
     watch: Watch<'a, Progress>,
@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
         self.pairs.all.len().div_ceil(self.task.settings.batch)
     }
 
-    /// The step size at a step (from 0): rises to the largest, then falls to 0.
+    /// The step size at a step (from 0): rises to the maximum, then falls to 0.
     fn rate(&self, step: usize) -> f64 {
         let n = (self.task.settings.epochs * self.n_batches()) as f64;
         let warm = (WARM_UP * n).max(1.0);
@@ -292,7 +292,8 @@ impl<'a> Run<'a> {
         self.task.settings.rate * share.clamp(0.0, 1.0)
     }
 
-    /// The loss of a batch with its derivative by the vectors, and the texts of the vectors.
+    /// The loss of a batch with its derivative with respect to the vectors, and the texts of the
+    /// vectors.
     fn contrast(
         &self,
         variables: &Variables,
@@ -320,7 +321,7 @@ impl<'a> Run<'a> {
         Ok((contrast, pieces))
     }
 
-    /// Word pieces of nodes, as an index with the encoder has them, but for their number.
+    /// Word pieces of nodes as in an index with the encoder, except for their maximum number.
     fn documents(&self, nodes: &[NodeId]) -> Result<Vec<WordPieces>, TrainError> {
         let texts: Vec<&str> = nodes.iter().map(|&node| self.task.base.kb.text(node)).collect();
         Ok(self.encoder.parts.cut_documents(&texts).map_err(IndexError::from)?)
@@ -345,7 +346,7 @@ impl<'a> Run<'a> {
         Ok(vectors.into_iter().map(|pair| pair.1).collect())
     }
 
-    /// The gradient of the loss by all weights, from that by the vectors.
+    /// The gradient of the loss with respect to all weights, from that with respect to the vectors.
     fn gradient(
         &self,
         variables: &Variables,
@@ -373,13 +374,13 @@ impl<'a> Run<'a> {
         Ok(sum)
     }
 
-    /// The vectors of nodes in single precision, as an index has them.
+    /// The vectors of nodes in single precision, as in an index.
     fn rows(&self, variables: &Variables, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, TrainError> {
         let vectors = self.embed(variables, &self.documents(nodes)?)?;
         Ok(vectors.into_iter().map(narrow).collect())
     }
 
-    /// Per query, the products of the nodes' rows with its vector.
+    /// For each query, the products of the nodes' rows with its vector.
     fn scores(
         &self,
         variables: &Variables,

@@ -6,11 +6,12 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::NodeId;
 
-/// Most stems with a row, the most frequent, without those of training queries.
+/// Maximum number of stems with a row, the most frequent ones, in addition to those of training
+/// queries.
 const MAX_STEMS: usize = 1 << 16;
-/// Fewest candidates with a stem in their document or neighbours' names.
+/// Minimum number of candidates with a stem in their document or neighbours' names.
 const MIN_NODES: u32 = 2;
-/// Most stems of one text.
+/// Maximum number of stems of one text.
 const MAX_TEXT_STEMS: usize = 4_096;
 /// Marks a stem without a row.
 const NONE: u32 = u32::MAX;

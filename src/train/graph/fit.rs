@@ -25,7 +25,7 @@ use agent_dataset::LabelledQuery;
 use agent_index::arrays::Arrays;
 use agent_kb::best;
 
-/// The arrays of a checkpoint.
+/// Name of the file of a checkpoint's arrays.
 const STATE: &str = "state";
 
 /// A query with its working graph.
@@ -47,7 +47,7 @@ struct State {
 struct Weights {
     all: Vec<f64>,
     adam: Adam,
-    /// Weights of the best validation.
+    /// Weights with the best validation.
     best: Vec<f64>,
 }
 
@@ -57,7 +57,7 @@ struct Run<'a> {
     kinds: Kinds,
     /// Training queries with an answer among their candidates.
     training: Vec<Example<'a>>,
-    /// Validation queries with an answer that is a candidate.
+    /// Validation queries with at least one candidate answer.
     validation: Vec<Example<'a>>,
     watch: Watch<'a, Progress>,
 }

@@ -2,9 +2,9 @@
 //! are connected to the linked entities.
 //!
 //! After QAGNN (Yasunaga et al. 2021, "QA-GNN: Reasoning with Language Models and Knowledge Graphs
-//! for Question Answering"). The working graph of a query has the entities that it names,
-//! candidates, nodes between them, and a context node joined to entities and candidates. Messages
-//! run along edges of both directions:
+//! for Question Answering"). The working graph of a query contains the entities that it names,
+//! candidates, nodes between them, and a context node connected to entities and candidates.
+//! Messages pass along edges in both directions:
 //!
 //! ```text
 //! h_v  = W [type_v, rho_v]                       h_z = B phi(q)
@@ -15,9 +15,9 @@
 //! score(v) = o . relu(O [h_v, h_z, rho_v]) + c * lexical_v
 //! ```
 //!
-//! Differences to the paper, which has a language model: the relevance `rho` of a node consists of
-//! scores of linking, lexical search and embeddings; `phi(q)` is the hashed stems of the query, and
-//! relations are conditioned on it.
+//! Differences from the paper, which has a language model: the relevance `rho` of a node consists
+//! of scores of linking, lexical search and embeddings; `phi(q)` is the hashed stems of the query,
+//! and relations are conditioned on it.
 
 mod fit;
 mod model;
@@ -33,11 +33,11 @@ pub use self::{
     model::{GraphNetwork, GraphRanking, ModelInfo},
 };
 
-/// A part that an ablation leaves out.
+/// A component that an ablation removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ablation {
-    /// Relations and node types: all edges are alike.
+    /// Relations and node types: all edges are equal.
     Relations,
     /// Relevance features of nodes.
     Relevance,
@@ -63,14 +63,14 @@ impl Ablation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The part that is left out, if any.
+    /// The removed component, if any.
     #[serde(rename = "without")]
     pub ablation: Option<Ablation>,
     /// Seed of initial weights and batches.
     pub seed: u64,
-    /// Most epochs.
+    /// Maximum number of epochs.
     pub epochs: usize,
-    /// Epochs without improvement on validation queries after which training ends.
+    /// Maximum number of epochs without improvement on validation queries.
     pub patience: usize,
     /// Queries per batch.
     pub batch: usize,

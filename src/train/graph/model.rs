@@ -28,10 +28,10 @@ pub struct ModelInfo {
     pub settings: Settings,
     /// Numbers of node and edge kinds, with those of the context node.
     pub kinds: [usize; 2],
-    /// Number of training queries with an answer among their candidates; only these are learnt
-    /// from.
+    /// Number of training queries with an answer among their candidates; training uses only these.
     pub taught: usize,
-    /// Numbers of validation queries with an answer among their candidates, and of all.
+    /// Number of validation queries with an answer among their candidates, and number of all
+    /// validation queries.
     pub reached: [usize; 2],
 }
 

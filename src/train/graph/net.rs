@@ -26,9 +26,9 @@ const LEXICAL_WEIGHT: f64 = 5.0;
 /// Numbers of node and edge kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds {
-    /// Node types, with that of the context node.
+    /// Number of node types, including the context node's.
     pub(super) nodes: usize,
-    /// Edge kinds, with those of the context node.
+    /// Number of edge kinds, including the context node's.
     pub(super) edges: usize,
 }
 
@@ -274,12 +274,12 @@ fn forward(
     (scores + lexical)?.squeeze(1)
 }
 
-/// Merges all relations to one; edges of the context node keep their kinds.
+/// Merges all relations into one; edges of the context node keep their kinds.
 fn kind_without_relations(kind: u32, n_kinds: usize) -> u32 {
     if (kind as usize) < n_kinds.saturating_sub(CONTEXT_KINDS) { 0 } else { kind }
 }
 
-/// For each edge the largest logit of the edges with the same target, against overflow.
+/// For each edge the largest logit among the edges with the same target, to prevent overflow.
 fn largest_of_target(logits: &Tensor, targets: &[u32], n: usize) -> candle_core::Result<Tensor> {
     let numbers: Vec<f64> = logits.detach().to_dtype(DType::F64)?.to_vec1()?;
     let mut largest = vec![f64::NEG_INFINITY; n];

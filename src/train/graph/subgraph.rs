@@ -8,17 +8,17 @@ use agent_ground::words::is_question_word;
 use agent_index::{IndexError, IndexedBase, TextPart};
 use agent_kb::{Direction, NodeId, RelationId, best};
 
-/// Most linked entities of a query.
+/// Maximum number of linked entities of a query.
 const MAX_ENTITIES: usize = 10;
-/// Lexical candidates.
+/// Number of lexical candidates.
 const LEXICAL_CANDIDATES: usize = 100;
-/// Most candidates that are neighbours of entities; the best lexically.
+/// Maximum number of candidates that are neighbours of entities; the lexically best ones.
 const NEIGHBOR_CANDIDATES: usize = 50;
-/// Most nodes of a working graph, without the context node.
+/// Maximum number of nodes of a working graph, without the context node.
 const MAX_NODES: usize = 220;
-/// Most neighbours by a relation of a node that is expanded along it.
+/// Maximum number of neighbours by a relation along which a node is expanded.
 const MAX_NEIGHBORS: usize = 2_000;
-/// Most edges of a working graph, without those of the context node.
+/// Maximum number of edges of a working graph, without those of the context node.
 const MAX_EDGES: usize = 4_000;
 /// Width of a hashed query.
 pub(super) const PHI: usize = 256;
@@ -28,7 +28,7 @@ pub(super) const FEATURES: usize = 9;
 pub(super) const LEXICAL: usize = 5;
 /// Indexes of the relevance features.
 pub(super) const RELEVANCE: std::ops::RangeInclusive<usize> = 0..=LEXICAL;
-/// Kinds of edges that join the context node: to and from entities, to and from candidates.
+/// Number of edge kinds of the context node: to and from entities, to and from candidates.
 pub(super) const CONTEXT_KINDS: usize = 4;
 
 /// An edge: node indexes, and a kind (relations by direction, then those of the context node).
@@ -46,9 +46,9 @@ pub(super) struct WorkingGraph {
     pub(super) n_candidates: usize,
     /// The type of each node, then that of the context node.
     pub(super) types: Vec<u32>,
-    /// Per node: link strength, BM25 of its document and of its neighbours' names, cosine,
+    /// For each node: link strength, BM25 of its document and of its neighbours' names, cosine,
     /// coverage, `bm25+names` (BM25 scores divided by the largest of the graph); whether it is a
-    /// candidate, an entity; logarithm of its degree.
+    /// candidate, whether it is an entity; logarithm of its degree.
     pub(super) features: Vec<[f32; FEATURES]>,
     pub(super) edges: Vec<Edge>,
     /// Hashed stems of the query, norm 1.
@@ -158,7 +158,7 @@ impl WorkingGraph {
     }
 }
 
-/// Neighbours of a node by relations with at most [`MAX_NEIGHBORS`].
+/// Neighbours of a node by relations with at most [`MAX_NEIGHBORS`] neighbours.
 fn neighbors(base: &IndexedBase, node: NodeId) -> Vec<NodeId> {
     let kb = &base.kb;
     let mut found = Vec::new();

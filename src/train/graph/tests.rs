@@ -1,4 +1,5 @@
-//! Over a planted base: two relations between the same types, and the query says which is meant.
+//! Training over a planted base with two relations between the same types, where the query
+//! determines the relation.
 
 use std::sync::{
     Arc,
@@ -17,7 +18,7 @@ use agent_dataset::LabelledQuery;
 use agent_index::{self as index, IndexedBase};
 use agent_kb::{Kb, KbMeta, KbWriter, NodeId};
 
-/// Places; there is a thing for each pair of different ones.
+/// Number of places; there is a node for each pair of different places.
 const PLACES: usize = 9;
 const NAMES: [&str; PLACES] =
     ["Arlen", "Borsk", "Cadiz", "Dorne", "Elgin", "Fargo", "Genk", "Hilo", "Ipoh"];
@@ -27,7 +28,7 @@ struct World {
     base: Arc<IndexedBase>,
 }
 
-/// All pairs of different places, in the order of things.
+/// All pairs of different places, in the order of their nodes.
 fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..PLACES * PLACES).map(|at| (at / PLACES, at % PLACES)).filter(|(a, b)| a != b)
 }
@@ -171,7 +172,7 @@ fn one_thread_two_and_an_interruption_give_the_same_bytes() {
     assert!(matches!(damaged, TrainError::Damaged { .. }), "{damaged}");
 }
 
-/// Two candidates, an entity, a node between, and the context node, with their edges.
+/// Two candidates, an entity, a node between them, and the context node, with their edges.
 fn small() -> (Kinds, WorkingGraph) {
     let edge = |source, target, kind| Edge { source, target, kind };
     let mut edges = vec![

@@ -12,15 +12,15 @@ use agent_dataset::LabelledQuery;
 use agent_ground::words::{Analysis, Stems, for_each_reference_word};
 use agent_kb::NodeId;
 
-/// Candidates of each field.
+/// Number of candidates of each field.
 const PER_FIELD: usize = 30;
-/// Candidates of the scorer of the whole document.
+/// Number of candidates of the scorer of the whole document.
 const PER_DOCUMENT: usize = 300;
-/// Fewest training queries with a stem that conditions weights.
+/// Minimum number of training queries with a stem that conditions weights.
 const MIN_QUERIES: usize = 4;
-/// Most stems that condition weights; the most frequent.
+/// Maximum number of stems that condition weights; the most frequent ones.
 const MAX_STEMS: usize = 4_096;
-/// Most stems of one query.
+/// Maximum number of stems of one query.
 const MAX_QUERY_STEMS: usize = 256;
 
 /// A positive score of one candidate.
@@ -36,10 +36,10 @@ pub(super) struct Example {
     /// Bounds of each candidate's part of `responses`.
     pub(super) bounds: Vec<usize>,
     pub(super) responses: Vec<Response>,
-    /// Whether each candidate answers.
+    /// For each candidate, whether it is an answer.
     pub(super) answers: Vec<bool>,
-    /// Number of candidates from scorers, nodes ascending; then come other answers, which only
-    /// training sees.
+    /// Number of candidates from scorers, nodes ascending; then come the remaining answers, for
+    /// training only.
     pub(super) n_found: usize,
     /// Distinct stems of the query, sorted.
     pub(super) stems: Vec<String>,
@@ -112,14 +112,13 @@ impl Example {
         &self.responses[self.bounds[candidate]..self.bounds[candidate + 1]]
     }
 
-    /// Number of candidates, with answers that no scorer found.
+    /// Number of candidates, including answers that no scorer found.
     pub(super) fn len(&self) -> usize {
         self.answers.len()
     }
 }
 
-/// Examples of queries, in their order; queries without an answer among the candidates are left
-/// out.
+/// Examples of queries, in their order, without queries that have no answer among the candidates.
 ///
 /// # Errors
 /// [`TrainError::Stopped`] soon after the caller stops training.

@@ -1,9 +1,9 @@
 //! Trains the weights of mFAR on labelled queries, with a gradient in closed form.
 //!
 //! The objective is the mean over queries of the logarithm of the answers' total share in a softmax
-//! over the candidates, scores divided by a temperature, less an L2 penalty that draws weights to 0
-//! and `gamma` to 1. With `r_d` the derivative by the score of candidate `d`, `x_dj` its scaled
-//! score by scorer `j`, and `R_j = sum_d r_d x_dj`:
+//! over the candidates, with scores divided by a temperature, minus an L2 penalty that pulls
+//! weights to 0 and `gamma` to 1. With `r_d` the derivative with respect to the score of candidate
+//! `d`, `x_dj` its scaled score by scorer `j`, and `R_j = sum_d r_d x_dj`:
 //!
 //! ```text
 //! d gamma_j = w_j R_j
@@ -40,12 +40,11 @@ const FOLDS: usize = 4;
 /// Settings of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Features that weights depend on; none chooses them by cross-validation over training
-    /// queries.
+    /// Features that weights depend on; none: chosen by cross-validation over training queries.
     pub conditioning: Option<Conditioning>,
     /// Seed of the folds of cross-validation.
     pub seed: u64,
-    /// Gradient steps.
+    /// Number of gradient steps.
     pub steps: usize,
     /// Step size of Adam.
     pub rate: f64,
@@ -64,18 +63,18 @@ impl Default for Settings {
 pub enum Progress {
     /// Scoring of queries.
     Asking {
-        /// Queries done.
+        /// Finished queries.
         done: usize,
-        /// All queries.
+        /// Total queries.
         total: usize,
     },
     /// Cross-validation.
     Choosing {
         /// The conditioning.
         conditioning: Conditioning,
-        /// Steps done.
+        /// Finished steps.
         done: usize,
-        /// All steps.
+        /// Total steps.
         total: usize,
     },
     /// Training of the final weights, with the number of steps.
@@ -89,8 +88,8 @@ pub struct CrossValidation {
     pub conditioning: Conditioning,
     /// Number of steps with the best mean.
     pub step: usize,
-    /// Mean reciprocal rank of training queries there, among candidates, each ranked by other
-    /// folds.
+    /// Mean reciprocal rank of training queries at that step, among candidates, each query ranked
+    /// by weights trained on other folds.
     pub mrr: f64,
 }
 
@@ -100,7 +99,7 @@ pub struct TrainedModel {
     pub model: Mfar,
     /// Cross-validation; empty if the conditioning was given.
     pub cross_validation: Vec<CrossValidation>,
-    /// Validation curve; the weights are those of the best point, the first of equals.
+    /// Validation curve; the weights are those of the best point, of equals the first.
     pub curve: Vec<ValidationPoint>,
 }
 
@@ -141,7 +140,7 @@ impl Weights {
     }
 }
 
-/// Turns logarithms into shares of 1.
+/// Converts logarithms to shares that sum to 1.
 fn softmax(logs: &mut [f64]) {
     let largest = logs.iter().copied().fold(f64::MIN, f64::max);
     logs.iter_mut().for_each(|log| *log = (*log - largest).exp());
@@ -160,9 +159,9 @@ pub(super) struct Case<'a> {
 pub(super) struct Gradient {
     /// Logarithm of the share of the answers.
     pub(super) log_share: f64,
-    /// By the logarithm of each scorer's weight.
+    /// Gradient with respect to the logarithm of each scorer's weight.
     pub(super) z: Vec<f64>,
-    /// By `gamma` of each scorer.
+    /// Gradient with respect to `gamma` of each scorer.
     pub(super) gamma: Vec<f64>,
 }
 

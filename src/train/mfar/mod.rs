@@ -6,18 +6,18 @@
 //! w(q)        = softmax over j of (b_j + a_j . phi(q))
 //! ```
 //!
-//! `s_j` is BM25 of one field, or of the whole document with the names of neighbours. A node
-//! without any word of the query in a field has 0 there; nodes that no scorer finds are not ranked.
+//! `s_j` is BM25 of one field, or of the whole document with the names of neighbours. It is 0 for a
+//! node without any word of the query in the field; nodes that no scorer finds are not ranked.
 //! Search is exact: every node that any scorer finds is scored.
 //!
-//! Differences to the paper, whose batch normalisation is `(s_j - mean_j) / std_j`:
-//! - Means shift all nodes alike and change no ranking; they are left out. `scale_j` is the root of
-//!   the mean square of the scores above 0: most candidates have nothing in most fields, and a
-//!   deviation over those as well makes the rarest field the loudest.
+//! Differences from the paper, whose batch normalisation is `(s_j - mean_j) / std_j`:
+//! - Means shift all nodes equally and change no ranking, so they are omitted. `scale_j` is the
+//!   root mean square of the scores above 0: most candidates have no match in most fields, and a
+//!   deviation that includes these would give the rarest field the largest weight.
 //! - There is no encoder; `phi` consists of words or of the scorers' best scores
 //!   ([`Conditioning`]).
-//! - Scales are the same in training and in search. Candidates of training are the first of every
-//!   scorer, not those of other queries in the batch.
+//! - Scales are the same in training and in search. Training candidates are the first nodes of
+//!   every scorer, not those of other queries in the batch.
 
 mod examples;
 mod fit;
@@ -49,11 +49,11 @@ pub enum Variant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Conditioning {
-    /// Nothing: all queries have the same weights.
+    /// No features: all queries have the same weights.
     None,
     /// The stems of the query that occur in enough training queries.
     Words,
-    /// The best score of each scorer, divided by the largest of all.
+    /// The best score of each scorer, divided by the largest of them.
     Responses,
 }
 

@@ -20,7 +20,7 @@ use agent_kb::{NodeId, best};
 /// System of these models.
 const SYSTEM: &str = "mfar";
 const WEIGHTS: &str = "weights.json";
-/// Longest file of weights, bytes.
+/// Maximum size of a file of weights, bytes.
 const MAX_WEIGHTS_BYTES: u64 = 256 << 20;
 
 /// Trained weights.
@@ -33,7 +33,7 @@ pub struct Mfar {
     scorers: Vec<String>,
     /// The stems that condition weights, sorted.
     stems: Vec<String>,
-    /// Scale of each scorer; 0 for one that found nothing in training and is ignored.
+    /// Scale of each scorer; 0 for a scorer without scores in training, which is ignored.
     scales: Vec<f32>,
     /// `gamma` of each scorer.
     gammas: Vec<f32>,
@@ -169,7 +169,8 @@ impl Mfar {
         if scale > 0.0 { weight * gamma / scale } else { 0.0 }
     }
 
-    /// Whether its numbers fit its scorers and conditions, and are finite.
+    /// Whether the lengths of its arrays match its scorers and conditions, and all numbers are
+    /// finite.
     fn is_valid(&self) -> bool {
         let n = self.scorers.len();
         let rows = n_conditions(self.conditioning, &self.stems, n);
@@ -185,7 +186,7 @@ impl Mfar {
     /// Writes a model into its directory; replaces an existing one atomically.
     ///
     /// # Errors
-    /// [`TrainError::Io`] names the path; the directory is then unchanged.
+    /// [`TrainError::Io`] with the path; the directory is then unchanged.
     pub fn save(
         &self,
         dir: &Path,

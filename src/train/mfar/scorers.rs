@@ -11,8 +11,9 @@ use agent_kb::{NodeId, TypeId};
 
 /// Name of the scorer of the whole document.
 const DOCUMENT: &str = "document";
-/// Mask names of all fields of neighbours, and of all other fields.
+/// Name, in masks, of all fields of neighbours.
 const RELATIONS: &str = "relations";
+/// Name, in masks, of all other fields.
 const DETAILS: &str = "details";
 /// Name of a field's only scorer.
 const LEXICAL: &str = "lexical";
@@ -28,8 +29,8 @@ impl Scorers {
     /// Opens the fields of a base.
     ///
     /// # Errors
-    /// [`IndexError::MissingPart`] unless they were indexed; other [`IndexError`] if a file is
-    /// damaged.
+    /// [`IndexError::MissingPart`] if the fields were not indexed; other [`IndexError`] if a file
+    /// is damaged.
     pub fn open(base: Arc<IndexedBase>, variant: Variant) -> Result<Self, IndexError> {
         let fields = FieldIndex::open(&base.part(Part::Fields)?)?;
         Ok(Self { base, fields, variant })
@@ -86,7 +87,7 @@ impl Scorers {
         }
     }
 
-    /// Candidate types as searches take them: empty means all types.
+    /// Candidate types in the form of searches: empty for all types.
     fn types(&self) -> &[TypeId] {
         let types = self.base.kb.candidate_types();
         if types.len() == self.base.kb.types().len() { &[] } else { types }
@@ -98,7 +99,7 @@ impl Scorers {
     }
 }
 
-/// Scorers without weight; the others keep theirs.
+/// Scorers without weight; the remaining ones keep theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask(Vec<bool>);
 

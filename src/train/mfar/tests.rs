@@ -1,4 +1,4 @@
-//! Over a planted base: one field decides, and which it is a word of the query says.
+//! Training over a planted base: one field is relevant, and a word of the query determines which.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -14,7 +14,7 @@ use agent_dataset::LabelledQuery;
 use agent_index::{self as index, IndexedBase, Part, Plan};
 use agent_kb::{Kb, KbMeta, KbWriter, NodeId};
 
-/// Values that a field may have.
+/// Number of values of a field.
 const VALUES: usize = 10;
 
 struct World {
@@ -27,8 +27,8 @@ fn value(at: usize) -> String {
 }
 
 impl World {
-    /// A thing for each pair of different values, one in the field `upper`, one the name of a
-    /// neighbour.
+    /// A node for each pair of different values: one value in the field `upper`, one as the name of
+    /// a neighbour.
     fn new() -> World {
         let dir = tempfile::tempdir().unwrap();
         let (kb_dir, index_dir) = (dir.path().join("kb"), dir.path().join("index"));
@@ -64,13 +64,13 @@ impl World {
     }
 }
 
-/// All pairs of different values, in the order of things.
+/// All pairs of different values, in the order of their nodes.
 fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..VALUES * VALUES).map(|at| (at / VALUES, at % VALUES)).filter(|(a, b)| a != b)
 }
 
-/// A query for each value and field; what is asked for stands in one field, and as many other
-/// things have it in the other.
+/// A query for each value and field; the answers have the value in that field, and equally many
+/// other nodes have it in the other field.
 fn queries(from: i64, wordings: [&str; 2]) -> Vec<LabelledQuery> {
     let mut queries = Vec::new();
     for at in 0..VALUES {
@@ -95,7 +95,7 @@ fn trained(scorers: &Scorers, conditioning: Option<Conditioning>) -> TrainedMode
     train(scorers, &train_queries, &val, &settings, &|_| {}, &AtomicBool::new(false)).unwrap()
 }
 
-/// Mean reciprocal rank of the queries that are not learnt from.
+/// Mean reciprocal rank of the held-out queries.
 fn mrr(world: &World, model: &Mfar, mask: &str) -> f64 {
     let queries = queries(200, ["all above", "all below"]);
     let one = |query: &LabelledQuery| {
@@ -117,7 +117,7 @@ fn the_field_that_a_query_asks_for_is_found_and_missed_when_it_is_masked() {
     let model = &trained.model;
     assert_eq!(model.conditioning(), Conditioning::Words);
     assert_eq!(mrr(&world, model, ""), 1.0);
-    // The other field's things are what is left.
+    // The other field's nodes remain.
     for (mask, left) in [("upper", "below"), ("lower.out:lexical", "above"), ("relations", "above")]
     {
         let masked = mrr(&world, model, mask);
@@ -202,7 +202,7 @@ fn training_ends_when_it_is_stopped_and_needs_queries_of_both_splits() {
     assert!(matches!(train_on(&some, &[], false), TrainError::NoQueries { split: "val" }));
 }
 
-/// Two queries with few candidates; of the second no scorer put the answer forward.
+/// Two queries with few candidates; no scorer found the answer of the second.
 fn small() -> Vec<Example> {
     let response = |&(scorer, score): &(u32, f32)| Response { scorer, score };
     let example = |rows: &[&[(u32, f32)]], answers: &[bool], n_found, stem: &str| {

@@ -1,4 +1,4 @@
-//! Archives that were packed well, and archives that were not.
+//! Valid archives, and malformed ones.
 
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ fn packed(members: &[(&str, &[u8])]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// One member, as the list and its own header tell it; fields may lie.
+/// One member, with the values of the list and of its own header; fields may be wrong.
 struct Raw<'a> {
     name: &'a [u8],
     data: &'a [u8],
@@ -29,7 +29,7 @@ struct Raw<'a> {
     crc: u32,
     method: u16,
     flags: u16,
-    /// Attributes as Unix has them.
+    /// Unix attributes.
     mode: u32,
 }
 

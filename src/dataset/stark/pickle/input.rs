@@ -4,26 +4,26 @@ use std::{collections::HashMap, io::Read, str};
 
 use super::{Limits, PickleError};
 
-/// Bytes read at a time; longer texts are gathered beside.
+/// Size of the buffer, bytes; longer texts are collected separately.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Most bytes of a line that holds a number, a slot or a name.
+/// Maximum length of a line with a number, a slot or a name, bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
-/// Bytes that one counted memo slot is taken to need.
+/// Charged memory of one counted memo slot, bytes.
 pub(super) const SLOT_BYTES: u64 = 96;
 
-/// What a run of bytes with a stated length, or a line, holds.
+/// Content of a length-prefixed string, or of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
     Unicode,
-    /// Text of Python 2: ASCII, or else bytes.
+    /// Text of Python 2: ASCII, otherwise bytes.
     Ascii,
     Bytes,
     Long,
-    /// A line with escapes `\uXXXX` and `\UXXXXXXXX`, else Latin-1.
+    /// A line with escapes `\uXXXX` and `\UXXXXXXXX`, otherwise Latin-1.
     Escaped,
 }
 
-/// An opcode with its argument; a payload is still to be taken or skipped.
+/// An opcode with its argument; its payload must then be taken or skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op {
     Stop,
@@ -60,7 +60,7 @@ pub(super) enum Op {
     Reduce,
     Build,
     Persistent,
-    /// Says something about the file that needs no answer.
+    /// An opcode without effect on values.
     Nothing,
 }
 
@@ -82,7 +82,7 @@ impl<R: Read> Input<R> {
         Input { reader, buffer, start: 0, end: 0, long: Vec::new(), offset: 0, limits: *limits }
     }
 
-    /// Bytes taken so far.
+    /// Number of bytes taken so far.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -91,7 +91,7 @@ impl<R: Read> Input<R> {
         PickleError::Malformed { offset: self.offset, reason }
     }
 
-    /// Reads on if nothing is left; at least one byte is there then.
+    /// Fills the buffer if it is empty; then it has at least one byte.
     fn fill(&mut self) -> Result<(), PickleError> {
         if self.start == self.end {
             self.start = 0;
@@ -133,7 +133,7 @@ impl<R: Read> Input<R> {
         Ok(array)
     }
 
-    /// The next `n` bytes. Memory grows with the bytes that are there, not with `n`.
+    /// The next `n` bytes. Memory grows with the available bytes, not with `n`.
     pub(super) fn bytes(&mut self, n: u64) -> Result<&[u8], PickleError> {
         let limit = self.limits.string_bytes;
         let offset = self.offset;
@@ -163,7 +163,7 @@ impl<R: Read> Input<R> {
         Ok(&self.long)
     }
 
-    /// Passes over `n` bytes.
+    /// Skips `n` bytes.
     fn skip(&mut self, mut n: u64) -> Result<(), PickleError> {
         while n > 0 {
             self.fill()?;
@@ -174,7 +174,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The bytes up to the next line feed, which is taken as well.
+    /// The bytes up to the next line feed, which is consumed.
     pub(super) fn line(&mut self) -> Result<&[u8], PickleError> {
         self.line_of(self.limits.string_bytes)
     }
@@ -304,7 +304,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// How often each memo slot is fetched, up to the end of the pickle.
+/// Number of fetches of each memo slot, up to the end of the pickle.
 pub(super) fn count_fetches<R: Read>(
     mut input: Input<R>,
 ) -> Result<HashMap<u32, u32>, PickleError> {
@@ -328,7 +328,7 @@ pub(super) fn count_fetches<R: Read>(
     }
 }
 
-/// An integer by its digits, which need not be any.
+/// An integer from its digits, which may be invalid.
 fn integer(digits: &str) -> Op {
     digits.parse().map_or_else(|_| Op::Digits(digits.into()), Op::Int)
 }

@@ -1,7 +1,7 @@
 //! Runs the opcodes of a pickle on a stack of values.
 //!
-//! A container is open while it lies on the stack, and complete, hence shareable, once something takes
-//! it. So no value can be reached from itself, and the depth of each is known.
+//! A container is open while it is on the stack, and complete, hence shareable, once another value
+//! takes it. So no value can be reached from itself, and the depth of each is known.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -16,13 +16,13 @@ use super::{
     numpy, printed,
 };
 
-/// Bytes that a value in a container is taken to need, beside its text.
+/// Charged memory of a value in a container, bytes, without its text.
 pub(super) const VALUE_BYTES: u64 = 56;
-/// Bytes that a memo slot waiting for a container is taken to need.
+/// Charged memory of a memo slot that waits for a container, bytes.
 const PUT_BYTES: u64 = 8;
-/// Bytes that a place on the stack is taken to need.
+/// Charged memory of a place on the stack, bytes.
 const STACK_BYTES: u64 = 160;
-/// The names that are always understood.
+/// The names that are always supported.
 const NAMES: [&str; 37] = [
     "__builtin__.bytearray",
     "__builtin__.bytes",
@@ -63,10 +63,10 @@ const NAMES: [&str; 37] = [
     "pandas._libs.tslibs.timestamps._unpickle_timestamp",
 ];
 
-/// Units of time by numpy's number for them.
+/// Units of time by their numbers in numpy.
 const UNITS: [&str; 11] = ["Y", "M", "W", "", "D", "h", "m", "s", "ms", "us", "ns"];
 
-/// A complete value with what a copy of it without sharing would take.
+/// A complete value with its size when written out.
 #[derive(Clone, Debug)]
 struct Part {
     value: Value,
@@ -77,9 +77,9 @@ struct Part {
 /// A container that may still change.
 struct OpenContainer {
     kind: Kind,
-    /// The deepest of its contents.
+    /// Maximum depth of its contents.
     depth: u32,
-    /// Of its contents.
+    /// Weight of its contents.
     weight: u64,
     /// Memo slots that wait for it.
     slots: Vec<u32>,
@@ -98,16 +98,16 @@ enum Item {
     OpenContainer(OpenContainer),
 }
 
-/// A memo slot that is fetched so many times more.
+/// A memo slot with its number of remaining fetches.
 struct Slot {
     fetches_left: u32,
     content: SlotContent,
 }
 
-/// What a memo slot holds.
+/// Content of a memo slot.
 enum SlotContent {
     Nothing,
-    /// A container that is not complete.
+    /// An incomplete container.
     OpenContainer,
     Part(Box<Part>),
 }
@@ -123,13 +123,13 @@ struct Machine<'a> {
     weight_held: u64,
     offset: u64,
     limits: &'a Limits,
-    /// Names understood as calls that are not made.
+    /// Names supported as calls that are not made.
     allowed: &'a [&'a str],
-    /// Takes the items of the outermost dict.
+    /// Receives the items of the outermost dict.
     on_item: Option<ItemHandler<'a>>,
 }
 
-/// Reads one pickle whole.
+/// Reads one whole pickle.
 pub(super) fn read<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,
@@ -139,7 +139,7 @@ pub(super) fn read<R: Read>(
     read.ok_or(PickleError::Malformed { offset: 0, reason: "nothing was read" })
 }
 
-/// Hands out the items of a pickled dict.
+/// Passes on the items of a pickled dict.
 pub(super) fn read_dict<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,
@@ -155,7 +155,7 @@ pub(super) fn read_dict<R: Read>(
 }
 
 impl<'a> Machine<'a> {
-    /// The value of a pickle; `None` if the taker of items broke off.
+    /// The value of a pickle; `None` if the receiver of items broke off.
     fn run<R: Read>(
         mut open: impl FnMut() -> io::Result<R>,
         limits: &'a Limits,
@@ -293,7 +293,7 @@ impl<'a> Machine<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The error on elements whose type is not read; `None` for one that is.
+    /// The error of unsupported elements; `None` for supported ones.
     fn unread(&self, dtype: &Call) -> Option<PickleError> {
         let code = numpy::unread(dtype)?;
         Some(PickleError::Element { offset: self.offset, code })
@@ -397,7 +397,7 @@ impl<'a> Machine<'a> {
         Ok(parts)
     }
 
-    /// Makes an open container a value and gives it to the memo slots that wait for it.
+    /// Turns an open container into a value and stores it in the memo slots that wait for it.
     fn complete(&mut self, open: OpenContainer) -> Result<Part, PickleError> {
         let value = match open.kind {
             Kind::List(items) => Value::List(items.into()),
@@ -426,7 +426,7 @@ impl<'a> Machine<'a> {
         Ok(part)
     }
 
-    /// Puts complete values into the open container on top.
+    /// Adds complete values to the open container on top.
     fn put_in(&mut self, parts: Vec<Part>, pairs: bool) -> Result<ControlFlow<()>, PickleError> {
         let (depth, weight) = sum(&parts);
         let outermost = self.stack.len() == 1;
@@ -524,7 +524,7 @@ impl<'a> Machine<'a> {
         self.push(Item::Done(Part { value, depth: 0, weight }))
     }
 
-    /// A call: made here if it gives a plain value, else kept as it is.
+    /// A call: evaluated here if it gives a plain value, otherwise kept.
     fn reduce(&mut self, function: Part, arguments: Part) -> Result<(), PickleError> {
         let bad = self.malformed("a call has unexpected arguments");
         let (Value::Call(function), Value::Tuple(values)) = (&function.value, &arguments.value)
@@ -592,7 +592,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Gives the object on top its state.
+    /// Sets the state of the object on top.
     fn build(&mut self, state: Part) -> Result<(), PickleError> {
         let error = self.malformed("what is given a state has none");
         let Some(Item::OpenContainer(open)) = self.stack.last_mut() else { return Err(error) };
@@ -609,7 +609,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The value of a call with its state, and its weight: an array becomes lists.
+    /// The value of a call with its state, and its weight; an array becomes lists.
     fn finish(&self, call: Call, weight: u64) -> Result<(Part, u64), PickleError> {
         let plain = |value| Part { value, depth: 0, weight };
         let array = match numpy::Array::of(&call) {
@@ -644,7 +644,7 @@ fn call_of(name: &str, arguments: Value) -> Call {
     Call { name: name.into(), arguments, state: Value::None }
 }
 
-/// The greatest depth and the whole weight.
+/// The maximum depth and the total weight.
 fn sum(parts: &[Part]) -> (u32, u64) {
     let add = |(depth, weight): (u32, u64), part: &Part| {
         (depth.max(part.depth), weight.saturating_add(part.weight))
@@ -652,7 +652,7 @@ fn sum(parts: &[Part]) -> (u32, u64) {
     parts.iter().fold((0, 0), add)
 }
 
-/// The value of a payload; `None` if it cannot be one.
+/// The value of a payload; `None` if it is invalid.
 fn decode(payload: Payload, bytes: &[u8]) -> Option<Value> {
     match payload {
         Payload::Unicode => Some(Value::Str(unicode(bytes))),
@@ -666,7 +666,7 @@ fn decode(payload: Payload, bytes: &[u8]) -> Option<Value> {
     }
 }
 
-/// Text in UTF-8, each lone surrogate replaced by one U+FFFD.
+/// Text from UTF-8; each lone surrogate becomes one U+FFFD.
 fn unicode(bytes: &[u8]) -> Arc<str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.into();
@@ -682,7 +682,7 @@ fn unicode(bytes: &[u8]) -> Arc<str> {
     String::from_utf8_lossy(&replaced).into()
 }
 
-/// A little-endian two's complement integer of any length that fits 64 bits.
+/// A little-endian two's complement integer of any length, if it fits 64 bits.
 fn long(bytes: &[u8]) -> Option<i64> {
     let negative = bytes.last().is_some_and(|byte| *byte >= 0x80);
     let fill = if negative { 0xff } else { 0 };

@@ -1,4 +1,4 @@
-//! Turns numpy's scalars and arrays, as their pickles describe them, into plain values.
+//! Converts pickled numpy scalars and arrays to plain values.
 //!
 //! The source is numpy's pickling protocol: `scalar(dtype, bytes)`, `_reconstruct(...)` with the
 //! state `(version, shape, dtype, column order, bytes or list)`, and `_frombuffer(bytes, dtype,
@@ -10,10 +10,10 @@ use half::f16;
 
 use super::{Call, Value, printed};
 
-/// Most dimensions of an array, as numpy has it.
+/// Maximum number of dimensions of an array, as in numpy.
 const MAX_DIMENSIONS: usize = 64;
 
-/// The element types that are read.
+/// The supported element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bool,
@@ -134,7 +134,7 @@ impl Dtype {
     }
 }
 
-/// The unit of dates that the state of their type tells; `None` for steps of several units.
+/// The unit of dates from the state of their type; `None` for steps of several units.
 fn unit(state: &[Value]) -> Option<Unit> {
     let [_, unit] = state.get(8)?.as_slice()? else { return None };
     let [Value::Bytes(letters), Value::Int(1), ..] = unit.as_slice()? else { return None };
@@ -143,14 +143,14 @@ fn unit(state: &[Value]) -> Option<Unit> {
     Some(unit)
 }
 
-/// The code of an element type that is not read; `None` for one that is, or for what is none.
+/// The code of an unsupported element type; `None` for a supported one, or for another call.
 pub(super) fn unread(dtype: &Call) -> Option<String> {
     let code = dtype.arguments.as_slice()?.first()?.as_str()?;
     let is_code = &*dtype.name == "numpy.dtype" && code.len() < 16;
     (is_code && Dtype::of(dtype).is_none()).then(|| code.to_owned())
 }
 
-/// The element type that a call for an array names.
+/// The element type in a call for an array.
 pub(super) fn dtype_of(call: &Call) -> Option<&Call> {
     let types = call.state.as_slice().unwrap_or_default().iter();
     let mut types = types.chain(call.arguments.as_slice().unwrap_or_default());
@@ -160,13 +160,13 @@ pub(super) fn dtype_of(call: &Call) -> Option<&Call> {
     })
 }
 
-/// The value of a scalar; `None` if it is of another kind or length.
+/// The value of a scalar; `None` if it has another kind or length.
 pub(super) fn scalar(dtype: &Call, bytes: &[u8]) -> Option<Value> {
     let dtype = Dtype::of(dtype)?;
     if bytes.len() == dtype.bytes { dtype.value(bytes) } else { None }
 }
 
-/// An array that was found whole: its parts fit together.
+/// A complete array: its parts are consistent.
 pub(super) struct Array {
     shape: Vec<usize>,
     dtype: Dtype,
@@ -228,7 +228,7 @@ impl Array {
         fits.then_some(array)
     }
 
-    /// Elements, and the lists around them.
+    /// Number of elements, and of the lists around them.
     pub(super) fn n_values(&self) -> u64 {
         let lists = self.shape.iter().scan(1u64, |n, length| {
             *n = n.saturating_mul(*length as u64);
@@ -237,7 +237,7 @@ impl Array {
         lists.fold(1, u64::saturating_add)
     }
 
-    /// Lists within lists.
+    /// Nesting of lists.
     pub(super) fn depth(&self) -> u32 {
         self.shape.len() as u32
     }
@@ -252,8 +252,8 @@ impl Array {
         }
     }
 
-    /// Lists of lists in row order; the element itself if there is no dimension, one empty list
-    /// if there is no element.
+    /// Lists of lists in row order; the element itself if there are no dimensions, one empty list
+    /// if there are no elements.
     pub(super) fn to_lists(&self) -> Option<Value> {
         // From the innermost dimension outwards, so that nothing recurses.
         let n: usize = self.shape.iter().product();
@@ -268,7 +268,7 @@ impl Array {
         values.pop()
     }
 
-    /// Where the element that is `at`-th in row order is stored.
+    /// Storage index of the element at index `at` in row order.
     fn stored(&self, mut at: usize) -> usize {
         if !self.column_order {
             return at;

@@ -1,37 +1,37 @@
-//! How Python 3.11 and numpy before version 2 print numbers, dates and ranges.
+//! Numbers, dates and ranges as printed by Python 3.11 and numpy before version 2.
 
 use std::sync::Arc;
 
 use super::Value;
 
-/// Most digits of an integer that Python prints by itself.
+/// Maximum number of digits of an integer that Python prints by default.
 const MAX_DIGITS: usize = 4_300;
-/// Most bytes that so many digits take.
+/// Maximum size of an integer with [`MAX_DIGITS`] digits, bytes.
 const MAX_INTEGER_BYTES: usize = 1_786;
-/// Digits that one step of a long division gives.
+/// Digits per step of a long division.
 const STEP_DIGITS: usize = 9;
 const STEP: u64 = 1_000_000_000;
 
-/// A value that is known by its text alone.
+/// A value represented by its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Printed {
     /// `str(value)`.
     pub text: Box<str>,
-    /// `repr(value)`, which is what a list or dict shows.
+    /// `repr(value)`, as shown in a list or dict.
     pub repr: Box<str>,
 }
 
-/// The value with that text, which it shows within a list too.
+/// The value with that text, also within a list.
 pub(super) fn same(text: String) -> Value {
     either(text.clone(), text)
 }
 
-/// The value with that text, which it shows otherwise within a list.
+/// The value with that text, and another one within a list.
 pub(super) fn either(text: String, repr: String) -> Value {
     Value::Printed(Arc::new(Printed { text: text.into(), repr: repr.into() }))
 }
 
-/// The value with that text, called as `name` within a list.
+/// The value with that text; within a list, as a call of `name`.
 fn called(name: &str, text: String) -> Value {
     let repr = format!("{name}('{text}')");
     either(text, repr)
@@ -42,13 +42,13 @@ pub(in crate::stark) fn float(number: f64) -> String {
     finite(number).unwrap_or_else(|| laid_out(&format!("{number:e}"), format!("{number:?}")))
 }
 
-/// `repr(numpy.float32)`, likewise.
+/// `repr(numpy.float32)`: the shortest digits that read back as the same number.
 pub(in crate::stark) fn single(number: f32) -> String {
     let spelled = || laid_out(&format!("{number:e}"), format!("{number:?}"));
     finite(number.into()).unwrap_or_else(spelled)
 }
 
-/// What is no finite number.
+/// The text of a number that is not finite.
 fn finite(number: f64) -> Option<String> {
     let name = match number {
         n if n.is_nan() => "nan",
@@ -59,7 +59,7 @@ fn finite(number: f64) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// With an exponent below 1e-4 and from 1e16 on, else without.
+/// Uses an exponent below 1e-4 and from 1e16 on, otherwise plain digits.
 fn laid_out(scientific: &str, plain: String) -> String {
     let (digits, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
@@ -70,7 +70,7 @@ fn laid_out(scientific: &str, plain: String) -> String {
     }
 }
 
-/// A complex number by the digits of its parts.
+/// A complex number from the digits of its parts.
 pub(super) fn complex(real: &str, imaginary: &str) -> String {
     let [real, imaginary] = [real, imaginary].map(|part| part.strip_suffix(".0").unwrap_or(part));
     match (real, imaginary.starts_with('-')) {
@@ -87,7 +87,7 @@ pub(super) fn range(start: i64, stop: i64, step: i64) -> Value {
 }
 
 /// An integer beyond 64 bits from the bytes of its two's complement, lowest first; `None` if Python
-/// would not print it either. Quadratic in at most [`MAX_INTEGER_BYTES`].
+/// would not print it. Quadratic in at most [`MAX_INTEGER_BYTES`].
 pub(super) fn integer(bytes: &[u8]) -> Option<Value> {
     if bytes.len() > MAX_INTEGER_BYTES {
         return None;
@@ -121,7 +121,8 @@ pub(super) fn integer(bytes: &[u8]) -> Option<Value> {
     (digits.len() <= MAX_DIGITS).then(|| same(format!("{sign}{digits}")))
 }
 
-/// An integer beyond 64 bits from its digits; `None` if they are none, or Python would not print it.
+/// An integer beyond 64 bits from its digits; `None` if they are invalid, or if Python would not
+/// print it.
 pub(super) fn decimal(digits: &str) -> Option<Value> {
     let plain = digits.strip_prefix('-').unwrap_or(digits);
     let is_number = !plain.is_empty() && plain.bytes().all(|byte| byte.is_ascii_digit());
@@ -130,7 +131,7 @@ pub(super) fn decimal(digits: &str) -> Option<Value> {
     (is_number && trimmed.len() <= MAX_DIGITS).then(|| same(format!("{sign}{trimmed}")))
 }
 
-/// How many parts of a second a unit counts, and the digits that shows.
+/// Number of a unit's counts per second, and the number of digits shown.
 fn parts_of_second(unit: &str) -> Option<(i64, usize)> {
     Some(match unit {
         "s" => (1, 0),
@@ -141,8 +142,8 @@ fn parts_of_second(unit: &str) -> Option<(i64, usize)> {
     })
 }
 
-/// `numpy.datetime64` of so many units since 1970; `None` for a unit below nanoseconds or years of
-/// other than four digits.
+/// `numpy.datetime64` of `count` units since 1970; `None` for a unit below nanoseconds or a year
+/// without four digits.
 pub(super) fn datetime(count: i64, unit: &str) -> Option<Value> {
     if count == i64::MIN {
         return Some(called("numpy.datetime64", "NaT".to_owned()));
@@ -170,7 +171,7 @@ pub(super) fn datetime(count: i64, unit: &str) -> Option<Value> {
     Some(called("numpy.datetime64", text))
 }
 
-/// `pandas.Timestamp` without a time zone, of so many units since 1970; `None` as [`datetime`].
+/// `pandas.Timestamp` without a time zone, of `count` units since 1970; `None` as [`datetime`].
 pub(super) fn timestamp(count: i64, unit: &str) -> Option<Value> {
     let (parts, _) = parts_of_second(unit)?;
     let (day, time, part) = split(count, parts)?;
@@ -183,7 +184,7 @@ pub(super) fn timestamp(count: i64, unit: &str) -> Option<Value> {
     Some(called("Timestamp", format!("{day} {time}{fraction}")))
 }
 
-/// Day, time of day to the second, and the parts of a second left.
+/// Day, time of day to the second, and the remaining parts of a second.
 fn split(count: i64, parts: i64) -> Option<(String, String, i64)> {
     let (seconds, part) = (count.div_euclid(parts), count.rem_euclid(parts));
     let (day, second) = (date(seconds.div_euclid(86_400))?, seconds.rem_euclid(86_400));
@@ -195,7 +196,7 @@ fn year(year: i64) -> Option<String> {
     (0..=9_999).contains(&year).then(|| format!("{year:04}"))
 }
 
-/// The day so many days after 1970-01-01 (Howard Hinnant, "chrono-compatible low-level date
+/// The date `days` days after 1970-01-01 (Howard Hinnant, "chrono-compatible low-level date
 /// algorithms": years begin in March, 400 of them have 146,097 days).
 fn date(days: i64) -> Option<String> {
     let days = days.checked_add(719_468)?;

@@ -1,4 +1,4 @@
-//! Pickles that Python wrote, in every protocol, and pickles that nobody should have written.
+//! Pickles written by Python, in every protocol, and malformed or hostile pickles.
 
 use std::{fs, ops::ControlFlow, path::PathBuf, sync::Arc};
 
@@ -27,7 +27,7 @@ fn ints(values: impl IntoIterator<Item = i64>) -> Arc<[Value]> {
     values.into_iter().map(Value::Int).collect()
 }
 
-/// The items of a dict, as [`read_dict`] gives them.
+/// The items of a dict, from [`read_dict`].
 fn items(bytes: &[u8], limits: &Limits) -> Result<Vec<(Value, Value)>, PickleError> {
     let mut items = Vec::new();
     read_dict(|| Ok(bytes), limits, &mut |key, value| {
@@ -177,7 +177,7 @@ fn integers_beyond_64_bits_are_kept_as_text() {
     }
 }
 
-/// As Python 3.11 with numpy 1.26.4 and pandas writes and prints them.
+/// As written and printed by Python 3.11 with numpy 1.26.4 and pandas.
 #[test]
 fn numbers_dates_and_ranges_that_are_not_plain_are_kept_as_text() {
     let scalar = |code: &str, state: &[u8], bytes: &[u8]| {
@@ -234,7 +234,7 @@ fn lengths_and_slots_that_lie_allocate_nothing() {
         // The first pass only passes over them.
         assert!(matches!(error, PickleError::Truncated { .. }), "{bytes:?}: {error}");
     }
-    // A frame that lies about its length is no more than a frame.
+    // A wrong length of a frame is ignored.
     let framed = [&[0x80, 4, 0x95][..], &u64::MAX.to_le_bytes(), b"N."].concat();
     assert_eq!(read(&framed, &Limits::default()).unwrap(), Value::None);
     // A slot of any number takes no more room than slot 0.
@@ -351,7 +351,7 @@ fn a_dict_is_asked_for() {
 }
 
 proptest! {
-    /// Any bytes give a value or an error, whatever they are; opcodes are likelier than not.
+    /// Any bytes give a value or an error; opcodes are more likely than other bytes.
     #[test]
     fn any_bytes_are_safe(bytes in prop::collection::vec(
         prop_oneof![

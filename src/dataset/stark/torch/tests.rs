@@ -1,4 +1,4 @@
-//! Files that torch wrote, and files that only look like it.
+//! Files written by torch, and invalid files in the same form.
 
 use std::{
     fs,
@@ -38,7 +38,7 @@ fn items(bytes: &[u8]) -> Result<Vec<(Value, Tensor)>, TorchError> {
     Ok(items)
 }
 
-/// A torch file as torch writes it, but of the given members.
+/// A torch file from the given members.
 fn packed(members: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, bytes) in members {

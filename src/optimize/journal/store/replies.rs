@@ -67,7 +67,7 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a reply, which is on the disk on return; after an error, all or nothing is.
+    /// Adds a reply, which is on the disk on return; after an error, either all or nothing is.
     pub(in crate::journal) fn append_reply(
         &mut self,
         key: &str,

@@ -1,8 +1,8 @@
-//! Tests of the journal on a disk that stops, loses data and fails at every point.
+//! The journal on a disk that stops, loses data and fails at every point.
 //!
-//! Faults O1 to O3: a resumed run ends with the same steps and replies as an undisturbed one (R), and
-//! nothing that was acknowledged is lost (N). `AGENT_TEST_CRASHES` multiplies the number of random
-//! cases.
+//! Faults O1 to O3: a resumed run ends with the same steps and replies as an uninterrupted one (R),
+//! and nothing that was acknowledged is lost (N). `AGENT_TEST_CRASHES` multiplies the number of
+//! random cases.
 
 use std::{fs, path::Path};
 
@@ -76,8 +76,8 @@ fn finish(dir: &Path, mut acknowledged: usize) -> Seen {
     go_on(dir, &mut acknowledged, &mut |_| {}).expect("the run goes on")
 }
 
-/// An undisturbed run: its final content, its disk operations, and the number of acknowledged steps
-/// after each number of operations.
+/// An uninterrupted run: its final content, its disk operations, and the number of acknowledged
+/// steps after each number of operations.
 struct Undisturbed {
     seen: Seen,
     ops: Vec<Op>,

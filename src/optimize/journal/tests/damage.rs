@@ -1,4 +1,4 @@
-//! Tests of damaged files (O6) and of recovery time.
+//! Damaged files (O6) and recovery time.
 //!
 //! `AGENT_TEST_FLIPS` sets the number of mutations; 100 000 take some minutes.
 

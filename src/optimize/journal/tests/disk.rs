@@ -19,7 +19,7 @@ use rusqlite::ffi::{
     sqlite3_io_methods, sqlite3_vfs, sqlite3_vfs_find, sqlite3_vfs_register,
 };
 
-/// Smallest part of a write that a disk keeps or loses, bytes.
+/// Minimum part of a write that a disk keeps or loses, bytes.
 const SECTOR: usize = 512;
 
 /// Files by name.
@@ -28,7 +28,7 @@ pub(super) type Files = BTreeMap<String, Vec<u8>>;
 /// An operation on a file.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// It existed, synced, when it was first opened; older operations are unknown.
+    /// The file existed, synced, when it was first opened; older operations are unknown.
     Found {
         file: String,
         bytes: Vec<u8>,
@@ -236,7 +236,7 @@ fn apply(files: &mut Files, op: &Op) {
     }
 }
 
-/// A file as SQLite sees it; that of the system follows in memory.
+/// A file as seen by SQLite; the system's file follows in memory.
 #[repr(C)]
 struct Shim {
     base: sqlite3_file,
@@ -377,7 +377,7 @@ unsafe extern "C" fn delete(_: *mut sqlite3_vfs, name: *const c_char, sync: c_in
     }
 }
 
-/// The system's file behind one that SQLite sees.
+/// The system's file behind a file of SQLite.
 unsafe fn real(file: *mut sqlite3_file) -> *mut sqlite3_file {
     // SAFETY: it lies behind the shim in the room that SQLite gives.
     unsafe { file.cast::<Shim>().add(1).cast() }

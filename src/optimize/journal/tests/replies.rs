@@ -1,4 +1,4 @@
-//! Tests of the replies in the journal.
+//! Replies in the journal.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

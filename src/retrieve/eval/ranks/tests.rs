@@ -68,7 +68,7 @@ fn candidates_of_a_base_are_told_by_type() {
     assert_eq!(found(base).ndcg_at(100), expected.ndcg_at(100));
 }
 
-/// The definition taken literally: a score for every candidate, sorted as a whole.
+/// Direct implementation of the definition: a score for every candidate, sorted as a whole.
 struct Naive {
     /// Score and whether it is an answer, best first.
     full: Vec<(f32, bool)>,
@@ -94,7 +94,7 @@ impl Naive {
         self.full.iter().filter(|entry| entry.1).count()
     }
 
-    /// Ranks from 1 of the answers among the first `k`, only counted ones if asked.
+    /// Ranks from 1 of the answers among the first `k`, or only of counted answers.
     fn ranks(&self, k: usize, counted: bool) -> Vec<usize> {
         let counts = |score: f32| !counted || self.rule == ScoreRule::Any || score > 0.0;
         let top = self.full.iter().take(k).enumerate();
@@ -112,7 +112,7 @@ impl Naive {
         if ranks.is_empty() { 0.0 } else { (sum / ranks.len() as f64) as f32 }
     }
 
-    /// Every position earns the mean gain of its tie group.
+    /// Every position has the mean gain of its tie group.
     fn ndcg(&self, k: usize) -> f32 {
         let discount = |i: usize| 1.0 / (i as f64 + 2.0).log2();
         let mean_gain = |score: f32| {
@@ -180,13 +180,13 @@ proptest! {
     }
 }
 
-/// A random ranking, and what other evaluators say of it (`scripts/evaluator-parity.py`).
+/// A random ranking, and the values of other evaluators (`scripts/evaluator-parity.py`).
 #[derive(Deserialize)]
 struct Case {
     candidates: Vec<NodeId>,
     ranking: Vec<(NodeId, f32)>,
     answers: Vec<NodeId>,
-    /// `stark_qa` with torchmetrics 1.7.3; null where equal scores leave the value open.
+    /// `stark_qa` with torchmetrics 1.7.3; null if equal scores leave the value undefined.
     any: BTreeMap<String, Option<f32>>,
     /// `stark_qa` with a later torchmetrics, for rankings without ties.
     positive: Option<BTreeMap<String, Option<f32>>>,
@@ -254,7 +254,7 @@ const DEPTH: u64 = 1000;
 /// Relative difference allowed for rounding: 2 units in the last place of an `f32`.
 const ROUNDING: f32 = 2.0 * f32::EPSILON;
 
-/// Whether a reference value that depends on places beyond [`DEPTH`] is one that some places allow.
+/// Whether a reference value that depends on ranks beyond [`DEPTH`] is possible for some of them.
 fn is_possible(metric: Metric, ranks: &[u64], expected: f32) -> bool {
     let value = |place: fn(usize) -> u64| {
         let placed = |(i, &rank): (usize, &u64)| if rank > DEPTH { place(i) } else { rank };
@@ -267,13 +267,13 @@ fn is_possible(metric: Metric, ranks: &[u64], expected: f32) -> bool {
 
 /// The official output for real vector search on 274 human queries, 14 metrics each.
 ///
-/// The stored rankings are cut at [`DEPTH`], so a cell that depends on the place of an answer
+/// The stored rankings are cut at [`DEPTH`], so a value that depends on the rank of an answer
 /// beyond cannot be recomputed: the reciprocal rank of 51 queries without any answer in the list,
 /// and the average precision of 72 that lack at least one. There the value must be a possible one.
-/// (Without dropping answers that are no candidates it would be 53 and 75: two queries have no
-/// candidate answer at all, one has one of two.) One further cell differs by the reference's own
-/// rule: its average precision leaves the order of ties open, and placed an answer one below the
-/// stored place.
+/// (Without dropping answers that are not candidates it would be 53 and 75: two queries have no
+/// candidate answer at all, one has one of two.) One further value differs by the reference's own
+/// rule: its average precision leaves the order of ties open, and ranked an answer one below the
+/// stored rank.
 #[test]
 fn reference_output_is_reproduced() {
     let (Some(golden), Some(questions)) =

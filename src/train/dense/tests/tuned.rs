@@ -1,4 +1,4 @@
-//! Sentence encoders that are tuned: tiny ones with random weights.
+//! Fine-tuning of tiny sentence encoders with random weights.
 
 use std::{collections::HashMap, fs, path::Path};
 
@@ -20,7 +20,7 @@ use agent_embed::{
     matrix::dot,
 };
 
-/// An encoder of one layer with random weights that knows the words of the planted base.
+/// An encoder of one layer with random weights whose vocabulary is that of the planted base.
 fn write_encoder(dir: &Path) {
     let concepts = (0..CONCEPTS).flat_map(|concept| (0..SYNONYMS).map(move |at| (concept, at)));
     let words =
