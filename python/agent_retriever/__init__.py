@@ -457,6 +457,10 @@ class App:
         reply: dict[str, Any] = json.loads(self._native.call(name, json.dumps(request)))
         return reply
 
+    def index(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Builds the indexes of a dataset."""
+        return self.call("index", dataset=dataset, **request)
+
     def search(self, dataset: str, text: str, **request: Any) -> dict[str, Any]:
         """Ranks the nodes of a dataset for a text."""
         return self.call("search", dataset=dataset, text=text, **request)

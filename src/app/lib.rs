@@ -12,6 +12,7 @@ pub mod bounded;
 pub mod choice;
 pub mod dataset;
 pub mod error;
+pub mod index;
 pub mod llm;
 pub mod named;
 pub mod operation;

@@ -26,7 +26,7 @@ fn fields(schema: &Value) -> Vec<String> {
 fn operations_are_commands_with_the_fields_of_their_requests() {
     let world = World::new();
     for Operation { name, summary, schema, .. } in OPERATIONS {
-        let help = world.run([*name, "--help"]).done();
+        let help = world.run(name.split('_').chain(["--help"])).done();
         assert!(help.starts_with(summary), "{name}: {help}");
         for field in fields(&schema()) {
             let option = format!("--{}", field.replace('_', "-"));
@@ -75,6 +75,11 @@ fn operations_are_answered_over_http() {
         let (status, reply) = search(wrong.clone());
         assert!(status == 400 || status == 422, "{wrong} {status} {reply}");
     }
+    let index = json!({"dataset": "shop", "embedder": "import:/tmp"});
+    let (status, reply) = served.send("POST", "/v1/operations/index", &index);
+    assert_eq!(status, 400, "{reply}");
+    let (status, reply) = served.send("POST", "/v1/operations/index", &json!({"dataset": "shop"}));
+    assert_eq!((status, &reply["built"]), (200, &json!(false)), "{reply}");
     // A server without a language model asks none, whatever its settings name.
     let asked = json!({"dataset": "shop", "question": "which is of steel?"});
     let (status, reply) = served.send("POST", "/v1/operations/answer", &asked);

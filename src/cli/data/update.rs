@@ -10,10 +10,9 @@ use crate::{
         import::{DRY_RUN, SourceArgs},
         summary,
     },
-    index,
     printer::plain,
 };
-use agent_app::{dataset, error::Result, text::count};
+use agent_app::{dataset, error::Result, index::index_as_before, text::count};
 use agent_dataset::{Base, Changes, ImportOptions, Summary, Update};
 use agent_index::adopt;
 
@@ -113,7 +112,8 @@ fn bring_up(served: &Base, base: &Base, ctx: &Context) -> Result<Exit> {
     if served.record.fingerprint == base.record.fingerprint && served.version != base.version {
         adopt(&served.index_dir(), &base.index_dir())?;
     }
-    index::like(served, ctx)
+    index_as_before(served, ctx)?;
+    Ok(Exit::Done)
 }
 
 /// What changed, in lines.
