@@ -457,6 +457,43 @@ class App:
         reply: dict[str, Any] = json.loads(self._native.call(name, json.dumps(request)))
         return reply
 
+    def data_import(
+        self,
+        name: str,
+        source: str | os.PathLike[str],
+        *,
+        dry_run: bool = False,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Imports a file or directory as a dataset; ``options`` say how it is read."""
+        given = {"from": os.fspath(source), **options}
+        return self.call("data_import", name=name, source=given, dry_run=dry_run)
+
+    def data_update(
+        self,
+        name: str,
+        source: str | os.PathLike[str],
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Imports a dataset again, indexes it as before, and replaces it in one step."""
+        given = {"from": os.fspath(source), **options}
+        return self.call("data_update", name=name, source=given, dry_run=dry_run, force=force)
+
+    def data_list(self) -> dict[str, Any]:
+        """The installed datasets, in ``datasets``."""
+        return self.call("data_list")
+
+    def data_show(self, name: str, **request: Any) -> dict[str, Any]:
+        """What is in a dataset, what looks like a mistake in it, or one of its nodes."""
+        return self.call("data_show", name=name, **request)
+
+    def data_remove(self, name: str) -> dict[str, Any]:
+        """Removes a dataset with its indexes."""
+        return self.call("data_remove", name=name)
+
     def index(self, dataset: str, **request: Any) -> dict[str, Any]:
         """Builds the indexes of a dataset."""
         return self.call("index", dataset=dataset, **request)

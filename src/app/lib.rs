@@ -10,6 +10,7 @@ pub mod answer;
 pub mod ask;
 pub mod bounded;
 pub mod choice;
+pub mod data;
 pub mod dataset;
 pub mod error;
 pub mod index;
@@ -119,6 +120,20 @@ impl App {
     pub fn new(home: Home, watch: Arc<dyn Watch>) -> App {
         let (private, config, stop) = (Private::of_user(), None, Arc::default());
         App { home, private, config, watch, network: None, stop }
+    }
+
+    /// Refuses a request that names files or directories where it comes over a network; `command` does the
+    /// same on the machine of the server.
+    ///
+    /// # Errors
+    /// That the request comes over a network.
+    fn refuse_paths(&self, command: &str) -> Result<()> {
+        if self.network.is_none() {
+            return Ok(());
+        }
+        let why = "a request over a network names no files or directories of the server";
+        Err(AppError::usage(anyhow::anyhow!(why)))
+            .hint(format!("use `agent {command}` on the machine of the server"))
     }
 
     /// The caches and the service that embedders use.

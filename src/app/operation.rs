@@ -4,10 +4,15 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Result, answer, ask, index, query, search};
+use crate::{App, AppError, Result, answer, ask, data, index, query, search};
 
 /// All operations, in the order of their reference.
 pub const OPERATIONS: &[Operation] = &[
+    Operation::new::<data::import::Request>(),
+    Operation::new::<data::update::Request>(),
+    Operation::new::<data::list::Request>(),
+    Operation::new::<data::show::Request>(),
+    Operation::new::<data::remove::Request>(),
     Operation::new::<index::Request>(),
     Operation::new::<search::Request>(),
     Operation::new::<query::Request>(),
