@@ -494,6 +494,10 @@ class App:
         """Removes a dataset with its indexes."""
         return self.call("data_remove", name=name)
 
+    def data_synthesize(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Makes questions with answers for a dataset that has none."""
+        return self.call("data_synthesize", dataset=dataset, **request)
+
     def index(self, dataset: str, **request: Any) -> dict[str, Any]:
         """Builds the indexes of a dataset."""
         return self.call("index", dataset=dataset, **request)

@@ -4,4 +4,5 @@ pub mod import;
 pub mod list;
 pub mod remove;
 pub mod show;
+pub mod synthesize;
 pub mod update;

@@ -13,6 +13,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<data::list::Request>(),
     Operation::new::<data::show::Request>(),
     Operation::new::<data::remove::Request>(),
+    Operation::new::<data::synthesize::Request>(),
     Operation::new::<index::Request>(),
     Operation::new::<search::Request>(),
     Operation::new::<query::Request>(),

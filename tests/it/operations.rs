@@ -31,7 +31,8 @@ fn operations_are_commands_with_the_fields_of_their_requests() {
         for field in fields(&schema()) {
             let option = format!("--{}", field.replace('_', "-"));
             // Named by their place, and a letter: the words of a question, `-k`.
-            let by_place = ["dataset", "text", "question", "bundle", "name"].contains(&field.as_str());
+            let by_place =
+                ["dataset", "text", "question", "bundle", "name"].contains(&field.as_str());
             assert!(by_place || field == "k" || help.contains(&option), "{name} {option}");
         }
     }
@@ -47,7 +48,8 @@ fn operations_are_answered_over_http() {
         listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!((status, listed), (200, names()));
     for name in names() {
-        let (status, reply) = served.send("POST", &format!("/v1/operations/{name}"), &json!({"?": 1}));
+        let (status, reply) =
+            served.send("POST", &format!("/v1/operations/{name}"), &json!({"?": 1}));
         assert_eq!(
             (status, &reply["error"]["code"]),
             (400, &json!("bad_request")),
