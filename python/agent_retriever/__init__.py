@@ -502,6 +502,30 @@ class App:
         """Builds the indexes of a dataset."""
         return self.call("index", dataset=dataset, **request)
 
+    def train_mfar(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Learns how much each field of a node says, given the query."""
+        return self._train("train_mfar", dataset, **request)
+
+    def train_dense(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Learns vectors of queries and nodes, so that a query is near to what answers it."""
+        return self._train("train_dense", dataset, **request)
+
+    def train_graph(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Learns to order nodes by the graph around the query."""
+        return self._train("train_graph", dataset, **request)
+
+    def _train(
+        self,
+        operation: str,
+        dataset: str,
+        *,
+        name: str | None = None,
+        force: bool = False,
+        **request: Any,
+    ) -> dict[str, Any]:
+        model = {"dataset": dataset, "name": name, "force": force}
+        return self.call(operation, model=model, **request)
+
     def search(self, dataset: str, text: str, **request: Any) -> dict[str, Any]:
         """Ranks the nodes of a dataset for a text."""
         return self.call("search", dataset=dataset, text=text, **request)

@@ -28,6 +28,7 @@ pub mod synthetic;
 pub mod systems;
 pub mod test_split;
 pub mod text;
+pub mod train;
 pub mod vectors;
 
 use std::{

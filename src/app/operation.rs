@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Result, answer, ask, data, index, query, search};
+use crate::{App, AppError, Result, answer, ask, data, index, query, search, train};
 
 /// All operations, in the order of their reference.
 pub const OPERATIONS: &[Operation] = &[
@@ -15,6 +15,9 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<data::remove::Request>(),
     Operation::new::<data::synthesize::Request>(),
     Operation::new::<index::Request>(),
+    Operation::new::<train::mfar::Request>(),
+    Operation::new::<train::dense::Request>(),
+    Operation::new::<train::graph::Request>(),
     Operation::new::<search::Request>(),
     Operation::new::<query::Request>(),
     Operation::new::<ask::Request>(),
@@ -111,6 +114,9 @@ mod tests {
             let schema = (operation.schema)();
             assert!(!schema.to_string().contains("allOf"), "{schema}");
             assert_eq!(schema["additionalProperties"], false, "{schema}");
+            for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+                assert!(field["description"].is_string(), "{name}: {field}");
+            }
             let options = &schema["properties"]["options"]["properties"];
             let llm =
                 if options.is_object() { &options["llm"] } else { &schema["properties"]["llm"] };
