@@ -526,6 +526,20 @@ class App:
         model = {"dataset": dataset, "name": name, "force": force}
         return self.call(operation, model=model, **request)
 
+    def program_run(
+        self,
+        dataset: str,
+        query: str,
+        *,
+        source: str | None = None,
+        file: str | os.PathLike[str] | None = None,
+        **request: Any,
+    ) -> dict[str, Any]:
+        """Runs one program on one query, in the sandbox: its source in Rhai, or its file."""
+        place = None if file is None else os.fspath(file)
+        program = {"source": source, "file": place}
+        return self.call("program_run", dataset=dataset, query=query, **program, **request)
+
     def search(self, dataset: str, text: str, **request: Any) -> dict[str, Any]:
         """Ranks the nodes of a dataset for a text."""
         return self.call("search", dataset=dataset, text=text, **request)

@@ -20,6 +20,7 @@ pub mod operation;
 pub mod optimize;
 pub mod output;
 pub mod private;
+pub mod program;
 pub mod query;
 pub mod routing;
 pub mod search;

@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Result, answer, ask, data, index, query, search, train};
+use crate::{App, AppError, Result, answer, ask, data, index, program, query, search, train};
 
 /// All operations, in the order of their reference.
 pub const OPERATIONS: &[Operation] = &[
@@ -18,6 +18,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<train::mfar::Request>(),
     Operation::new::<train::dense::Request>(),
     Operation::new::<train::graph::Request>(),
+    Operation::new::<program::run::Request>(),
     Operation::new::<search::Request>(),
     Operation::new::<query::Request>(),
     Operation::new::<ask::Request>(),

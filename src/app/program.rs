@@ -1,0 +1,3 @@
+//! Operations on single programs: run one, and compare two.
+
+pub mod run;
