@@ -31,8 +31,8 @@ fn operations_are_commands_with_the_fields_of_their_requests() {
         for field in fields(&schema()) {
             let option = format!("--{}", field.replace('_', "-"));
             // Named by their place, and a letter: the words of a question, `-k`.
-            let by_place =
-                ["dataset", "text", "question", "bundle", "name"].contains(&field.as_str());
+            let by_place = ["dataset", "text", "question", "bundle", "name", "file", "source"]
+                .contains(&field.as_str());
             assert!(by_place || field == "k" || help.contains(&option), "{name} {option}");
         }
     }
@@ -80,12 +80,17 @@ fn operations_are_answered_over_http() {
     for (name, request) in [
         ("index", json!({"dataset": "shop", "embedder": format!("import:{here}")})),
         ("data_import", json!({"name": "new", "source": {"from": here}})),
+        ("program_run", json!({"dataset": "shop", "query": "steel", "file": "x.rhai"})),
         ("data_update", json!({"name": "shop", "source": {"from": here}})),
     ] {
         let (status, reply) = served.send("POST", &format!("/v1/operations/{name}"), &request);
         let remedy = reply["error"]["remedy"].as_str().unwrap_or_default();
         assert_eq!((status, remedy.contains("machine of the server")), (400, true), "{reply}");
     }
+    let source = "fn retrieve(query, candidates, params) { candidates }";
+    let run = json!({"dataset": "shop", "query": "steel", "source": source, "k": 1});
+    let (status, reply) = served.send("POST", "/v1/operations/program_run", &run);
+    assert_eq!((status, &reply["status"]), (200, &json!("ok")), "{reply}");
     let (status, reply) = served.send("POST", "/v1/operations/index", &json!({"dataset": "shop"}));
     assert_eq!((status, &reply["built"]), (200, &json!(false)), "{reply}");
     let (status, reply) = served.send("POST", "/v1/operations/data_list", &json!({}));
