@@ -540,6 +540,21 @@ class App:
         program = {"source": source, "file": place}
         return self.call("program_run", dataset=dataset, query=query, **program, **request)
 
+    def program_diff(
+        self,
+        first: str,
+        second: str,
+        *,
+        run: str | os.PathLike[str] | None = None,
+        bundle: str | os.PathLike[str] | None = None,
+        **request: Any,
+    ) -> dict[str, Any]:
+        """Compares two programs of a run or a bundle, each named by its id or category."""
+        place = {"run": run, "bundle": bundle}
+        given = {key: None if it is None else os.fspath(it) for key, it in place.items()}
+        programs = {"from": first, "to": second, "place": given}
+        return self.call("program_diff", **programs, **request)
+
     def search(self, dataset: str, text: str, **request: Any) -> dict[str, Any]:
         """Ranks the nodes of a dataset for a text."""
         return self.call("search", dataset=dataset, text=text, **request)

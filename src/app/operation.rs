@@ -19,6 +19,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<train::dense::Request>(),
     Operation::new::<train::graph::Request>(),
     Operation::new::<program::run::Request>(),
+    Operation::new::<program::diff::Request>(),
     Operation::new::<search::Request>(),
     Operation::new::<query::Request>(),
     Operation::new::<ask::Request>(),

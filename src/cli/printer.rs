@@ -8,10 +8,7 @@
 //! where stdout is a terminal, so that a file gets every byte. JSON keeps its value in any case: on a
 //! terminal such characters are escaped within it.
 
-use std::{
-    fmt::Display,
-    io::{self, IsTerminal, Write},
-};
+use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
 use indicatif::{MultiProgress, ProgressDrawTarget};
@@ -22,9 +19,11 @@ use crate::{
     fit::{GAP, fitted},
     progress::Progress,
 };
+pub(super) use agent_app::text::plain;
 use agent_app::{
     self as app, Plan, Watch,
     error::{AppError, Result},
+    text::is_hidden,
 };
 
 /// Progress is redrawn so many times a second at most.
@@ -253,14 +252,6 @@ pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     table
 }
 
-/// Whether a character steers a terminal, ends a line where nobody looks for it, or turns the
-/// direction of text. Those that join or part letters are needed to write, and stay.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' | '\u{feff}')
-}
-
 /// Text that cannot steer a terminal: hidden characters are spaces; lines and tabs stay.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) && c != '\n' && c != '\t' { ' ' } else { c }).collect()
@@ -277,18 +268,6 @@ fn escaped(json: &str) -> String {
         }
     }
     text
-}
-
-/// Text on one line, of `limit` characters at most, without hidden characters.
-pub(super) fn plain(text: impl Display, limit: usize) -> String {
-    let text = text.to_string();
-    let mut chars = text.chars().map(|c| if is_hidden(c) { ' ' } else { c });
-    let mut shown: String = chars.by_ref().take(limit).collect();
-    if chars.next().is_some() {
-        shown.pop();
-        shown.push('…');
-    }
-    shown
 }
 
 /// A text in lines of at most `width` columns, broken between words: the first line behind `indent`

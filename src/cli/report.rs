@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Context, Exit, eval::write, opener, program::sources::Sources};
+use crate::{Context, Exit, eval::write, opener};
 use agent_app::{
     dataset,
     error::Result,
@@ -17,7 +17,7 @@ use agent_app::{
     systems::{Resources, SandboxArgs},
 };
 use agent_dataset::{DatasetError, Split, load_split};
-use agent_optimize::{journal::Journal, trial::Trial};
+use agent_optimize::{journal::Journal, record::programs::Sources, trial::Trial};
 use agent_serve::RecordedRun;
 use agent_train::Record;
 

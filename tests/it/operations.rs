@@ -31,8 +31,9 @@ fn operations_are_commands_with_the_fields_of_their_requests() {
         for field in fields(&schema()) {
             let option = format!("--{}", field.replace('_', "-"));
             // Named by their place, and a letter: the words of a question, `-k`.
-            let by_place = ["dataset", "text", "question", "bundle", "name", "file", "source"]
-                .contains(&field.as_str());
+            let by_place =
+                ["dataset", "text", "question", "bundle", "name", "file", "source", "from", "to"]
+                    .contains(&field.as_str());
             assert!(by_place || field == "k" || help.contains(&option), "{name} {option}");
         }
     }

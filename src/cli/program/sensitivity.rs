@@ -7,13 +7,13 @@ use crate::{
     Context, Exit,
     eval::percent,
     printer::{p_cell, plain, table},
+};
+use agent_app::{
+    error::{Explain, Result},
     program::{
         measure::{Ground, On, compare, ranks},
         sources::{Place, find},
     },
-};
-use agent_app::{
-    error::{Explain, Result},
     synthetic,
     systems::SandboxArgs,
     text::MAX_SHOWN,

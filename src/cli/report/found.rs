@@ -14,7 +14,6 @@ use crate::{
     explain::{Group, explain_all, points},
     optimize::{first_better, tested},
     printer::p_cell,
-    program::sources::{Sources, variant},
 };
 use agent_app::{
     Explain, Result,
@@ -29,7 +28,14 @@ use agent_infer::{
     explain::{Cause, ExplainedQuery, Explainer, Kind},
 };
 use agent_optimize::{
-    BUNDLE_FILE, journal::Journal, mine::DEFAULT_HOPS, record::timing::Timing, trial::Trial,
+    BUNDLE_FILE,
+    journal::Journal,
+    mine::DEFAULT_HOPS,
+    record::{
+        programs::{Sources, variant},
+        timing::Timing,
+    },
+    trial::Trial,
 };
 use agent_retrieve::{
     Baseline, System as BaselineSystem,
