@@ -449,7 +449,7 @@ class App:
     def __init__(self, *, home: str | os.PathLike[str] | None = None) -> None:
         self._native = _native.App(_home(home))
 
-    def call(self, name: str, **request: Any) -> dict[str, Any]:
+    def call(self, name: str, /, **request: Any) -> dict[str, Any]:
         """Carries out a request of an operation. Ctrl-C ends it.
 
         :raises AgentError: an unknown operation, a wrong request, or what the operation reports.

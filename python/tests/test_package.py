@@ -131,6 +131,13 @@ def test_an_operation_gives_the_reply_of_the_command_line(world: World) -> None:
     printed = lines(world.run("search", "shop", QUERY, "-k", "3", "--json"))
     assert app.call("search", dataset="shop", text=QUERY, k=3)["hits"] == printed
     assert app.search("shop", QUERY, k=3)["hits"] == printed
+    listed = lines(world.run("data", "list", "--json"))
+    assert app.data_list()["datasets"] == listed
+    assert app.data_show("shop")["nodes"] == app.data_list()["datasets"][0]["nodes"]
+    assert not app.index("shop")["built"]
+    assert app.program_run("shop", QUERY, source=PROGRAM)["status"] == "ok"
+    with pytest.raises(ar.AgentError, match="no file or directory|not there|cannot"):
+        app.data_import("new", "nowhere")
     with pytest.raises(ar.AgentError, match="no operation"):
         app.call("serach")
     with pytest.raises(ar.AgentError, match="not in 1..=10000"):
