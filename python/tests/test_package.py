@@ -136,7 +136,7 @@ def test_an_operation_gives_the_reply_of_the_command_line(world: World) -> None:
     assert app.data_show("shop")["nodes"] == app.data_list()["datasets"][0]["nodes"]
     assert not app.index("shop")["built"]
     assert app.program_run("shop", QUERY, source=PROGRAM)["status"] == "ok"
-    with pytest.raises(ar.AgentError, match="no file or directory|not there|cannot"):
+    with pytest.raises(ar.AgentError, match="no such file"):
         app.data_import("new", "nowhere")
     with pytest.raises(ar.AgentError, match="no operation"):
         app.call("serach")
