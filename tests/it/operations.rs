@@ -88,7 +88,7 @@ fn operations_are_answered_over_http() {
         let remedy = reply["error"]["remedy"].as_str().unwrap_or_default();
         assert_eq!((status, remedy.contains("machine of the server")), (400, true), "{reply}");
     }
-    let source = "fn retrieve(query, candidates, params) { candidates }";
+    let source = "fn retrieve(query, candidates, params) { search(query, \"product\", 5) }";
     let run = json!({"dataset": "shop", "query": "steel", "source": source, "k": 1});
     let (status, reply) = served.send("POST", "/v1/operations/program_run", &run);
     assert_eq!((status, &reply["status"]), (200, &json!("ok")), "{reply}");
