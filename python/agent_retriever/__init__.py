@@ -455,7 +455,7 @@ class App:
     def __init__(self, *, home: str | os.PathLike[str] | None = None) -> None:
         self._native = _native.App(_home(home))
 
-    def call(self, name: str, **request: Any) -> dict[str, Any]:
+    def call(self, name: str, /, **request: Any) -> dict[str, Any]:
         """Carries out a request of an operation. Ctrl-C ends it.
 
         :raises AgentError: an unknown operation, a wrong request, or what the operation reports.
@@ -464,6 +464,104 @@ class App:
             self._native.call(name, json.dumps(request, default=os.fspath))
         )
         return reply
+
+    def data_import(
+        self,
+        name: str,
+        source: str | os.PathLike[str],
+        *,
+        dry_run: bool = False,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Imports a file or directory as a dataset; ``options`` say how it is read."""
+        given = {"from": os.fspath(source), **options}
+        return self.call("data_import", name=name, source=given, dry_run=dry_run)
+
+    def data_update(
+        self,
+        name: str,
+        source: str | os.PathLike[str],
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Imports a dataset again, indexes it as before, and replaces it in one step."""
+        given = {"from": os.fspath(source), **options}
+        return self.call("data_update", name=name, source=given, dry_run=dry_run, force=force)
+
+    def data_list(self) -> dict[str, Any]:
+        """The installed datasets, in ``datasets``."""
+        return self.call("data_list")
+
+    def data_show(self, name: str, **request: Any) -> dict[str, Any]:
+        """What is in a dataset, what looks like a mistake in it, or one of its nodes."""
+        return self.call("data_show", name=name, **request)
+
+    def data_remove(self, name: str) -> dict[str, Any]:
+        """Removes a dataset with its indexes."""
+        return self.call("data_remove", name=name)
+
+    def data_synthesize(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Makes questions with answers for a dataset that has none."""
+        return self.call("data_synthesize", dataset=dataset, **request)
+
+    def index(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Builds the indexes of a dataset."""
+        return self.call("index", dataset=dataset, **request)
+
+    def train_mfar(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Learns how much each field of a node says, given the query."""
+        return self._train("train_mfar", dataset, **request)
+
+    def train_dense(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Learns vectors of queries and nodes, so that a query is near to what answers it."""
+        return self._train("train_dense", dataset, **request)
+
+    def train_graph(self, dataset: str, **request: Any) -> dict[str, Any]:
+        """Learns to order nodes by the graph around the query."""
+        return self._train("train_graph", dataset, **request)
+
+    def _train(
+        self,
+        operation: str,
+        dataset: str,
+        *,
+        name: str | None = None,
+        force: bool = False,
+        **request: Any,
+    ) -> dict[str, Any]:
+        model = {"dataset": dataset, "name": name, "force": force}
+        return self.call(operation, model=model, **request)
+
+    def program_run(
+        self,
+        dataset: str,
+        query: str,
+        *,
+        source: str | None = None,
+        file: str | os.PathLike[str] | None = None,
+        **request: Any,
+    ) -> dict[str, Any]:
+        """Runs one program on one query, in the sandbox: its source in Rhai, or its file."""
+        place = None if file is None else os.fspath(file)
+        program = {"source": source, "file": place}
+        return self.call("program_run", dataset=dataset, query=query, **program, **request)
+
+    def program_diff(
+        self,
+        first: str,
+        second: str,
+        *,
+        run: str | os.PathLike[str] | None = None,
+        bundle: str | os.PathLike[str] | None = None,
+        **request: Any,
+    ) -> dict[str, Any]:
+        """Compares two programs of a run or a bundle, each named by its id or category."""
+        place = {"run": run, "bundle": bundle}
+        given = {key: None if it is None else os.fspath(it) for key, it in place.items()}
+        programs = {"from": first, "to": second, "place": given}
+        return self.call("program_diff", **programs, **request)
 
     def search(self, dataset: str, text: str, **request: Any) -> dict[str, Any]:
         """Ranks the nodes of a dataset for a text."""

@@ -135,6 +135,13 @@ def test_an_operation_gives_the_reply_of_the_command_line(world: World) -> None:
     printed = lines(world.run("eval", "--dataset", "shop", *val))
     figures = app.eval("shop", "val", "bm25")["systems"]
     assert [one["metrics"] for one in figures] == [one["metrics"] for one in printed]
+    listed = lines(world.run("data", "list", "--json"))
+    assert app.data_list()["datasets"] == listed
+    assert app.data_show("shop")["nodes"] == app.data_list()["datasets"][0]["nodes"]
+    assert not app.index("shop")["built"]
+    assert app.program_run("shop", QUERY, source=PROGRAM)["status"] == "ok"
+    with pytest.raises(ar.AgentError, match="no such file"):
+        app.data_import("new", "nowhere")
     with pytest.raises(ar.AgentError, match="no operation"):
         app.call("serach")
     with pytest.raises(ar.AgentError, match="not in 1..=10000"):

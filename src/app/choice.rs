@@ -5,6 +5,7 @@ use clap::{
     builder::{EnumValueParser, PossibleValue, TypedValueParser},
 };
 use serde::{Deserialize as _, Deserializer, de::Error};
+use utoipa::openapi::{Object, ObjectBuilder, schema::Type};
 
 use agent_systems::bundle::Effort;
 use agent_train::{
@@ -25,6 +26,12 @@ pub trait Choices: Copy + Send + Sync + 'static {
 /// Reads a value of such an option.
 pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
     EnumValueParser::<Choice<T>>::new().map(|choice| choice.0)
+}
+
+/// The JSON schema of such an option: the names of its values.
+pub fn schema<T: Choices>() -> Object {
+    let names = T::ALL.iter().map(|choice| choice.0.described().0);
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).build()
 }
 
 /// An effort as a number from 0 to 2.

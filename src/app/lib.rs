@@ -11,10 +11,12 @@ pub mod ask;
 pub mod bounded;
 pub mod choice;
 pub mod compare;
+pub mod data;
 pub mod dataset;
 pub mod error;
 pub mod eval;
 pub mod explained;
+pub mod index;
 pub mod llm;
 pub mod measured;
 pub mod named;
@@ -22,6 +24,7 @@ pub mod operation;
 pub mod optimize;
 pub mod output;
 pub mod private;
+pub mod program;
 pub mod query;
 pub mod report;
 pub mod routing;
@@ -31,6 +34,7 @@ pub mod synthetic;
 pub mod systems;
 pub mod test_split;
 pub mod text;
+pub mod train;
 pub mod unit;
 pub mod vectors;
 pub mod verify;
@@ -131,6 +135,20 @@ impl App {
     pub fn new(home: Home, watch: Arc<dyn Watch>) -> App {
         let (private, config, stop) = (Private::of_user(), None, Arc::default());
         App { home, private, config, watch, network: None, stop }
+    }
+
+    /// Refuses a request that names files or directories where it comes over a network; `command` does the
+    /// same on the machine of the server.
+    ///
+    /// # Errors
+    /// That the request comes over a network.
+    fn refuse_paths(&self, command: &str) -> Result<()> {
+        if self.network.is_none() {
+            return Ok(());
+        }
+        let why = "a request over a network names no files or directories of the server";
+        Err(AppError::usage(anyhow::anyhow!(why)))
+            .hint(format!("use `agent {command}` on the machine of the server"))
     }
 
     /// The caches and the service that embedders use.

@@ -76,6 +76,14 @@ pub fn run_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
     find(name, DATABASE_FILE, home)
 }
 
+/// The directory of a run, by its name or `latest`.
+///
+/// # Errors
+/// That there is no such run.
+pub fn run_of_name(name: &Path, home: &Home) -> Result<PathBuf> {
+    find(name, DATABASE_FILE, home)
+}
+
 /// The file of a bundle: what is given, if it is a file; otherwise the bundle of the run that
 /// [`run_dir`] finds, `latest` among those that have one.
 ///

@@ -5,11 +5,24 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Result, answer, ask, compare, eval, optimize, query, report, search, verify,
+    App, AppError, Result, answer, ask, compare, data, eval, index, optimize, program, query,
+    report, search, train, verify,
 };
 
 /// All operations, in the order of their reference.
 pub const OPERATIONS: &[Operation] = &[
+    Operation::new::<data::import::Request>(),
+    Operation::new::<data::update::Request>(),
+    Operation::new::<data::list::Request>(),
+    Operation::new::<data::show::Request>(),
+    Operation::new::<data::remove::Request>(),
+    Operation::new::<data::synthesize::Request>(),
+    Operation::new::<index::Request>(),
+    Operation::new::<train::mfar::Request>(),
+    Operation::new::<train::dense::Request>(),
+    Operation::new::<train::graph::Request>(),
+    Operation::new::<program::run::Request>(),
+    Operation::new::<program::diff::Request>(),
     Operation::new::<search::Request>(),
     Operation::new::<query::Request>(),
     Operation::new::<ask::Request>(),
@@ -111,13 +124,16 @@ mod tests {
             let schema = (operation.schema)();
             assert!(!schema.to_string().contains("allOf"), "{schema}");
             assert_eq!(schema["additionalProperties"], false, "{schema}");
+            for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+                assert!(field["description"].is_string(), "{name}: {field}");
+            }
             let options = &schema["properties"]["options"]["properties"];
             let llm =
                 if options.is_object() { &options["llm"] } else { &schema["properties"]["llm"] };
-            let asks = !["verify", "report"].contains(&operation.name);
-            assert_eq!(llm["properties"]["model"].is_object(), asks, "{schema}");
+            assert!(llm.is_null() || llm["properties"]["model"].is_object(), "{schema}");
         }
-        let k = &(OPERATIONS[0].schema)()["properties"]["k"];
+        let search = Operation::find("search").unwrap();
+        let k = &(search.schema)()["properties"]["k"];
         assert_eq!((&k["type"], &k["maximum"]), (&"integer".into(), &10_000.into()), "{k}");
     }
 }

@@ -21,7 +21,7 @@ const STAGES: Plan = &[("templates", 2.0), ("questions", 5.0)];
 ///
 /// # Errors
 /// Those of [`synth::synthesize`].
-pub fn make(
+pub(crate) fn make(
     base: &IndexedBase,
     options: &Options,
     requester: Option<&Requester>,
@@ -34,7 +34,7 @@ pub fn make(
 ///
 /// # Errors
 /// Those of `make`.
-pub fn watched<T>(
+pub(crate) fn watched<T>(
     stages: Plan,
     app: &App,
     make: impl FnOnce(&mut Watch<'_>) -> std::result::Result<T, SynthError>,
@@ -50,7 +50,11 @@ pub fn watched<T>(
 ///
 /// # Errors
 /// That the base has labels of the user's own; those of files.
-pub fn keep(base: &Base, app: &App, write: impl FnOnce(&Path) -> Result<()>) -> Result<Base> {
+pub(crate) fn keep(
+    base: &Base,
+    app: &App,
+    write: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Base> {
     let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
     write(dir.path())?;
     Ok(attach_questions(&app.home, base, dir.path())?)
@@ -69,7 +73,7 @@ pub fn for_base(base: &Base, indexed: &Arc<IndexedBase>, app: &App) -> Result<Ba
 }
 
 /// How many questions of what kind.
-pub fn summary(made: &Synthesis) -> String {
+pub(crate) fn summary(made: &Synthesis) -> String {
     let kinds = made.quality.kinds.iter().map(|(kind, n)| format!("{n} {kind}"));
     format!(
         "{} synthetic questions ({}) from {} templates",

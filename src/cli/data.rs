@@ -11,7 +11,6 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::anyhow;
 use clap::{Subcommand, builder::PossibleValuesParser};
-use serde::Serialize;
 
 use crate::{
     Context, Exit,
@@ -19,17 +18,20 @@ use crate::{
     pull, synthesize,
 };
 use agent_app::{
+    data::{
+        import::Reply,
+        list, remove,
+        show::{self, OverviewRecord},
+    },
     dataset,
     error::{AppError, Result},
+    operation::Perform as _,
     text::count,
 };
 use agent_dataset::{
-    Base, Summary,
     sample::{SampleKind, SampleOptions},
-    stark::{self, Origin},
+    stark,
 };
-use agent_index::IndexError;
-use agent_kb::Kb;
 
 pub(super) use import::install;
 
@@ -73,7 +75,7 @@ pub(super) enum Command {
     /// Show what is in a dataset, what looks like a mistake in it, or one of its nodes
     Show(ShowArgs),
     /// Remove a dataset with its indexes
-    Remove(RemoveArgs),
+    Remove(remove::Request),
 }
 
 #[derive(Debug, clap::Args)]
@@ -108,25 +110,11 @@ pub(super) struct SampleArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
-    /// Installed dataset
-    #[arg(value_name = "N")]
-    name: String,
-    /// Show fields, coverage and edges per node, and list what looks like a mistake
-    #[arg(long, conflicts_with = "node")]
-    issues: bool,
-    /// Show the node with this id: its fields and edges
-    #[arg(long, value_name = "ID")]
-    node: Option<String>,
+    #[command(flatten)]
+    request: show::Request,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct RemoveArgs {
-    /// Installed dataset
-    #[arg(value_name = "N")]
-    name: String,
 }
 
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
@@ -139,64 +127,33 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Sample(args) => sample(&args, ctx),
         Command::Synthesize(args) => synthesize::run(&args, ctx),
         Command::Show(args) => show(&args, ctx),
-        Command::Remove(args) => remove(&args, ctx),
+        Command::Remove(request) => request.perform(ctx).map(|_| Exit::Done),
     }
 }
 
-/// A line of `list`.
-#[derive(Serialize)]
-struct Listed<'a> {
-    name: &'a str,
-    title: &'a str,
-    nodes: u32,
-    edges: u64,
-    queries: u64,
-    index: &'static str,
-}
-
 fn list(args: &ListArgs, ctx: &Context) -> Result<Exit> {
-    let bases = ctx.home.list()?;
-    let listed = bases.iter().map(|base| Listed {
-        name: &base.name,
-        title: &base.record.title,
-        nodes: base.record.n_nodes,
-        edges: base.record.n_edges,
-        queries: base.record.n_queries,
-        index: index_state(base, ctx),
-    });
+    let datasets = list::Request {}.perform(ctx)?.datasets;
     if args.json {
-        for line in listed {
-            ctx.printer.json(&line)?;
-        }
-    } else if bases.is_empty() {
+        ctx.printer.json_lines(&datasets)?;
+    } else if datasets.is_empty() {
         let home = ctx.home.path().display();
         ctx.printer.notice(&format!("no dataset is installed in {home}"));
         ctx.printer.notice("import one with `agent data import --name N --from DIR`");
     } else {
         let mut rows = table(["name", "nodes", "edges", "questions", "index", "title"], &[1, 2, 3]);
-        for line in listed {
+        for line in datasets {
             rows.add_row([
-                line.name.to_owned(),
+                line.name,
                 count(line.nodes.into()),
                 count(line.edges),
                 count(line.queries),
                 line.index.to_owned(),
-                plain(line.title, MAX_SHOWN),
+                plain(&line.title, MAX_SHOWN),
             ]);
         }
         ctx.printer.table(&rows)?;
     }
     Ok(Exit::Done)
-}
-
-/// In a word, whether the base can be searched.
-fn index_state(base: &Base, ctx: &Context) -> &'static str {
-    match dataset::open_index(base, ctx) {
-        Ok(_) => "ready",
-        Err(IndexError::Missing { .. }) => "none",
-        Err(IndexError::OtherBase { .. }) => "outdated",
-        Err(_) => "damaged",
-    }
 }
 
 fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
@@ -216,80 +173,23 @@ fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
     let name = args.name.as_deref().unwrap_or(kind.name());
     let replaces = ctx.home.get(name).is_ok();
     let report = dataset::sample(kind, name, options, ctx)?;
-    import::tell(&report, replaces, args.json, ctx)
-}
-
-/// What `show` prints as JSON.
-#[derive(Serialize)]
-struct Shown<'a> {
-    name: &'a str,
-    title: &'a str,
-    licence: &'a str,
-    source: &'a str,
-    path: String,
-    fingerprint: &'a str,
-    nodes: u32,
-    edges: u64,
-    queries: u64,
-    splits: &'a BTreeMap<String, u64>,
-    types: BTreeMap<&'a str, u64>,
-    candidate_types: Vec<&'a str>,
-    candidates: usize,
-    relations: BTreeMap<&'a str, u64>,
-    fields: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stark: Option<Origin>,
-    index: &'static str,
+    let reply = Reply::installed(report, 0.0, replaces, ctx)?;
+    import::print_end(&reply, args.json, ctx)
 }
 
 fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
-    let base = ctx.home.get(&args.name)?;
-    let kb = Kb::open(&base.kb_dir())?;
-    if let Some(id) = &args.node {
-        return node::show(&kb, id, args.json, ctx);
-    }
-    if args.issues {
-        if ctx.home.pending_version(&args.name)?.is_some() {
-            ctx.printer.notice(&dataset::waiting(&args.name));
+    match args.request.perform(ctx)? {
+        show::Reply::Nodes(nodes) => return node::show(&nodes.records(), args.json, ctx),
+        show::Reply::Issues(summary) => {
+            return summary::issues(&args.request.name, &summary, args.json, ctx);
         }
-        return summary::issues(&base.name, &Summary::of_base(&base)?, args.json, ctx);
-    }
-    let manifest = kb.manifest();
-    let mut relations: BTreeMap<&str, u64> = BTreeMap::new();
-    for &(_, relation, _, edges) in &manifest.tuples {
-        if let Some(name) = manifest.relations.get(usize::from(relation)) {
-            *relations.entry(name).or_default() += edges;
-        }
-    }
-    let counts = manifest.type_counts.iter().map(|&n| u64::from(n));
-    let shown = Shown {
-        name: &base.name,
-        title: &base.record.title,
-        licence: &base.record.licence,
-        source: &base.record.source,
-        path: base.path.display().to_string(),
-        fingerprint: &base.record.fingerprint,
-        nodes: base.record.n_nodes,
-        edges: base.record.n_edges,
-        queries: base.record.n_queries,
-        splits: &base.record.splits,
-        types: manifest.types.iter().map(String::as_str).zip(counts).collect(),
-        candidate_types: kb.candidate_types().iter().map(|&id| kb.type_name(id)).collect(),
-        candidates: kb.candidates().len(),
-        relations,
-        fields: kb.field_names(),
-        stark: base.record.stark,
-        index: index_state(&base, ctx),
-    };
-    if args.json {
-        ctx.printer.json(&shown)?;
-    } else {
-        ctx.printer.text(&describe(&shown))?;
+        show::Reply::Dataset(overview) if args.json => ctx.printer.json(&overview.record())?,
+        show::Reply::Dataset(overview) => ctx.printer.text(&describe(&overview.record()))?,
     }
     Ok(Exit::Done)
 }
 
-fn describe(shown: &Shown<'_>) -> String {
+fn describe(shown: &OverviewRecord<'_>) -> String {
     let counted = |counts: &BTreeMap<&str, u64>| {
         let lines = counts
             .iter()
@@ -329,10 +229,4 @@ fn describe(shown: &Shown<'_>) -> String {
     ]
     .map(|line| if line.is_empty() || line.ends_with('\n') { line } else { line + "\n" })
     .concat()
-}
-
-fn remove(args: &RemoveArgs, ctx: &Context) -> Result<Exit> {
-    ctx.home.remove(&args.name)?;
-    ctx.printer.notice(&format!("removed \"{}\" and its indexes", args.name));
-    Ok(Exit::Done)
 }

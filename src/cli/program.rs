@@ -1,14 +1,11 @@
 //! `agent program`: runs one program on one query, and shows the programs of a run or a bundle.
 
 mod diff;
-mod hunks;
 mod lineage;
 mod list;
-mod measure;
 mod run;
 mod sensitivity;
 mod show;
-pub(super) mod sources;
 
 use clap::Subcommand;
 

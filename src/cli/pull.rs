@@ -8,12 +8,14 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use crate::{Context, Exit, data};
-use agent_app::{dataset::Input, error::Result, text::count};
+use agent_app::{
+    data::import::{Format, Request, Source},
+    error::Result,
+    text::count,
+};
 use agent_dataset::{
-    ImportOptions,
     hub::{Hub, RemoteFile},
     sample::SampleKind,
-    stark,
 };
 
 const REPOSITORY: &str = "snap-stanford/stark";
@@ -113,10 +115,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     drop(progress);
     if !args.download_only {
-        let name = args.name.as_deref().unwrap_or(kind);
-        let source = root.join("skb").join(kind);
-        let input = Input::Stark(stark::Mode::default());
-        return data::install(&source, name, &input, &ImportOptions::default(), args.json, ctx);
+        let name = args.name.as_deref().unwrap_or(kind).to_owned();
+        let (from, format) = (root.join("skb").join(kind), Some(Format::Stark));
+        let source = Source { from, format, ..Source::default() };
+        return data::install(&Request { name, source, dry_run: false }, args.json, ctx);
     }
     if args.json {
         let path = root.display().to_string();

@@ -176,138 +176,132 @@ fn check_error(source: &Path, parts: &[&str]) {
     assert!(left_in(&home).is_empty(), "{:?}", left_in(&home));
 }
 
+/// A file, its content, and a part of the message that it gives.
+const WRONG_FILES: [(&str, &str, &str); 31] = [
+    (
+        "nodes.jsonl",
+        "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n",
+        ":2: id 0 occurs twice or out of order; number the nodes 0, 1, 2, ... in file order",
+    ),
+    (
+        "nodes.jsonl",
+        "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 2, \"type\": \"a\", \"name\": \"x\"}\n",
+        ":2: id 1 is missing, this line has id 2; number the nodes 0, 1, 2, ... in file order",
+    ),
+    (
+        "nodes.jsonl",
+        "{\"id\": 0, \"type\": \"a\", \"name\"}\n",
+        ":1: expected `:` (column 30); write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \"details\": {}} a line",
+    ),
+    (
+        "nodes.jsonl",
+        "\n{\"id\": 0, \"type\": \"a\"}\n",
+        ":2: missing field `name` (column 22); write",
+    ),
+    (
+        "nodes.jsonl",
+        "{\"id\": 0.5, \"type\": \"a\", \"name\": \"x\"}\n",
+        ":1: id 0.5 is not an integer",
+    ),
+    (
+        "nodes.jsonl",
+        "{\"id\": 0, \"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n",
+        ":1: key \"id\" occurs twice",
+    ),
+    (
+        "nodes.jsonl",
+        "{\"id\": 0, \"type\": \"a\", \"name\": \"x\", \"year\": 1}\n",
+        ":1: unknown key \"year\"; put it into details",
+    ),
+    (
+        "nodes.jsonl",
+        "{\"id\": 0, \"type\": \"\", \"name\": \"x\"}\n",
+        ":1: type name of 0 bytes; use 1 to 1024 bytes",
+    ),
+    ("nodes.jsonl", "", " holds no nodes; write at least one"),
+    (
+        "edges.tsv",
+        "",
+        ":1: the header is \"\", not \"src_id\\trelation\\tdst_id\"; begin the file with that line",
+    ),
+    ("edges.tsv", "1\twrote\t0\n", ":1: the header is \"1\\twrote\\t0\", not"),
+    (
+        "edges.tsv",
+        "src_id\trelation\tdst_id\n1\twrote\t0\t5\n",
+        ":2: 4 columns, not 3; write source, relation, target with tabs",
+    ),
+    ("edges.tsv", "src_id\trelation\tdst_id\n1 wrote 0\n", ":2: 1 columns, not 3"),
+    (
+        "edges.tsv",
+        "src_id\trelation\tdst_id\n\n1\twrote\t4\n",
+        ":3: no node has the id \"4\"; nodes.jsonl has ids from 0 to 3; add the node, or import with --lenient",
+    ),
+    (
+        "edges.tsv",
+        "src_id\trelation\tdst_id\nx\twrote\t4\n",
+        ":2: the id \"x\" is not a number, unlike those of nodes.jsonl; use the ids",
+    ),
+    ("edges.tsv", "src_id\trelation\tdst_id\n1\t\t2\n", ":2: relation name of 0 bytes"),
+    (
+        "edges.tsv",
+        "src_id\trelation\tdst_id\n1\twrote\t0\n1\ta\rb\t2\n",
+        ":3: relation name \"a\\rb\" holds a control character; rename it in the data",
+    ),
+    (
+        "nodes.jsonl",
+        "{\"id\": 0, \"type\": \"a\\nfn retrieve\", \"name\": \"\"}\n",
+        ":1: type name \"a\\nfn retrieve\" holds a control character; rename it in the data",
+    ),
+    (
+        "nodes.jsonl",
+        "{\"id\": 0, \"type\": \"a\\u202eb\", \"name\": \"\"}\n",
+        ":1: type name \"a\\u{202e}b\" holds a control character",
+    ),
+    (
+        "qa.csv",
+        "id,query,answers\n",
+        ":1: the header is \"id,query,answers\"; it needs the columns id,query,answer_ids",
+    ),
+    (
+        "qa.csv",
+        "id,query,answer_ids\n1,\"a\nb\",[1]\n2,c\n",
+        ":4: 2 columns, not 3; quote texts that hold commas",
+    ),
+    (
+        "qa.csv",
+        "id,query,answer_ids\n1,a,[4]\n",
+        ":2: answer 4 is not in the base; ids are 0 to 3; drop it",
+    ),
+    (
+        "qa.csv",
+        "id,query,answer_ids\n1,a,[]\n",
+        ":2: the query has no answers; drop it or label it",
+    ),
+    (
+        "qa.csv",
+        "id,query,answer_ids\n1,a,3\n",
+        ":2: answer_ids \"3\" is not a list; write the ids of nodes as \"[3, 17]\"",
+    ),
+    (
+        "qa.csv",
+        "id,query,answer_ids\n8,a,[3]\n9, ,[3]\n",
+        ":3: the question is empty; write the question, or leave the row out",
+    ),
+    ("qa.csv", "id,query,answer_ids\n1,a,[3]\n1,b,[3]\n", ":3: query id 1 occurs twice"),
+    ("qa.csv", "id,query,answer_ids\r\n1,a,[3]\r\n2,b,[4]\r\n", ":3: answer 4 is not"),
+    (
+        "qa.csv",
+        "id,query,answer_ids\r\n1,\"a\r\nb\",[3]\r\n\r\n\n1,c,[3]\r\n",
+        ":6: query id 1 occurs twice",
+    ),
+    ("split/val.index", "8\n10\n", ":2: query 10 is not in qa.csv; add it there or drop this line"),
+    ("split/val.index", "8\n9\n", ":2: query 9 is already in split train; keep it in one place"),
+    ("dataset.toml", "title = \"x\"\nlicense = \"y\"\n", ":2: unknown field `license`"),
+];
+
 #[test]
 fn strict_errors_name_file_line_and_remedy() {
-    let file_cases: [(&str, &str, &str); 31] = [
-        (
-            "nodes.jsonl",
-            "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n",
-            ":2: id 0 occurs twice or out of order; number the nodes 0, 1, 2, ... in file order",
-        ),
-        (
-            "nodes.jsonl",
-            "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 2, \"type\": \"a\", \"name\": \"x\"}\n",
-            ":2: id 1 is missing, this line has id 2; number the nodes 0, 1, 2, ... in file order",
-        ),
-        (
-            "nodes.jsonl",
-            "{\"id\": 0, \"type\": \"a\", \"name\"}\n",
-            ":1: expected `:` (column 30); write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \"details\": {}} a line",
-        ),
-        (
-            "nodes.jsonl",
-            "\n{\"id\": 0, \"type\": \"a\"}\n",
-            ":2: missing field `name` (column 22); write",
-        ),
-        (
-            "nodes.jsonl",
-            "{\"id\": 0.5, \"type\": \"a\", \"name\": \"x\"}\n",
-            ":1: id 0.5 is not an integer",
-        ),
-        (
-            "nodes.jsonl",
-            "{\"id\": 0, \"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n",
-            ":1: key \"id\" occurs twice",
-        ),
-        (
-            "nodes.jsonl",
-            "{\"id\": 0, \"type\": \"a\", \"name\": \"x\", \"year\": 1}\n",
-            ":1: unknown key \"year\"; put it into details",
-        ),
-        (
-            "nodes.jsonl",
-            "{\"id\": 0, \"type\": \"\", \"name\": \"x\"}\n",
-            ":1: type name of 0 bytes; use 1 to 1024 bytes",
-        ),
-        ("nodes.jsonl", "", " holds no nodes; write at least one"),
-        (
-            "edges.tsv",
-            "",
-            ":1: the header is \"\", not \"src_id\\trelation\\tdst_id\"; begin the file with that line",
-        ),
-        ("edges.tsv", "1\twrote\t0\n", ":1: the header is \"1\\twrote\\t0\", not"),
-        (
-            "edges.tsv",
-            "src_id\trelation\tdst_id\n1\twrote\t0\t5\n",
-            ":2: 4 columns, not 3; write source, relation, target with tabs",
-        ),
-        ("edges.tsv", "src_id\trelation\tdst_id\n1 wrote 0\n", ":2: 1 columns, not 3"),
-        (
-            "edges.tsv",
-            "src_id\trelation\tdst_id\n\n1\twrote\t4\n",
-            ":3: no node has the id \"4\"; nodes.jsonl has ids from 0 to 3; add the node, or import with --lenient",
-        ),
-        (
-            "edges.tsv",
-            "src_id\trelation\tdst_id\nx\twrote\t4\n",
-            ":2: the id \"x\" is not a number, unlike those of nodes.jsonl; use the ids",
-        ),
-        ("edges.tsv", "src_id\trelation\tdst_id\n1\t\t2\n", ":2: relation name of 0 bytes"),
-        (
-            "edges.tsv",
-            "src_id\trelation\tdst_id\n1\twrote\t0\n1\ta\rb\t2\n",
-            ":3: relation name \"a\\rb\" holds a control character; rename it in the data",
-        ),
-        (
-            "nodes.jsonl",
-            "{\"id\": 0, \"type\": \"a\\nfn retrieve\", \"name\": \"\"}\n",
-            ":1: type name \"a\\nfn retrieve\" holds a control character; rename it in the data",
-        ),
-        (
-            "nodes.jsonl",
-            "{\"id\": 0, \"type\": \"a\\u202eb\", \"name\": \"\"}\n",
-            ":1: type name \"a\\u{202e}b\" holds a control character",
-        ),
-        (
-            "qa.csv",
-            "id,query,answers\n",
-            ":1: the header is \"id,query,answers\"; it needs the columns id,query,answer_ids",
-        ),
-        (
-            "qa.csv",
-            "id,query,answer_ids\n1,\"a\nb\",[1]\n2,c\n",
-            ":4: 2 columns, not 3; quote texts that hold commas",
-        ),
-        (
-            "qa.csv",
-            "id,query,answer_ids\n1,a,[4]\n",
-            ":2: answer 4 is not in the base; ids are 0 to 3; drop it",
-        ),
-        (
-            "qa.csv",
-            "id,query,answer_ids\n1,a,[]\n",
-            ":2: the query has no answers; drop it or label it",
-        ),
-        (
-            "qa.csv",
-            "id,query,answer_ids\n1,a,3\n",
-            ":2: answer_ids \"3\" is not a list; write the ids of nodes as \"[3, 17]\"",
-        ),
-        (
-            "qa.csv",
-            "id,query,answer_ids\n8,a,[3]\n9, ,[3]\n",
-            ":3: the question is empty; write the question, or leave the row out",
-        ),
-        ("qa.csv", "id,query,answer_ids\n1,a,[3]\n1,b,[3]\n", ":3: query id 1 occurs twice"),
-        ("qa.csv", "id,query,answer_ids\r\n1,a,[3]\r\n2,b,[4]\r\n", ":3: answer 4 is not"),
-        (
-            "qa.csv",
-            "id,query,answer_ids\r\n1,\"a\r\nb\",[3]\r\n\r\n\n1,c,[3]\r\n",
-            ":6: query id 1 occurs twice",
-        ),
-        (
-            "split/val.index",
-            "8\n10\n",
-            ":2: query 10 is not in qa.csv; add it there or drop this line",
-        ),
-        (
-            "split/val.index",
-            "8\n9\n",
-            ":2: query 9 is already in split train; keep it in one place",
-        ),
-        ("dataset.toml", "title = \"x\"\nlicense = \"y\"\n", ":2: unknown field `license`"),
-    ];
-    for (file, content, expected) in file_cases {
+    for (file, content, expected) in WRONG_FILES {
         let mut files = QUERY_FILES.to_vec();
         files.push((file, content));
         let source = dataset(&files);

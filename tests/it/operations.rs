@@ -14,24 +14,26 @@ fn names() -> BTreeSet<&'static str> {
 
 /// The names of a request's fields, those of groups of options included.
 fn fields(schema: &Value) -> Vec<String> {
-    let properties = schema["properties"].as_object().unwrap();
+    let properties = schema["properties"].as_object();
     let of = |(name, field): (&String, &Value)| match field["properties"].is_object() {
         true => fields(field),
         false => vec![name.clone()],
     };
-    properties.iter().flat_map(of).collect()
+    properties.into_iter().flatten().flat_map(of).collect()
 }
 
 #[test]
 fn operations_are_commands_with_the_fields_of_their_requests() {
     let world = World::new();
     for Operation { name, summary, schema, .. } in OPERATIONS {
-        let help = world.run([*name, "--help"]).done();
+        let help = world.run(name.split('_').chain(["--help"])).done();
         assert!(help.starts_with(summary), "{name}: {help}");
         for field in fields(&schema()) {
             let option = format!("--{}", field.replace('_', "-"));
             // Named by their place, and a letter: the words of a question, `-k`.
-            let by_place = ["dataset", "text", "question", "bundle"].contains(&field.as_str());
+            let by_place =
+                ["dataset", "text", "question", "bundle", "name", "file", "source", "from", "to"]
+                    .contains(&field.as_str());
             assert!(by_place || field == "k" || help.contains(&option), "{name} {option}");
         }
     }
@@ -47,7 +49,8 @@ fn operations_are_answered_over_http() {
         listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!((status, listed), (200, names()));
     for name in names() {
-        let (status, reply) = served.send("POST", &format!("/v1/operations/{name}"), &json!({}));
+        let (status, reply) =
+            served.send("POST", &format!("/v1/operations/{name}"), &json!({"?": 1}));
         assert_eq!(
             (status, &reply["error"]["code"]),
             (400, &json!("bad_request")),
@@ -88,6 +91,24 @@ fn operations_are_answered_over_http() {
     assert_eq!(served.send("POST", "/v1/operations/eval", &nothing).0, 400);
     let (status, figures) = eval("val", "bm25");
     assert_eq!((status, &figures["systems"][0]["split"]), (200, &json!("val")), "{figures}");
+    for (name, request) in [
+        ("index", json!({"dataset": "shop", "embedder": format!("import:{here}")})),
+        ("data_import", json!({"name": "new", "source": {"from": here}})),
+        ("program_run", json!({"dataset": "shop", "query": "steel", "file": "x.rhai"})),
+        ("data_update", json!({"name": "shop", "source": {"from": here}})),
+    ] {
+        let (status, reply) = served.send("POST", &format!("/v1/operations/{name}"), &request);
+        let remedy = reply["error"]["remedy"].as_str().unwrap_or_default();
+        assert_eq!((status, remedy.contains("machine of the server")), (400, true), "{reply}");
+    }
+    let source = "fn retrieve(query, candidates, params) { search(query, \"product\", 5) }";
+    let run = json!({"dataset": "shop", "query": "steel", "source": source, "k": 1});
+    let (status, reply) = served.send("POST", "/v1/operations/program_run", &run);
+    assert_eq!((status, &reply["status"]), (200, &json!("ok")), "{reply}");
+    let (status, reply) = served.send("POST", "/v1/operations/index", &json!({"dataset": "shop"}));
+    assert_eq!((status, &reply["built"]), (200, &json!(false)), "{reply}");
+    let (status, reply) = served.send("POST", "/v1/operations/data_list", &json!({}));
+    assert_eq!((status, &reply["datasets"][0]["name"]), (200, &json!("shop")), "{reply}");
     // A server without a language model asks none, whatever its settings name.
     let asked = json!({"dataset": "shop", "question": "which is of steel?"});
     let (status, reply) = served.send("POST", "/v1/operations/answer", &asked);

@@ -6,13 +6,13 @@ use serde::Serialize;
 use crate::{
     Context, Exit,
     printer::{plain, table},
-    program::sources::{Place, Sources, find},
 };
 use agent_app::{
     error::{Explain, Result},
+    program::sources::{Place, find},
     text::{MAX_SHOWN, p_cell},
 };
-use agent_optimize::Decision;
+use agent_optimize::{Decision, record::programs::Sources};
 
 /// Show from which programs a program was made, and how each step was tested
 ///

@@ -5,12 +5,13 @@ use serde::Serialize;
 use crate::{
     Context, Exit,
     printer::{plain, table},
-    program::sources::{Place, Score, variant},
 };
 use agent_app::{
     error::Result,
+    program::sources::Place,
     text::{MAX_SHOWN, count},
 };
+use agent_optimize::record::programs::{Score, variant};
 
 /// List the programs of a run or a bundle
 ///

@@ -6,13 +6,13 @@ use serde::Serialize;
 use crate::{
     Context, Exit,
     printer::{plain, table},
+};
+use agent_app::{
+    error::{Explain, Result},
     program::{
         measure::{Ground, On, compare, ranks},
         sources::{Place, find},
     },
-};
-use agent_app::{
-    error::{Explain, Result},
     synthetic,
     systems::SandboxArgs,
     text::{MAX_SHOWN, p_cell, percent},

@@ -4,12 +4,14 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    program::sources::{Entry, Place, declared, find},
+use crate::{Context, Exit};
+use agent_app::{
+    error::Result,
+    program::sources::{Place, declared, find},
+    systems::SandboxArgs,
 };
-use agent_app::{error::Result, systems::SandboxArgs};
 use agent_infer::ParamValues;
+use agent_optimize::record::programs::Entry;
 use agent_sandbox::{Param, SandboxOptions};
 
 /// Print the source of a program

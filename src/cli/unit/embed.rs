@@ -12,11 +12,11 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{
     Context, Exit,
-    index::{Wanted, costs, with_embedded},
     unit::{PlanArgs, nodes_of, plan_nodes, planned, to_be_run},
 };
 use agent_app::{
     error::{AppError, Explain, Result},
+    index::{Target, costs, from_vectors},
     text::count,
     unit::{Kind, Task},
 };
@@ -29,8 +29,8 @@ use agent_kb::Kb;
 
 /// Plans the vectors of an index.
 pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {
-    let Wanted { base, kb, choice, candidates_only, .. } =
-        Wanted::of(dataset, args.embedder.as_ref(), args.candidates_only, ctx)?;
+    let Target { base, kb, choice, candidates_only, .. } =
+        Target::new(dataset, args.embedder.as_ref(), args.candidates_only, ctx)?;
     let why = match choice {
         EmbedderChoice::Builtin => "builtin is trained on the whole base",
         _ => "import reads vectors that are there already",
@@ -115,7 +115,8 @@ pub(super) fn collect(
     let (base, kb) = planned(task, ctx)?;
     let mut results = to_be_run(units.results(), dir)?;
     let vectors = PrecomputedVectors { spec: of.clone(), input: Mutex::new(&mut results) };
-    with_embedded(&base, &kb, &vectors, ctx)
+    from_vectors(&base, &kb, &vectors, ctx)?;
+    Ok(Exit::Done)
 }
 
 /// A unit keeps its vectors itself: a cache of all of them would be read for each.

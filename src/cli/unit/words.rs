@@ -7,11 +7,11 @@ use anyhow::anyhow;
 
 use crate::{
     Context, Exit,
-    index::{Wanted, with_words},
     unit::{PlanArgs, nodes_of, plan_nodes, planned, to_be_run},
 };
 use agent_app::{
     error::{Explain, Result},
+    index::{Target, from_words},
     text::count,
     unit::{Kind, Task},
 };
@@ -22,7 +22,7 @@ use agent_kb::Kb;
 
 /// Plans the words of an index.
 pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {
-    let Wanted { base, kb, .. } = Wanted::of(dataset, None, false, ctx)?;
+    let Target { base, kb, .. } = Target::new(dataset, None, false, ctx)?;
     let fingerprint = kb.fingerprint().to_owned();
     let kind = Kind::Words { format: WORDS_FORMAT };
     let task = Task { dataset: base.name, fingerprint, kind };
@@ -61,5 +61,6 @@ pub(super) fn collect(
 ) -> Result<Exit> {
     let (base, kb) = open(task, format, ctx)?;
     let mut results = to_be_run(units.results(), dir)?;
-    with_words(&base, &kb, WordSource::Read(&Mutex::new(&mut results)), ctx)
+    from_words(&base, &kb, WordSource::Read(&Mutex::new(&mut results)), ctx)?;
+    Ok(Exit::Done)
 }

@@ -12,14 +12,10 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use crate::Context;
-use agent_app::{
-    dataset,
-    error::{Explain, Result},
-    systems::all_threads,
-};
+use crate::{App, Explain, Result, dataset, systems::all_threads};
 use agent_dataset::{LabelledQuery, Split, load_split};
 use agent_infer::{
     ParamValues, Runtime,
@@ -35,8 +31,9 @@ use agent_sandbox::{SandboxOptions, Workers, program::Program};
 use agent_tools::ToolCache;
 
 /// The queries that programs are compared on; those of the test split never are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum On {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum On {
     /// Training queries
     Train,
     /// Validation queries
@@ -45,7 +42,7 @@ pub(super) enum On {
 
 impl On {
     /// The split.
-    pub(super) fn split(self) -> Split {
+    pub fn split(self) -> Split {
         match self {
             Self::Train => Split::Train,
             Self::Val => Split::Val,
@@ -63,19 +60,19 @@ impl fmt::Display for On {
 const CACHE_BYTES: usize = 512 << 20;
 
 /// A base with queries.
-pub(super) struct Ground {
+pub struct Ground {
     /// Without a cache, so that costs are those of a program alone.
     runtime: Arc<Runtime>,
     /// With a cache that all programs share.
     cached: Arc<Runtime>,
     /// The queries, in the order of the split.
-    pub(super) queries: Vec<LabelledQuery>,
+    pub queries: Vec<LabelledQuery>,
 }
 
 /// What a program did on one query.
-pub(super) struct Answer {
+pub struct Answer {
     /// Reciprocal rank of the first answer; with the default candidates where the program failed.
-    pub(super) rank: f32,
+    pub rank: f32,
     tool_calls: u64,
     ms: f64,
     failed: bool,
@@ -83,13 +80,13 @@ pub(super) struct Answer {
 
 /// What a program costs, mean over queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Cost {
+pub struct Cost {
     /// Calls of tools.
-    pub(super) tool_calls: f64,
+    pub tool_calls: f64,
     /// Wall time while all cores are busy, without a cache, ms.
-    pub(super) ms: f64,
+    pub ms: f64,
     /// Queries on which the program failed.
-    pub(super) failed: usize,
+    pub failed: usize,
 }
 
 impl Ground {
@@ -97,14 +94,14 @@ impl Ground {
     ///
     /// # Errors
     /// That there is no such dataset, that it has no index, or no queries.
-    pub(super) fn open(
+    pub fn open(
         name: &str,
         on: On,
         most: usize,
         options: &SandboxOptions,
-        ctx: &Context,
+        app: &App,
     ) -> Result<Ground> {
-        let found = dataset::find(name, ctx)?;
+        let found = dataset::find(name, app)?;
         let all = load_split(&found.base, &on.split())?;
         if all.is_empty() {
             return Err(anyhow!("\"{name}\" has no {on} queries")).hint("give another with --on");
@@ -112,20 +109,20 @@ impl Ground {
         let n = all.len();
         let take = n.min(most.max(1));
         let queries = (0..take).filter_map(|at| all.get(at * n / take).cloned()).collect();
-        let base = dataset::open(&found, ctx)?;
+        let base = dataset::open(&found, app)?;
         let workers = Workers::new(all_threads()).context("cannot start threads for programs")?;
         let workers = Arc::new(workers);
         let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
         let cached = Runtime::in_sandbox(base.clone(), workers.clone(), cache, options);
         let runtime = Runtime::in_sandbox(base, workers, None, options);
-        let cached = Arc::new(cached.stoppable(ctx.stop.clone()));
-        let runtime = Arc::new(runtime.stoppable(ctx.stop.clone()));
+        let cached = Arc::new(cached.stoppable(app.stop.clone()));
+        let runtime = Arc::new(runtime.stoppable(app.stop.clone()));
         Ok(Ground { runtime, cached, queries })
     }
 
     /// Keeps the queries that a bundle's router sends to one of its categories first; all, with a
     /// notice, if there are none.
-    pub(super) fn keep_routed(&mut self, bundle: &Bundle, category: usize, ctx: &Context) {
+    pub fn keep_routed(&mut self, bundle: &Bundle, category: usize, app: &App) {
         let base = self.runtime.base();
         let members = bundle.members();
         let sent = |query: &&LabelledQuery| {
@@ -135,11 +132,11 @@ impl Ground {
         let kept: Vec<LabelledQuery> = self.queries.iter().filter(sent).cloned().collect();
         let (kept_n, n) = (kept.len(), self.queries.len());
         if kept.is_empty() {
-            ctx.printer.notice("the router sends no query to the program: all are asked");
+            app.watch.notice("the router sends no query to the program: all are asked");
             return;
         }
         self.queries = kept;
-        ctx.printer.notice(&format!(
+        app.watch.notice(&format!(
             "{kept_n} of {n} queries, those that the router sends to the program; --all asks all"
         ));
     }
@@ -148,7 +145,7 @@ impl Ground {
     ///
     /// # Errors
     /// That it does not compile, in words.
-    pub(super) fn declared(
+    pub fn declared(
         &self,
         program: &Program,
     ) -> std::result::Result<Vec<agent_sandbox::Param>, String> {
@@ -161,13 +158,13 @@ impl Ground {
     ///
     /// # Errors
     /// That it does not compile, that a query cannot be searched, or that it was stopped.
-    pub(super) fn answers(
+    pub fn answers(
         &self,
         program: &Program,
         params: &ParamValues,
-        ctx: &Context,
+        app: &App,
     ) -> Result<Vec<Answer>> {
-        self.answers_on(&self.runtime, program, params, ctx)
+        self.answers_on(&self.runtime, program, params, app)
     }
 
     /// The same, faster for many programs that differ little: equal tool calls are made once, so
@@ -175,13 +172,13 @@ impl Ground {
     ///
     /// # Errors
     /// As [`Ground::answers`].
-    pub(super) fn cached_answers(
+    pub fn cached_answers(
         &self,
         program: &Program,
         params: &ParamValues,
-        ctx: &Context,
+        app: &App,
     ) -> Result<Vec<Answer>> {
-        self.answers_on(&self.cached, program, params, ctx)
+        self.answers_on(&self.cached, program, params, app)
     }
 
     fn answers_on(
@@ -189,15 +186,15 @@ impl Ground {
         runtime: &Runtime,
         program: &Program,
         params: &ParamValues,
-        ctx: &Context,
+        app: &App,
     ) -> Result<Vec<Answer>> {
         let id = program.short_id();
         let compiled =
             runtime.compile(program).with_context(|| format!("program {id} does not run"))?;
-        let progress = ctx.printer.progress();
+        let progress = app.watch.progress();
         let done = AtomicU64::new(0);
         let one = |query: &LabelledQuery| {
-            if ctx.stop.load(Ordering::Relaxed) {
+            if app.stop.load(Ordering::Relaxed) {
                 return Err(anyhow!("nothing was compared"));
             }
             let (ranking, usage, failed): (Ranking, _, _) =
@@ -221,12 +218,12 @@ impl Ground {
 }
 
 /// The ranks of answers, in their order.
-pub(super) fn ranks(answers: &[Answer]) -> Vec<f32> {
+pub fn ranks(answers: &[Answer]) -> Vec<f32> {
     answers.iter().map(|answer| answer.rank).collect()
 }
 
 /// What the answers cost.
-pub(super) fn cost(answers: &[Answer]) -> Cost {
+pub fn cost(answers: &[Answer]) -> Cost {
     let n = answers.len().max(1) as f64;
     Cost {
         tool_calls: answers.iter().map(|answer| answer.tool_calls as f64).sum::<f64>() / n,
@@ -239,7 +236,7 @@ pub(super) fn cost(answers: &[Answer]) -> Cost {
 ///
 /// # Errors
 /// That there is no query.
-pub(super) fn compare(from: &[f32], to: &[f32]) -> Result<Comparison> {
+pub fn compare(from: &[f32], to: &[f32]) -> Result<Comparison> {
     let differences: Vec<f64> =
         from.iter().zip(to).map(|(from, to)| f64::from(*to) - f64::from(*from)).collect();
     Ok(Comparison {

@@ -1,19 +1,22 @@
-//! The programs of a run or a bundle, named on the command line, and found by id or category.
+//! The programs of a run or a bundle, found by id or category.
 //! Must not know how they are shown.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
-use crate::{Context, printer::plain};
-use agent_app::{
-    error::{Explain, Result},
-    named,
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::{
+    App, AppError, Explain, Result, named,
     systems::read_bundle,
-    text::MAX_SHOWN,
+    text::{MAX_SHOWN, plain},
 };
-pub(crate) use agent_optimize::record::programs::{Entry, Score, Sources, variant};
-use agent_optimize::{journal::PREFIX_DIGITS, record::programs::TUNED};
+use agent_optimize::{
+    journal::PREFIX_DIGITS,
+    record::programs::{Entry, Sources, TUNED, variant},
+};
 use agent_sandbox::{
     ChosenSandbox, Limits, Param, Sandbox, SandboxOptions, Workers, program::Program,
 };
@@ -22,20 +25,25 @@ use agent_sandbox::{
 const MAX_LISTED: usize = 8;
 
 /// Where programs are.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Place {
+#[serde(deny_unknown_fields)]
+pub struct Place {
     /// Run: its directory, its name, or latest
     #[arg(long, value_name = "RUN")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
     run: Option<PathBuf>,
     /// Frozen bundle: its file, or the run that it is of
     #[arg(long, value_name = "BUNDLE")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
     bundle: Option<PathBuf>,
 }
 
 impl Place {
     /// The directory of the run, if the place is one.
-    pub(crate) fn run_dir(&self) -> Option<&Path> {
+    pub fn run_dir(&self) -> Option<&Path> {
         self.run.as_deref()
     }
 
@@ -43,11 +51,17 @@ impl Place {
     ///
     /// # Errors
     /// That the run or the bundle cannot be read.
-    pub(crate) fn read(&self, ctx: &Context) -> Result<Sources> {
+    pub fn read(&self, app: &App) -> Result<Sources> {
         match (&self.run, &self.bundle) {
-            (Some(dir), _) => Ok(Sources::from_run(&named::run_dir(dir, &ctx.home)?)?),
-            (_, Some(file)) => Ok(Sources::from_bundle(&read_bundle(file, ctx)?)),
-            (None, None) => Err(anyhow!("give --run RUN or --bundle BUNDLE").into()),
+            (Some(given), None) => {
+                let dir = match app.network {
+                    None => named::run_dir(given, &app.home)?,
+                    Some(_) => named::run_of_name(given, &app.home)?,
+                };
+                Ok(Sources::from_run(&dir)?)
+            }
+            (None, Some(file)) => Ok(Sources::from_bundle(&read_bundle(file, app)?)),
+            _ => Err(AppError::usage(anyhow!("give --run RUN or --bundle BUNDLE"))),
         }
     }
 }
@@ -58,7 +72,7 @@ impl Place {
 ///
 /// # Errors
 /// That there is none, or that there are several.
-pub(crate) fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
+pub fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
     let name_of = |entry: &&Entry| variant(&entry.program, &entry.params);
     if let Some(entry) =
         sources.entries.iter().find(|entry| name.contains(TUNED) && name_of(entry) == name)
@@ -114,7 +128,7 @@ pub(crate) fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
 }
 
 /// The parameters a program declares; none when it does not run.
-pub(crate) fn declared(program: &Program, options: &SandboxOptions) -> Vec<Param> {
+pub fn declared(program: &Program, options: &SandboxOptions) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };
     let sandbox = ChosenSandbox::new(workers.into(), options);

@@ -1,0 +1,278 @@
+//! Imports a file or directory as a dataset.
+
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
+
+use anyhow::anyhow;
+use clap::ValueEnum;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use utoipa::ToSchema;
+
+use crate::{
+    App, AppError, Result,
+    dataset::{self, Input, TablesInput},
+    operation::Perform,
+};
+use agent_dataset::{
+    ImportOptions, ImportReport, Summary, stark,
+    tables::{EdgesTable, TableHint},
+};
+
+/// Notice after a dry run.
+pub(super) const DRY_RUN: &str = "nothing was installed: this was a dry run";
+
+/// Data to be installed under a name.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Install it under this name: a-z, 0-9, - and _
+    #[arg(long, value_name = "N")]
+    pub name: String,
+    /// Where data are and how they are read.
+    #[command(flatten)]
+    #[schema(inline)]
+    pub source: Source,
+    /// Read everything, say what would become what and what is wrong, and install nothing
+    #[arg(long)]
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Where data are and how they are read.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Read this directory or file
+    #[arg(long, value_name = "PATH")]
+    #[schema(value_type = String)]
+    pub from: PathBuf,
+    /// Read files of this format [default: what they look like]
+    #[arg(long, value_enum)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub format: Option<Format>,
+    /// Which edges a base of the STaRK benchmark gets [default: exact]
+    #[arg(long, value_enum)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub mode: Option<Mode>,
+    /// Read this mapping of tables [default: mapping.toml in the directory, or a guess]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "edges"])]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub mapping: Option<PathBuf>,
+    /// Read nodes from this table and those of other --nodes only, as
+    /// FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE; what is left out is guessed
+    #[arg(long, value_name = "TABLE")]
+    #[serde(default, deserialize_with = "parsed")]
+    #[schema(value_type = Vec<String>)]
+    pub nodes: Vec<TableHint>,
+    /// Read edges from this table, as FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE
+    #[arg(long, value_name = "TABLE", requires = "nodes")]
+    #[serde(default, deserialize_with = "parsed")]
+    #[schema(value_type = Vec<String>)]
+    pub edges: Vec<EdgesTable>,
+    /// Read labelled questions from this file [default: qa.csv in the directory]
+    #[arg(long, value_name = "FILE")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub questions: Option<PathBuf>,
+    /// Leave wrong lines out and count them, instead of failing of them
+    ///
+    /// With --format stark this is about queries and splits.
+    #[arg(long)]
+    #[serde(default)]
+    pub lenient: bool,
+}
+
+/// A format of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// nodes.jsonl, edges.tsv and, optionally, qa.csv, split/ and dataset.toml
+    Neutral,
+    /// The files of the STaRK benchmark: processed.zip or processed/, and stark_qa/ and split/
+    Stark,
+    /// Tables: .csv, .tsv, .jsonl, .sqlite
+    Tables,
+    /// A file of N-Triples
+    Triples,
+}
+
+/// Which edges a base of the STaRK benchmark gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The stored edges
+    Exact,
+    /// The stored edges, with the relations that the reference merges them to
+    Faithful,
+}
+
+/// Tables in the form of the command line.
+fn parsed<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let tables: std::result::Result<_, String> = texts.iter().map(|text| text.parse()).collect();
+    tables.map_err(D::Error::custom)
+}
+
+impl Source {
+    /// The input and the options of its import.
+    ///
+    /// # Errors
+    /// That options do not go together.
+    pub(super) fn resolve(&self) -> Result<(Input, ImportOptions)> {
+        let tables = TablesInput {
+            mapping: self.mapping.clone(),
+            nodes: self.nodes.clone(),
+            edges: self.edges.clone(),
+        };
+        let is_tables = tables.mapping.is_some() || !tables.nodes.is_empty();
+        let usage = |message: String| Err(AppError::usage(anyhow!(message)));
+        if self.mode.is_some() && self.format != Some(Format::Stark) {
+            return usage("--mode is for --format stark".to_owned());
+        }
+        if is_tables && !matches!(self.format, None | Some(Format::Tables)) {
+            return usage("--mapping and --nodes are for tables".to_owned());
+        }
+        if self.edges.len() + self.nodes.len() > 0
+            && (self.nodes.is_empty() || self.mapping.is_some())
+        {
+            return usage("--edges goes with --nodes, and neither with --mapping".to_owned());
+        }
+        if let Some(file) = self.questions.as_ref().filter(|file| !file.is_file()) {
+            return usage(format!("--questions: no file {}", file.display()));
+        }
+        let input = match (self.format, self.mode) {
+            (None, _) if !is_tables => Input::Detected,
+            (None | Some(Format::Tables), _) => Input::Tables(tables),
+            (Some(Format::Neutral), _) => Input::Neutral,
+            (Some(Format::Triples), _) => Input::Triples,
+            (Some(Format::Stark), Some(Mode::Faithful)) => Input::Stark(stark::Mode::Faithful),
+            (Some(Format::Stark), _) => Input::Stark(stark::Mode::Exact),
+        };
+        let options = ImportOptions {
+            lenient: self.lenient,
+            questions: self.questions.clone(),
+            ..ImportOptions::default()
+        };
+        Ok((input, options))
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "data_import";
+    const SUMMARY: &'static str = "Import tables, a database, triples or a directory as a dataset";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        app.refuse_paths("data import")?;
+        let (input, options) = self.source.resolve()?;
+        let installed = app.home.get(&self.name).ok();
+        // A sample answers nobody's questions; it makes room at once for what is meant by its name.
+        let as_next_version =
+            installed.as_ref().is_some_and(|base| dataset::sample_kind(base).is_none());
+        let options = ImportOptions { as_next_version, dry_run: self.dry_run, ..options };
+        let imported = dataset::import(&self.source.from, &self.name, &input, &options, app)?;
+        if self.dry_run {
+            app.watch.notice(DRY_RUN);
+            let report = imported.report;
+            return Ok(Reply { report, seconds: imported.seconds, is_current: false });
+        }
+        Reply::installed(imported.report, imported.seconds, installed.is_some(), app)
+    }
+}
+
+/// A dataset that was imported, or only read.
+pub struct Reply {
+    /// The dataset, and what of the input it leaves out.
+    pub report: ImportReport,
+    /// Time that the import took, seconds.
+    pub seconds: f64,
+    /// Whether it answers from now on. Else nothing was installed, or the version before answers until
+    /// this one is indexed.
+    pub is_current: bool,
+}
+
+impl Reply {
+    /// An import that is installed, perhaps in the place of another one; reports which of them answers.
+    ///
+    /// # Errors
+    /// That the home directory cannot be read.
+    pub fn installed(
+        report: ImportReport,
+        seconds: f64,
+        replaces: bool,
+        app: &App,
+    ) -> Result<Reply> {
+        let name = &report.base.name;
+        let is_current = app.home.pending_version(name)?.is_none();
+        if !is_current {
+            app.watch.notice(&dataset::waiting(name));
+        } else if replaces {
+            app.watch.notice(&format!("replaced the installed \"{name}\" and its indexes"));
+        }
+        Ok(Reply { report, seconds, is_current })
+    }
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Record<'a> {
+            name: &'a str,
+            nodes: u32,
+            edges: u64,
+            queries: u64,
+            splits: &'a BTreeMap<String, u64>,
+            fingerprint: &'a str,
+            current: bool,
+            duplicate_edges: u64,
+            filler_nodes: u32,
+            /// Values kept as their text, if there are any.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            printed_values: Option<u64>,
+            left_out: BTreeMap<&'static str, u64>,
+            summary: &'a Summary,
+        }
+        let report = &self.report;
+        let record = &report.base.record;
+        Record {
+            name: &report.base.name,
+            nodes: record.n_nodes,
+            edges: record.n_edges,
+            queries: record.n_queries,
+            splits: &record.splits,
+            fingerprint: &record.fingerprint,
+            current: self.is_current,
+            duplicate_edges: report.duplicate_edges,
+            filler_nodes: report.filler_nodes,
+            printed_values: Some(report.printed_values).filter(|&n| n > 0),
+            left_out: report.problems.iter().map(|p| (p.kind.label(), p.count)).collect(),
+            summary: &report.summary,
+        }
+        .serialize(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_written_as_on_the_command_line_and_options_go_together() {
+        let source = |text: &str| serde_json::from_str::<Source>(text);
+        let read = source(r#"{"from": "d", "nodes": ["p.csv:product:id=sku"]}"#).unwrap();
+        assert_eq!(read.nodes[0].id.as_deref(), Some("sku"));
+        assert!(source(r#"{"from": "d", "nodes": ["p.csv"]}"#).is_err());
+        for wrong in [
+            r#"{"from": "d", "edges": ["e.csv:likes:a->x,b->y"]}"#,
+            r#"{"from": "d", "nodes": ["p.csv:product"], "mapping": "m.toml"}"#,
+            r#"{"from": "d", "mode": "exact"}"#,
+        ] {
+            let error = source(wrong).unwrap().resolve().map(|_| ()).unwrap_err();
+            assert!(error.is_usage(), "{wrong}: {}", error.message());
+        }
+    }
+}

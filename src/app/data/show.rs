@@ -1,0 +1,245 @@
+//! Shows what is in a dataset, what looks like a mistake in it, or one of its nodes.
+
+use std::collections::BTreeMap;
+
+use anyhow::anyhow;
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::{App, AppError, Explain, Result, data::list::index_state, dataset, operation::Perform};
+use agent_dataset::{Base, Summary, nodes_of_id, stark::Origin};
+use agent_kb::{Direction, Kb, NodeId, RelationId};
+
+/// Neighbours over one relation that are shown.
+const MAX_NEIGHBORS: usize = 10;
+
+/// A dataset to be shown.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset
+    #[arg(value_name = "N")]
+    pub name: String,
+    /// Show fields, coverage and edges per node, and list what looks like a mistake
+    #[arg(long, conflicts_with = "node")]
+    #[serde(default)]
+    pub issues: bool,
+    /// Show the node with this id: its fields and edges
+    #[arg(long, value_name = "ID")]
+    #[serde(default)]
+    pub node: Option<String>,
+}
+
+/// What is in a dataset.
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+pub enum Reply {
+    /// The dataset as a whole.
+    Dataset(Overview),
+    /// Fields, coverage and edges per node, and what looks like a mistake.
+    Issues(Summary),
+    /// The nodes of an id.
+    Nodes(Nodes),
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Record<'a> {
+            nodes: Vec<NodeRecord<'a>>,
+        }
+        match self {
+            Self::Dataset(overview) => overview.record().serialize(out),
+            Self::Issues(summary) => summary.serialize(out),
+            Self::Nodes(nodes) => Record { nodes: nodes.records() }.serialize(out),
+        }
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "data_show";
+    const SUMMARY: &'static str =
+        "Show what is in a dataset, what looks like a mistake in it, or one of its nodes";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        if self.issues && self.node.is_some() {
+            return Err(AppError::usage(anyhow!("--issues does not go with --node")));
+        }
+        let base = app.home.get(&self.name)?;
+        let kb = Kb::open(&base.kb_dir())?;
+        if let Some(id) = &self.node {
+            return Ok(Reply::Nodes(Nodes::of_id(kb, id)?));
+        }
+        if self.issues {
+            if app.home.pending_version(&self.name)?.is_some() {
+                app.watch.notice(&dataset::waiting(&self.name));
+            }
+            return Ok(Reply::Issues(Summary::of_base(&base)?));
+        }
+        let index = index_state(&base, app);
+        Ok(Reply::Dataset(Overview { base, kb, index }))
+    }
+}
+
+/// A dataset as a whole.
+pub struct Overview {
+    base: Base,
+    kb: Kb,
+    index: &'static str,
+}
+
+/// A dataset as JSON.
+#[derive(Serialize)]
+pub struct OverviewRecord<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its title, for people.
+    pub title: &'a str,
+    /// Its licence.
+    pub licence: &'a str,
+    /// The place that it was imported from.
+    pub source: &'a str,
+    /// The directory of its files.
+    pub path: String,
+    /// The digest of its nodes and edges.
+    pub fingerprint: &'a str,
+    /// Number of nodes.
+    pub nodes: u32,
+    /// Number of edges.
+    pub edges: u64,
+    /// Number of labelled questions.
+    pub queries: u64,
+    /// Labelled questions by split.
+    pub splits: &'a BTreeMap<String, u64>,
+    /// Nodes by type.
+    pub types: BTreeMap<&'a str, u64>,
+    /// Types of the nodes that may be answers.
+    pub candidate_types: Vec<&'a str>,
+    /// Number of nodes that may be answers.
+    pub candidates: usize,
+    /// Edges by relation.
+    pub relations: BTreeMap<&'a str, u64>,
+    /// Fields of nodes.
+    pub fields: &'a [String],
+    /// For a dataset of the STaRK benchmark, which one and how it was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stark: Option<Origin>,
+    /// Whether it can be searched: `ready`, `none`, `outdated` or `damaged`.
+    pub index: &'static str,
+}
+
+impl Overview {
+    /// The dataset as JSON has it.
+    pub fn record(&self) -> OverviewRecord<'_> {
+        let Overview { base, kb, index } = self;
+        let manifest = kb.manifest();
+        let mut relations: BTreeMap<&str, u64> = BTreeMap::new();
+        for &(_, relation, _, edges) in &manifest.tuples {
+            if let Some(name) = manifest.relations.get(usize::from(relation)) {
+                *relations.entry(name).or_default() += edges;
+            }
+        }
+        let counts = manifest.type_counts.iter().map(|&n| u64::from(n));
+        OverviewRecord {
+            name: &base.name,
+            title: &base.record.title,
+            licence: &base.record.licence,
+            source: &base.record.source,
+            path: base.path.display().to_string(),
+            fingerprint: &base.record.fingerprint,
+            nodes: base.record.n_nodes,
+            edges: base.record.n_edges,
+            queries: base.record.n_queries,
+            splits: &base.record.splits,
+            types: manifest.types.iter().map(String::as_str).zip(counts).collect(),
+            candidate_types: kb.candidate_types().iter().map(|&id| kb.type_name(id)).collect(),
+            candidates: kb.candidates().len(),
+            relations,
+            fields: kb.field_names(),
+            stark: base.record.stark,
+            index,
+        }
+    }
+}
+
+/// The nodes of an id; several types may have it.
+pub struct Nodes {
+    kb: Kb,
+    nodes: Vec<NodeId>,
+}
+
+impl Nodes {
+    /// # Errors
+    /// That no node has it.
+    fn of_id(kb: Kb, id: &str) -> Result<Nodes> {
+        let nodes = nodes_of_id(&kb, id);
+        if nodes.is_empty() {
+            let hint = format!("ids look like {:?}", kb.key(0));
+            return Err(anyhow!("no node has the id {id:?}")).hint(hint);
+        }
+        Ok(Nodes { kb, nodes })
+    }
+
+    /// The nodes as JSON has them.
+    pub fn records(&self) -> Vec<NodeRecord<'_>> {
+        self.nodes.iter().map(|&node| node_of(&self.kb, node)).collect()
+    }
+}
+
+/// A node as JSON.
+#[derive(Serialize)]
+pub struct NodeRecord<'a> {
+    /// Its id in the base, from 0.
+    pub id: NodeId,
+    /// The id that the user's data call it by.
+    pub key: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub node_type: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it may be an answer.
+    pub is_candidate: bool,
+    /// Its fields with their texts.
+    pub fields: Vec<(&'a str, &'a str)>,
+    /// Its edges, by relation and direction.
+    pub edges: Vec<Edges<'a>>,
+}
+
+/// Its edges over one relation, one way.
+#[derive(Serialize)]
+pub struct Edges<'a> {
+    /// The relation.
+    pub relation: &'a str,
+    /// `out` or `in`, as seen from the node.
+    pub direction: &'static str,
+    /// Number of edges.
+    pub count: usize,
+    /// Keys and names of the first ten neighbours.
+    pub first: Vec<(String, &'a str)>,
+}
+
+fn node_of(kb: &Kb, node: NodeId) -> NodeRecord<'_> {
+    let mut edges = Vec::new();
+    for at in 0..kb.relations().len() {
+        let Ok(at) = u16::try_from(at) else { break };
+        let relation = RelationId(at);
+        for (direction, way) in [(Direction::Out, "out"), (Direction::In, "in")] {
+            let neighbors = kb.neighbors(node, relation, direction);
+            let first = neighbors.iter().take(MAX_NEIGHBORS);
+            let first = first.map(|&other| (kb.key(other).into_owned(), kb.name(other))).collect();
+            let (relation, count) = (kb.relation_name(relation), neighbors.len());
+            edges.push(Edges { relation, direction: way, count, first });
+        }
+    }
+    edges.retain(|of| of.count > 0);
+    NodeRecord {
+        id: node,
+        key: kb.key(node).into_owned(),
+        node_type: kb.type_name(kb.node_type(node)),
+        name: kb.name(node),
+        is_candidate: kb.is_candidate(node),
+        fields: kb.fields(node).map(|(field, text)| (kb.field_name(field), text)).collect(),
+        edges,
+    }
+}

@@ -1,0 +1,330 @@
+//! Makes labelled questions for a dataset that has none. Must not know how questions are made.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::{
+    App, AppError, Explain, Plan, Result, dataset,
+    llm::{self, LlmArgs},
+    operation::Perform,
+    synthesize::{QUERIES, SEED, keep, make, summary, watched},
+};
+use agent_ask::synthesize::synthesize as synthesize_tables;
+use agent_dataset::{Base, DatasetError, ResolvedDataset, has_own_labels};
+use agent_ground::files;
+use agent_kb::Kb;
+use agent_synth::{
+    self as synth, BENCHMARK, Estimate, Ids, Interruption, Options, Quality, Requester, SynthError,
+    Template, read_templates,
+};
+
+/// What stands for the templates of the STaRK benchmark where a file of templates is asked for.
+const BENCHMARK_NAME: &str = "benchmark";
+/// Longest file of templates, bytes.
+const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
+/// The only part of the making of questions over many nodes.
+const TABLE_STAGES: Plan = &[("questions", 1.0)];
+
+/// A dataset that questions are made for.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(value_name = "N")]
+    pub dataset: String,
+    /// Make this many questions, at most 10,000
+    #[arg(long, value_name = "K", default_value_t = QUERIES)]
+    #[serde(default = "queries")]
+    pub queries: usize,
+    /// What answers the questions: nodes, or numbers, names and tables over many nodes
+    #[arg(long, value_enum, value_name = "KIND", default_value_t)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub kind: Kind,
+    /// Who finds properties and words: words and patterns, or a language model
+    #[arg(long, value_enum, value_name = "ACTOR", default_value_t)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub actor: Actor,
+    /// The language model.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub llm: LlmArgs,
+    /// Take templates from this file, or `benchmark` for those of STaRK [default: from the relations]
+    #[arg(long, value_name = "FILE")]
+    #[serde(default)]
+    pub templates: Option<String>,
+    /// Seed of every random draw
+    #[arg(long, value_name = "S", default_value_t = SEED)]
+    #[serde(default = "seed")]
+    pub seed: u64,
+    /// Write qa.csv and split/ to this new directory and leave the dataset as it is
+    #[arg(long, value_name = "DIR")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub to: Option<PathBuf>,
+    /// Say what would be asked and what it would cost, and do nothing
+    #[arg(long)]
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+fn queries() -> usize {
+    QUERIES
+}
+
+fn seed() -> u64 {
+    SEED
+}
+
+/// Who finds properties and words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Actor {
+    /// Words of documents, and patterns
+    #[default]
+    Words,
+    /// A language model
+    Llm,
+}
+
+/// What answers the questions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Nodes
+    #[default]
+    Nodes,
+    /// A number, names, yes or no, or a table over many nodes
+    Table,
+}
+
+/// Questions that were made, or would be.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Reply {
+    /// Questions that nodes answer.
+    Nodes(NodeQuestions),
+    /// Questions over many nodes.
+    Table(TableQuestions),
+    /// After a dry run.
+    Forecast(Forecast),
+}
+
+/// Questions that nodes answer.
+#[derive(Serialize)]
+pub struct NodeQuestions {
+    /// Name of the dataset.
+    pub dataset: String,
+    /// Seed of every random draw.
+    pub seed: u64,
+    /// Number of templates that questions were drawn from.
+    pub templates: usize,
+    /// Questions of train, val and test.
+    pub splits: [usize; 3],
+    /// Time it took, seconds.
+    pub seconds: f64,
+    /// Why there are fewer than requested, if a model gave no more replies.
+    pub stopped: Option<String>,
+    /// How good they are, as far as numbers tell.
+    pub quality: Quality,
+    /// How many of which kind.
+    #[serde(skip)]
+    pub summary: String,
+    /// The place of the questions, in words.
+    #[serde(skip)]
+    pub place: String,
+}
+
+/// Questions over many nodes.
+#[derive(Serialize)]
+pub struct TableQuestions {
+    /// The dataset, as the request names it.
+    pub dataset: String,
+    /// Seed of every random draw.
+    pub seed: u64,
+    /// Questions of train, val and test.
+    pub splits: [usize; 3],
+    /// Time it took, seconds.
+    pub seconds: f64,
+    /// Questions by kind.
+    pub kinds: BTreeMap<&'static str, usize>,
+    /// The place of the questions, in words.
+    #[serde(skip)]
+    pub place: String,
+}
+
+/// The cost of questions.
+pub struct Forecast {
+    dataset: String,
+    /// Number of questions.
+    pub queries: usize,
+    /// Usage of the language model.
+    pub llm: Estimate,
+}
+
+impl Serialize for Forecast {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        let Forecast { dataset, queries, llm } = self;
+        serde_json::json!({"dataset": dataset, "queries": queries, "llm": llm}).serialize(out)
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "data_synthesize";
+    const SUMMARY: &'static str = "Make questions with answers for a dataset that has none";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        if self.to.is_some() || self.templates.as_deref().is_some_and(|of| of != BENCHMARK_NAME) {
+            app.refuse_paths("data synthesize")?;
+        }
+        match self.kind {
+            Kind::Nodes => self.for_nodes(app),
+            Kind::Table => self.over_many_nodes(app),
+        }
+    }
+}
+
+impl Request {
+    /// Makes questions that nodes answer.
+    fn for_nodes(&self, app: &App) -> Result<Reply> {
+        if self.actor == Actor::Words && self.llm.model.is_some() {
+            app.watch.notice("no language model is asked; add --actor llm to ask it");
+        }
+        let opened = match self.actor {
+            Actor::Llm => Some(llm::open(&self.llm, None, app)?),
+            Actor::Words => None,
+        };
+        let requester = opened.as_ref().map(|opened| {
+            let assistant = &opened.assistant;
+            Requester::new(assistant.llm().clone(), assistant.prompts().clone())
+        });
+        if self.dry_run {
+            return self.forecast(requester.as_ref(), app);
+        }
+        let dataset = dataset::find(&self.dataset, app)?;
+        self.refuse_labelled(&dataset.base)?;
+        let base = dataset::open(&dataset, app)?;
+        let began = Instant::now();
+        let templates = self.templates.as_deref().map(|file| templates(&base.kb, file, app));
+        let options =
+            Options { queries: self.queries, seed: self.seed, templates: templates.transpose()? };
+        let made = make(&base, &options, requester.as_ref(), app)?;
+        // People read and edit what is written elsewhere.
+        let ids = if self.to.is_some() { Ids::Own(&base.kb) } else { Ids::Numbers };
+        let place = self.write(&dataset.base, app, |dir| made.write(ids, dir))?;
+        if let Some(opened) = &opened {
+            opened.finish(app)?;
+        }
+        let stopped = made.interruption.as_ref().map(|Interruption(error)| error.to_string());
+        if let Some(why) = &stopped {
+            app.watch.warning(&format!("{why}; the questions made so far are kept"));
+        }
+        Ok(Reply::Nodes(NodeQuestions {
+            dataset: dataset.base.name.clone(),
+            seed: self.seed,
+            templates: made.n_templates,
+            splits: made.splits(),
+            seconds: began.elapsed().as_secs_f64(),
+            stopped,
+            summary: summary(&made),
+            quality: made.quality,
+            place,
+        }))
+    }
+
+    /// Makes questions over many nodes.
+    fn over_many_nodes(&self, app: &App) -> Result<Reply> {
+        if self.actor == Actor::Llm || self.templates.is_some() {
+            let why = "--kind table asks no language model and takes no templates";
+            return Err(AppError::usage(anyhow!(why))).hint("leave --actor and --templates out");
+        }
+        if self.dry_run {
+            return self.forecast(None, app);
+        }
+        let dataset = dataset::find(&self.dataset, app)?;
+        self.refuse_labelled(&dataset.base)?;
+        let base = dataset::open(&dataset, app)?;
+        let began = Instant::now();
+        let made = watched(TABLE_STAGES, app, |watch| {
+            synthesize_tables(&base, self.queries, self.seed, watch)
+        })?;
+        let place = self.write(&dataset.base, app, |dir| made.write(dir))?;
+        let seconds = began.elapsed().as_secs_f64();
+        let (n, wanted) = (made.all.len(), self.queries);
+        if n < wanted {
+            app.watch
+                .warning(&format!("{n} of {wanted} questions: the dataset has no more to ask"));
+        }
+        let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
+        made.all.iter().for_each(|one| *kinds.entry(one.kind.name()).or_default() += 1);
+        let (dataset, seed, splits) = (self.dataset.clone(), self.seed, made.splits());
+        Ok(Reply::Table(TableQuestions { dataset, seed, splits, seconds, kinds, place }))
+    }
+
+    /// The cost of the questions.
+    fn forecast(&self, requester: Option<&Requester>, app: &App) -> Result<Reply> {
+        if let Ok(ResolvedDataset::Installed(base)) = app.home.resolve(&self.dataset) {
+            self.refuse_labelled(&base)?;
+        }
+        let (dataset, queries) = (self.dataset.clone(), self.queries);
+        let llm = synth::estimate(requester, queries);
+        Ok(Reply::Forecast(Forecast { dataset, queries, llm }))
+    }
+
+    /// Fails if the questions would replace labels of the user's own, before anything is made.
+    fn refuse_labelled(&self, base: &Base) -> Result<()> {
+        if self.to.is_none() && has_own_labels(base)? {
+            let (name, n) = (base.name.clone(), base.record.n_queries);
+            return Err(DatasetError::HasOwnLabels { name, n }.into());
+        }
+        Ok(())
+    }
+
+    /// Writes questions where they were asked for, or makes them those of the base; the place in words.
+    fn write(
+        &self,
+        base: &Base,
+        app: &App,
+        write: impl FnOnce(&Path) -> std::result::Result<(), SynthError>,
+    ) -> Result<String> {
+        match &self.to {
+            Some(dir) => {
+                write(dir)?;
+                Ok(format!("in {}", dir.display()))
+            }
+            None => {
+                keep(base, app, |dir| Ok(write(dir)?))?;
+                Ok(format!("of \"{}\"", base.name))
+            }
+        }
+    }
+}
+
+/// The templates of a file, or those of the benchmark.
+fn templates(kb: &Kb, file: &str, app: &App) -> Result<Vec<Template>> {
+    let text = match file {
+        BENCHMARK_NAME => BENCHMARK.to_owned(),
+        path => files::read_text(path.as_ref(), MAX_TEMPLATE_BYTES)
+            .with_context(|| format!("cannot read {path}"))
+            .hint("give a file of templates, or `benchmark` for those of STaRK")?,
+    };
+    let read = read_templates(kb, &text, file).map_err(|error| anyhow!("{error}"))?;
+    if read.foreign > 0 && file != BENCHMARK_NAME {
+        app.watch.notice(&format!(
+            "{} templates of {file} name types or relations that this base lacks, and are left out",
+            read.foreign
+        ));
+    }
+    Ok(read.templates)
+}

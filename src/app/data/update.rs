@@ -1,0 +1,124 @@
+//! Imports a dataset again, indexes it as before, and replaces it in one step.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::{
+    App, Result,
+    data::import::{DRY_RUN, Source},
+    dataset,
+    index::index_as_before,
+    operation::Perform,
+};
+use agent_dataset::{Base, Changes, ImportOptions, ImportReport, Summary, Update};
+use agent_index::adopt;
+
+/// New data for an installed dataset.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset
+    #[arg(value_name = "N")]
+    pub name: String,
+    /// Where data are and how they are read.
+    #[command(flatten)]
+    #[schema(inline)]
+    pub source: Source,
+    /// Read everything, say what would change and what is wrong, and install nothing
+    #[arg(long)]
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Update even if more than half of the nodes, or all questions, would be gone
+    #[arg(long)]
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A dataset that was updated, or would be.
+pub struct Reply {
+    /// The new version, and what of the input it leaves out.
+    pub report: ImportReport,
+    /// Changes since the version before.
+    pub changes: Changes,
+    /// Time that import and index took, seconds.
+    pub seconds: f64,
+    /// Whether the version before was indexed; then the new one is too.
+    pub was_indexed: bool,
+    /// Whether nothing was installed.
+    pub dry_run: bool,
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "data_update";
+    const SUMMARY: &'static str =
+        "Import a dataset again, index it as before, and replace it in one step";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        app.refuse_paths("data update")?;
+        let began = Instant::now();
+        let served = app.home.get(&self.name)?;
+        let was_indexed = served.index_dir().exists();
+        let (input, options) = self.source.resolve()?;
+        let (update, dry_run) = (Some(Update { allow_loss: self.force }), self.dry_run);
+        let options = ImportOptions { as_next_version: true, update, dry_run, ..options };
+        let imported = dataset::import(&self.source.from, &served.name, &input, &options, app)?;
+        let mut report = imported.report;
+        let changes = report.changes.take().unwrap_or_default();
+        if was_indexed && !dry_run {
+            index(&served, &report.base, app)?;
+        }
+        if dry_run {
+            app.watch.notice(DRY_RUN);
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Reply { report, changes, seconds, was_indexed, dry_run })
+    }
+}
+
+/// Indexes the new version as the one before, and makes it answer. An index of the same nodes and
+/// edges is taken over.
+fn index(served: &Base, base: &Base, app: &App) -> Result<()> {
+    if served.record.fingerprint == base.record.fingerprint && served.version != base.version {
+        adopt(&served.index_dir(), &base.index_dir())?;
+    }
+    index_as_before(served, app)
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Record<'a> {
+            name: &'a str,
+            version: u32,
+            fingerprint: &'a str,
+            seconds: f64,
+            changes: &'a Changes,
+            questions: u64,
+            /// Questions of before that were kept, and those that were lost.
+            kept_questions: Option<(u64, u64)>,
+            /// What is lost, if it is so much that only --force takes it.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            loss: Option<&'a str>,
+            /// Whether it answers from now on; false after a dry run.
+            current: bool,
+            summary: &'a Summary,
+        }
+        let ImportReport { base, kept_questions, loss, summary, .. } = &self.report;
+        Record {
+            name: &base.name,
+            version: base.version,
+            fingerprint: &base.record.fingerprint,
+            seconds: self.seconds,
+            changes: &self.changes,
+            questions: base.record.n_queries,
+            kept_questions: *kept_questions,
+            loss: loss.as_deref(),
+            current: !self.dry_run,
+            summary,
+        }
+        .serialize(out)
+    }
+}

@@ -1,0 +1,313 @@
+//! Builds the indexes of a dataset, and makes a new import of it the one that answers.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{App, AppError, Explain, Result, dataset, operation::Perform, text::count, vectors};
+use agent_dataset::Base;
+use agent_embed::{CachedEmbedder, EmbedCost, Embedder};
+use agent_index::{
+    self as index, Access, EmbedderChoice, IndexError, IndexState, IndexedVersion, Part, Plan,
+    PrecomputedVectors, VectorSource, WordSource,
+};
+use agent_kb::Kb;
+
+/// A dataset to be indexed.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset, or a directory in neutral format
+    #[arg(value_name = "N")]
+    pub dataset: String,
+    /// Embed texts with builtin, candle:DIR, openai:MODEL or import:DIR [default: the embedder of
+    /// the vectors that are there, else builtin]
+    #[arg(long, value_name = "EMBEDDER")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub embedder: Option<EmbedderChoice>,
+    /// Embed only nodes that may be answers, with candle or openai; others are not found by meaning
+    #[arg(long)]
+    #[serde(default)]
+    pub candidates_only: bool,
+    /// Build optional parts too: ann, multi, late, fields, query
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub with: Vec<Part>,
+    /// Forget the vectors that earlier runs with this embedder have kept
+    #[arg(long)]
+    #[serde(default)]
+    pub drop_cache: bool,
+    /// Build again what is there already
+    #[arg(long)]
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// An index that is complete.
+#[derive(Debug, Serialize)]
+pub struct Reply {
+    /// Name of the dataset.
+    pub dataset: String,
+    /// Embedder of its vectors.
+    pub embedder: EmbedderChoice,
+    /// Whether only nodes that may be answers have vectors.
+    pub candidates_only: bool,
+    /// Whether something was built; else everything was there.
+    pub built: bool,
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "index";
+    const SUMMARY: &'static str = "Build the indexes of a dataset";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        self.check_network(app)?;
+        let target = Target::new(&self.dataset, self.embedder.as_ref(), self.candidates_only, app)?;
+        let built = self.build(&target, app)?;
+        make_current(&target.base, app)?;
+        let Target { base, choice: embedder, candidates_only, .. } = target;
+        Ok(Reply { dataset: base.name, embedder, candidates_only, built })
+    }
+}
+
+impl Request {
+    /// Refuses what reads a directory of the machine, or spends again what was paid for.
+    fn check_network(&self, app: &App) -> Result<()> {
+        let is_builtin = matches!(self.embedder, None | Some(EmbedderChoice::Builtin));
+        if app.network.is_none() || (is_builtin && !self.drop_cache) {
+            return Ok(());
+        }
+        let why = "a request over a network cannot choose an embedder or drop its vectors";
+        Err(AppError::usage(anyhow!(why)))
+            .hint("index on the machine of the server with `agent index`")
+    }
+
+    /// Builds what is not there; whether that was anything.
+    fn build(&self, target: &Target, app: &App) -> Result<bool> {
+        let Target { base, kb, served, state, choice, candidates_only } = target;
+        let IndexState { words, vectors } = state;
+        for error in [words.as_ref().err(), vectors.as_ref().err()].into_iter().flatten() {
+            if !self.force && !matches!(error, IndexError::Missing { .. }) {
+                app.watch.notice(&format!("building again: {error}"));
+            }
+        }
+        let there = vectors.as_ref().ok().filter(|_| !self.force);
+        let kept = there
+            .filter(|there| there.embedder == *choice && there.candidates_only == *candidates_only);
+        let has = |part: &Part| kept.is_some_and(|there| there.parts.contains(part));
+        let parts: Vec<Part> = self.with.iter().copied().filter(|part| !has(part)).collect();
+        let words = self.force || words.is_err();
+        if !words && kept.is_some() && parts.is_empty() {
+            let name = &base.name;
+            let notice = format!("\"{name}\" is indexed with {choice}; --force builds it again");
+            app.watch.notice(&notice);
+            index::remove_leftovers(&base.index_dir());
+            return Ok(false);
+        }
+        let access = app.access();
+        let (embedder, import) = match (kept, choice) {
+            (Some(_), _) => (None, None),
+            (None, EmbedderChoice::Import(dir)) => (None, Some(vectors::read(dir, base, kb, app)?)),
+            (None, choice) => (open(choice, self.drop_cache, &access)?, None),
+        };
+        let candidates_only = *candidates_only;
+        let vectors = match (&embedder, &import) {
+            _ if kept.is_some() => None,
+            (Some(embedder), _) => {
+                Some(VectorSource::Embedder { choice, embedder: &**embedder, candidates_only })
+            }
+            (None, Some(vectors)) => Some(VectorSource::Import { choice, vectors }),
+            (None, None) => Some(VectorSource::Builtin),
+        };
+        let served = match served {
+            Some(served) => Some((Kb::open(&served.kb_dir())?, served.index_dir())),
+            None => None,
+        };
+        let previous = served.as_ref().map(|(kb, index)| IndexedVersion { kb, index });
+        let words = words.then_some(WordSource::Nodes);
+        let plan = Plan { words, vectors, parts: &parts, access: &access, previous };
+        let built = dataset::build_index(base, kb, &plan, app);
+        if let Some(embedder) = &embedder {
+            report_cost(&embedder.spent(), built.is_ok(), app);
+        }
+        built.map(|()| true)
+    }
+}
+
+/// The version of a dataset that is to be indexed, and with what.
+pub struct Target {
+    /// The version that was imported last.
+    pub base: Base,
+    /// Its nodes and edges.
+    pub kb: Kb,
+    /// The version that answers, where that is another.
+    served: Option<Base>,
+    /// The parts of the index that are there.
+    state: IndexState,
+    /// The embedder of its vectors.
+    pub choice: EmbedderChoice,
+    /// Whether only nodes that may be answers get vectors.
+    pub candidates_only: bool,
+}
+
+impl Target {
+    /// The last import of a dataset, with an embedder and a scope that default to those of the vectors
+    /// that are there.
+    ///
+    /// # Errors
+    /// That there is no such dataset, or no such directory of the embedder.
+    pub fn new(
+        dataset: &str,
+        embedder: Option<&EmbedderChoice>,
+        candidates_only: bool,
+        app: &App,
+    ) -> Result<Self> {
+        let served = dataset::locate(dataset, app)?.base;
+        let next = app.home.pending_version(&served.name)?;
+        let base = next.as_ref().unwrap_or(&served).clone();
+        let kb = Kb::open(&base.kb_dir())?;
+        let state = IndexState::inspect(&kb, &base.index_dir(), &base.name);
+        let choice = match (embedder, &state.vectors) {
+            (Some(choice), _) => absolute(choice)?,
+            (None, Ok(there)) => there.embedder.clone(),
+            (None, Err(_)) if next.is_some() => embedder_of(&served),
+            (None, Err(_)) => EmbedderChoice::default(),
+        };
+        // The scope stays as it is with the embedder; two kinds have no choice of it.
+        let before = state.vectors.as_ref().is_ok_and(|there| there.candidates_only);
+        let wanted = candidates_only || (embedder.is_none() && before);
+        let candidates_only = match choice {
+            EmbedderChoice::Builtin => false,
+            EmbedderChoice::Import(_) => true,
+            EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => wanted,
+        };
+        let served = next.map(|_| served);
+        Ok(Self { base, kb, served, state, choice, candidates_only })
+    }
+}
+
+/// Indexes a base with vectors that were embedded elsewhere; its words are kept if they can be used.
+///
+/// # Errors
+/// That it cannot be indexed.
+pub fn from_vectors<'a>(
+    base: &Base,
+    kb: &Kb,
+    vectors: &'a PrecomputedVectors<'a>,
+    app: &App,
+) -> Result<()> {
+    let words = IndexState::inspect(kb, &base.index_dir(), &base.name).words.is_err();
+    let words = words.then_some(WordSource::Nodes);
+    let vectors = Some(VectorSource::Precomputed(vectors));
+    let plan = Plan { words, vectors, parts: &[], access: &Access::NONE, previous: None };
+    dataset::build_index(base, kb, &plan, app)?;
+    make_current(base, app)
+}
+
+/// Indexes the words of a base from what was read elsewhere; its vectors are kept if they can be used.
+///
+/// # Errors
+/// That it cannot be indexed.
+pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Result<()> {
+    let words = Some(words);
+    let plan = Plan { words, vectors: None, parts: &[], access: &Access::NONE, previous: None };
+    dataset::build_index(base, kb, &plan, app)?;
+    if IndexState::inspect(kb, &base.index_dir(), &base.name).vectors.is_ok() {
+        return make_current(base, app);
+    }
+    let name = &base.name;
+    app.watch.notice(&format!("\"{name}\" has no vectors yet; `agent index {name}` makes them"));
+    Ok(())
+}
+
+/// Indexes the version of a base that waits as the one that answers is indexed, and makes it answer.
+///
+/// # Errors
+/// That it cannot be indexed; then the one before goes on answering.
+pub fn index_as_before(served: &Base, app: &App) -> Result<()> {
+    let kb = Kb::open(&served.kb_dir())?;
+    let vectors = IndexState::inspect(&kb, &served.index_dir(), &served.name).vectors.ok();
+    let request = Request {
+        dataset: served.name.clone(),
+        embedder: None,
+        candidates_only: vectors.as_ref().is_some_and(|there| there.candidates_only),
+        with: vectors.map_or_else(Vec::new, |there| there.parts),
+        drop_cache: false,
+        force: false,
+    };
+    request.perform(app).map(|_| ())
+}
+
+/// Makes an indexed version of a base the one that answers.
+fn make_current(base: &Base, app: &App) -> Result<()> {
+    if app.home.get(&base.name)?.version != base.version {
+        app.home.make_current(base)?;
+        app.watch.notice(&format!("\"{}\" answers with the new import from now on", base.name));
+    }
+    Ok(())
+}
+
+/// The embedder of a base's vectors; the built-in one if there are none.
+fn embedder_of(base: &Base) -> EmbedderChoice {
+    let vectors = Kb::open(&base.kb_dir())
+        .ok()
+        .and_then(|kb| IndexState::inspect(&kb, &base.index_dir(), &base.name).vectors.ok());
+    vectors.map_or_else(EmbedderChoice::default, |vectors| vectors.embedder)
+}
+
+/// The choice with a full path, so that it can be opened from elsewhere.
+fn absolute(choice: &EmbedderChoice) -> Result<EmbedderChoice> {
+    let full = |dir: &PathBuf| {
+        let full = dir.canonicalize();
+        let full = full.with_context(|| format!("cannot open the directory {}", dir.display()))?;
+        // Records are text.
+        let is_text = full.to_str().is_some();
+        is_text.then_some(full).with_context(|| format!("{} is not UTF-8", dir.display()))
+    };
+    Ok(match choice {
+        EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(full(dir)?),
+        EmbedderChoice::Import(dir) => EmbedderChoice::Import(full(dir)?),
+        EmbedderChoice::Builtin | EmbedderChoice::OpenAi(_) => choice.clone(),
+    })
+}
+
+/// Opens an embedder that belongs to no base, with its cache.
+fn open(
+    choice: &EmbedderChoice,
+    drop_cache: bool,
+    access: &Access,
+) -> Result<Option<Box<dyn Embedder>>> {
+    let Some(embedder) = choice.open(access, None)? else { return Ok(None) };
+    if let (true, Some(dir)) = (drop_cache, &access.cache) {
+        CachedEmbedder::forget(&*embedder, dir)?;
+    }
+    Ok(Some(access.cached(embedder)))
+}
+
+/// Reports what an embedder has cost.
+fn report_cost(spent: &EmbedCost, is_done: bool, app: &App) {
+    let from_cache = format!("{} vectors from the cache", count(spent.from_cache));
+    let parts = [vec![from_cache], costs(spent)].concat();
+    app.watch.notice(&parts.join(", "));
+    if let Some(problem) = &spent.problem {
+        app.watch.warning(problem);
+    } else if !is_done {
+        app.watch.notice("vectors that were computed are kept; run the command again to go on");
+    }
+}
+
+/// What an embedder has cost but time.
+pub fn costs(spent: &EmbedCost) -> Vec<String> {
+    let counts = [
+        (spent.tokens, "tokens paid for"),
+        (spent.cut, "texts cut to the model's limit"),
+        (spent.retries, "requests repeated"),
+    ];
+    let some = counts.iter().filter(|(n, _)| *n > 0);
+    some.map(|(n, what)| format!("{} {what}", count(*n))).collect()
+}

@@ -1,0 +1,251 @@
+//! Runs one program on one query, in the sandbox.
+//!
+//! The program is hostile until shown otherwise. It runs on a worker, which is not waited for longer
+//! than its time allows. Every end of the program is a reply, which keeps what the program may have left
+//! behind: a process that ends need not free it.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, anyhow};
+use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
+
+use crate::{
+    App, AppError, Result, Top, dataset,
+    llm::{self, LlmArgs},
+    operation::Perform,
+    systems::{SandboxArgs, read_program},
+};
+use agent_index::IndexedBase;
+use agent_infer::{ParamValues, Runtime};
+use agent_retrieve::check_query;
+use agent_sandbox::{
+    Code, CompiledProgram, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage,
+    Workers, program::Program,
+};
+use agent_tools::ToolCache;
+
+/// Memory for answers of tool calls, bytes: one program repeats few, and its memory is bounded.
+const CACHE_BYTES: usize = 16 << 20;
+/// Compiling that takes longer is reported.
+const LONG_COMPILING: Duration = Duration::from_secs(1);
+
+/// A program and a query.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Program
+    #[arg(value_name = "FILE.rhai|FILE.wasm", required = true)]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub file: Option<PathBuf>,
+    /// Source of the program in Rhai, instead of a file
+    #[arg(skip)]
+    #[serde(default)]
+    pub source: Option<String>,
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(long, value_name = "N")]
+    pub dataset: String,
+    /// What to look for
+    #[arg(long, value_name = "TEXT")]
+    pub query: String,
+    /// Values of declared parameters, such as {"w_text": 0.5}
+    #[arg(long, value_name = "JSON", value_parser = parse_params, default_value = "{}",
+        hide_default_value = true)]
+    #[serde(default)]
+    #[schema(value_type = std::collections::HashMap<String, f64>)]
+    pub params: ParamValues,
+    /// Print at most this many nodes, 1 to 10000 [default: 20; with --json all]
+    #[arg(short, value_name = "K")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub k: Option<Top>,
+    /// Where programs run.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub sandbox: SandboxArgs,
+    /// The language model.
+    #[command(flatten)]
+    #[serde(default)]
+    #[schema(inline)]
+    pub llm: LlmArgs,
+}
+
+fn parse_params(text: &str) -> std::result::Result<ParamValues, String> {
+    serde_json::from_str(text).map_err(|error| format!("{error}; give a JSON object of numbers"))
+}
+
+/// The end of a program.
+pub struct Reply {
+    /// The ranking and the usage, or why there is no ranking.
+    pub outcome: std::result::Result<Outcome, Failure>,
+    run: Option<Run>,
+}
+
+/// A program on its base.
+struct Run {
+    runtime: Arc<Runtime>,
+    /// Dropped with the reply: freeing a program may take long.
+    _compiled: Option<CompiledProgram>,
+}
+
+impl Reply {
+    /// The base; none if the program could not be read.
+    pub fn base(&self) -> Option<&Arc<IndexedBase>> {
+        self.run.as_ref().map(|run| run.runtime.base())
+    }
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Record<'a> {
+            status: &'static str,
+            kind: Option<&'static str>,
+            message: Option<&'a str>,
+            position: Option<Position>,
+            ranking: &'a [(u32, f32)],
+            usage: UsageRecord,
+            output: &'a str,
+        }
+        #[derive(Serialize)]
+        struct UsageRecord {
+            operations: u64,
+            tool_calls: u64,
+            ms: f64,
+            peak_bytes: u64,
+        }
+        let usage = |usage: &Usage| {
+            let &Usage { operations, tool_calls, ms, peak_bytes, .. } = usage;
+            UsageRecord { operations, tool_calls, ms, peak_bytes }
+        };
+        let record = match &self.outcome {
+            Ok(outcome) => Record {
+                status: "ok",
+                kind: None,
+                message: None,
+                position: None,
+                ranking: &outcome.ranking,
+                usage: usage(&outcome.usage),
+                output: &outcome.output,
+            },
+            Err(failure) => Record {
+                status: "error",
+                kind: Some(failure.kind.name()),
+                message: Some(&failure.message),
+                position: failure.position,
+                ranking: &[],
+                usage: usage(&failure.usage),
+                output: &failure.output,
+            },
+        };
+        record.serialize(out)
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "program_run";
+    const SUMMARY: &'static str = "Run one program on one query, in the sandbox";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        let query = check_query(&self.query)?;
+        let program = match self.program(app)? {
+            Ok(program) => program,
+            Err(failure) => return Ok(Reply { outcome: Err(failure), run: None }),
+        };
+        let (runtime, place) = self.runtime(app)?;
+        // Searched before the clock starts: the first search also loads the index.
+        runtime.candidates(query)?;
+        if let Err(failure) = warm_up(&runtime, &program, place, app) {
+            let run = Some(Run { runtime, _compiled: None });
+            return Ok(Reply { outcome: Err(failure), run });
+        }
+        let (mut outcome, compiled) = self.attempt(&runtime, &program, query)?;
+        if let (Ok(outcome), Some(k)) = (&mut outcome, self.k) {
+            outcome.ranking.truncate(k.get());
+        }
+        Ok(Reply { outcome, run: Some(Run { runtime, _compiled: compiled }) })
+    }
+}
+
+impl Request {
+    /// Reads the program; one that cannot be read is a failure of it.
+    fn program(&self, app: &App) -> Result<std::result::Result<Program, Failure>> {
+        match (&self.file, &self.source) {
+            (None, Some(source)) => Ok(Ok(Program::new(source))),
+            (Some(file), None) => {
+                app.refuse_paths("program run")?;
+                let limits = Limits::default();
+                let failed = |why: &str| Failure::new(FailureKind::Parse, why, &limits);
+                Ok(read_program(file).map_err(|why| failed(&why.to_string())))
+            }
+            _ => Err(AppError::usage(anyhow!("give a program, either its file or its source"))),
+        }
+    }
+
+    /// What the program runs on: one worker, a small cache, and the language model that is configured.
+    fn runtime(&self, app: &App) -> Result<(Arc<Runtime>, Place)> {
+        let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
+        let llm = llm::open_if_configured(&self.llm, false, app)?;
+        let options = self.sandbox.places(app)?.of(Origin::Elsewhere);
+        let workers = Workers::new(1).context("cannot start a thread for the program")?;
+        let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));
+        let runtime = Runtime::in_sandbox(base, Arc::new(workers), cache, &options)
+            .with_assistant(llm.as_ref().map(|opened| opened.assistant.clone()))
+            .stoppable(app.stop.clone());
+        Ok((Arc::new(runtime), options.place))
+    }
+
+    /// Compiles and runs the program. The pool of workers bounds both, and says so when one does not
+    /// end.
+    fn attempt(
+        &self,
+        runtime: &Runtime,
+        program: &Program,
+        query: &str,
+    ) -> Result<(std::result::Result<Outcome, Failure>, Option<CompiledProgram>)> {
+        let began = Instant::now();
+        let (outcome, compiled) = match runtime.compile(program) {
+            Ok(compiled) => (runtime.run(&compiled, &self.params, query, None)?, Some(compiled)),
+            Err(failure) => (Err(failure), None),
+        };
+        let outcome = outcome.map_err(|mut failure| {
+            if failure.usage.ms == 0.0 {
+                failure.usage.ms = began.elapsed().as_secs_f64() * 1e3;
+            }
+            failure
+        });
+        Ok((outcome, compiled))
+    }
+}
+
+/// Compiles what WebAssembly needs before the clock starts; each has a deadline of its own.
+///
+/// # Errors
+/// Why the module, or the engine for Rhai, cannot be compiled.
+fn warm_up(
+    runtime: &Runtime,
+    program: &Program,
+    place: Place,
+    app: &App,
+) -> std::result::Result<(), Failure> {
+    let began = Instant::now();
+    let engine = Program::new("fn retrieve(query, candidates, params) { }");
+    match (program.code(), place) {
+        (Code::Wasm(_), _) => runtime.compile(program)?,
+        (Code::Rhai(_), Place::Wasm) => runtime.compile(&engine)?,
+        (Code::Rhai(_), Place::Process) => return Ok(()),
+    };
+    let took = began.elapsed();
+    if took > LONG_COMPILING {
+        let took = took.as_secs_f64();
+        app.watch.notice(&format!("compiled for WebAssembly, once, in {took:.1} s"));
+    }
+    Ok(())
+}

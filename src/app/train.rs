@@ -1,0 +1,190 @@
+//! Operations that train a retriever on labelled queries, and keep it as a model in the home directory.
+//! Must not know how weights are learnt.
+
+pub mod dense;
+pub mod graph;
+pub mod mfar;
+
+use std::{
+    fmt,
+    path::PathBuf,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{App, Explain, Plan, Result, dataset, named};
+use agent_dataset::{LabelledQuery, Split, load_split};
+use agent_index::IndexedBase;
+use agent_train::{Progress, Record, Source, Task, TrainError, ValidationPoint};
+
+/// Time between two notices of loss and rate within an epoch.
+const BETWEEN_LOSSES: Duration = Duration::from_secs(30);
+/// The parts of training in batches, with about what share of its time each takes.
+const EPOCHS: Plan = &[("preparing", 1.0), ("learning", 10.0), ("completing", 1.0)];
+
+/// A model to be trained.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct ModelArgs {
+    /// Installed dataset, directory in neutral format, or built-in sample
+    #[arg(long, value_name = "N")]
+    pub dataset: String,
+    /// Call the model so [default: the kind of model, - and the name of the dataset]
+    #[arg(long, value_name = "NAME")]
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Replace a model of that name
+    #[arg(long)]
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A step size, from 1e-9 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, ToSchema)]
+#[serde(try_from = "f64")]
+#[schema(minimum = 1e-9, maximum = 1.0)]
+pub struct Rate(f64);
+
+impl TryFrom<f64> for Rate {
+    type Error = String;
+
+    fn try_from(rate: f64) -> std::result::Result<Rate, String> {
+        let rate = Some(rate).filter(|rate| (1e-9..=1.0).contains(rate));
+        rate.map(Rate).ok_or_else(|| "give a number above 0, at most 1".to_owned())
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Rate, String> {
+        text.parse().unwrap_or(f64::NAN).try_into()
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// A model that was trained and is kept.
+#[derive(Debug, Serialize)]
+pub struct Trained<M> {
+    /// Its name in the home directory.
+    pub name: String,
+    /// The directory of its files.
+    pub directory: String,
+    /// Time that training took, seconds.
+    pub seconds: f64,
+    /// What was learnt.
+    #[serde(flatten)]
+    pub record: Record<M>,
+}
+
+/// A training with what it learns from.
+struct Training {
+    name: String,
+    dir: PathBuf,
+    checkpoint: PathBuf,
+    base: Arc<IndexedBase>,
+    train: Vec<LabelledQuery>,
+    val: Vec<LabelledQuery>,
+    source: Source,
+    began: Instant,
+}
+
+impl ModelArgs {
+    /// Opens the base and its queries; `kind` begins the name of a model that has none.
+    fn open(&self, kind: &str, app: &App) -> Result<Training> {
+        let dataset = dataset::find(&self.dataset, app)?;
+        let known = &dataset.base.name;
+        let name = self.name.clone().unwrap_or_else(|| format!("{kind}-{known}"));
+        let dir = named::new_model_dir(&name, &app.home)?;
+        if dir.exists() && !self.force {
+            return Err(anyhow!("there is a model {name:?} already"))
+                .hint("replace it with --force, or give another --name");
+        }
+        let checkpoint = dir.with_file_name(format!(".{name}.checkpoint"));
+        let base = dataset::open(&dataset, app)?;
+        let began = Instant::now();
+        let [train, val] =
+            [Split::Train, Split::Val].map(|split| load_split(&dataset.base, &split));
+        let (train, val) = (train?, val?);
+        let source = Source::new(known, base.kb.fingerprint(), &train, &val);
+        Ok(Training { name, dir, checkpoint, base, train, val, source, began })
+    }
+}
+
+impl Training {
+    /// Training in epochs, with a checkpoint.
+    fn task<'a, S>(&'a self, settings: &'a S, resume: bool) -> Task<'a, S> {
+        let Self { dir, checkpoint, base, train, val, source, .. } = self;
+        Task { base, source, train, val, settings, dir, checkpoint, resume }
+    }
+
+    /// Trains in epochs, with progress. An error of one that was stopped says how it goes on.
+    fn in_epochs<T>(
+        &self,
+        app: &App,
+        train: impl FnOnce(&(dyn Fn(Progress) + Sync)) -> std::result::Result<T, TrainError>,
+    ) -> Result<T> {
+        let progress = app.watch.progress_of("training", EPOCHS);
+        let noticed = Mutex::new((Instant::now(), 0));
+        let trained = train(&|at| match at {
+            Progress::Preparing { done, total, .. } => {
+                progress.at("preparing", done as u64, total as u64);
+            }
+            Progress::Learning { done, total, loss } => {
+                progress.at("learning", done as u64, total as u64);
+                let mut noticed = noticed.lock().unwrap_or_else(PoisonError::into_inner);
+                let (since, before) = *noticed;
+                let seconds = since.elapsed();
+                if seconds >= BETWEEN_LOSSES {
+                    *noticed = (Instant::now(), done);
+                    let rate = done.saturating_sub(before) as f64 / seconds.as_secs_f64();
+                    let line = format!("step {done} of {total}: loss {loss:.4}, {rate:.2} steps/s");
+                    app.watch.notice(&line);
+                }
+            }
+            Progress::Completing => progress.at("completing", 0, 1),
+            Progress::Validated(look, of) => app.watch.notice(&epoch_line(&look, of)),
+        });
+        match trained {
+            Err(error @ TrainError::Stopped) if self.checkpoint.exists() => {
+                Err(error).hint("go on with the same options and --resume")
+            }
+            trained => Ok(trained?),
+        }
+    }
+
+    fn trained<M>(self, record: Record<M>) -> Trained<M> {
+        let (name, directory) = (self.name, self.dir.display().to_string());
+        Trained { name, directory, seconds: self.began.elapsed().as_secs_f64(), record }
+    }
+}
+
+/// A model after an epoch of `of`, in a line.
+pub fn epoch_line(look: &ValidationPoint, of: usize) -> String {
+    let ValidationPoint { step, loss, mrr } = look;
+    format!("epoch {step} of {of}: loss {loss:.4}, validation mrr {:.1} %", 100.0 * mrr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_above_0_and_at_most_1_wherever_they_come_from() {
+        assert_eq!(("1".parse(), "1e-3".parse()), (Ok(Rate(1.0)), Ok(Rate(1e-3))));
+        for wrong in ["0", "1.1", "NaN", "x"] {
+            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+            assert!(serde_json::from_str::<Rate>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

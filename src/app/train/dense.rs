@@ -1,0 +1,220 @@
+//! Learns vectors of queries and nodes, so that a query is near to what answers it.
+
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use anyhow::anyhow;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    App, Result,
+    bounded::Bounded,
+    choice::{choice, schema},
+    operation::Perform,
+    train::{ModelArgs, Rate, Trained},
+};
+use agent_train::dense::{
+    self, ModelInfo, Negatives, Settings,
+    tune::{self, TunedModelInfo},
+};
+
+/// A dual encoder.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The model.
+    #[command(flatten)]
+    #[schema(inline)]
+    pub model: ModelArgs,
+    /// What turns a text into a vector: bag, the weighted mean of word vectors, or candle:DIR, a
+    /// sentence encoder of the BERT family in a directory
+    #[arg(long, value_name = "ENCODER", default_value = "bag")]
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub encoder: Encoder,
+    /// Where nodes come from that do not answer, beside the other documents of a batch
+    #[arg(long, value_name = "WHERE", value_parser = choice::<Negatives>(), default_value = negatives().name())]
+    #[serde(default = "negatives")]
+    #[schema(schema_with = schema::<Negatives>)]
+    pub negatives: Negatives,
+    /// With --negatives self: how often the encoder is asked for them anew, at most 100
+    #[arg(long, value_name = "N", default_value_t = refresh())]
+    #[serde(default = "refresh")]
+    #[schema(inline)]
+    pub refresh: Bounded<0, 100>,
+    /// Queries that are made of documents, at most 200000 [default: 8000, with candle:DIR none]
+    #[arg(long, value_name = "N")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub made: Option<Bounded<0, 200_000>>,
+    /// Looks at all pairs, at most 1000 [default: 12, with candle:DIR 3]
+    #[arg(long, value_name = "N")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub epochs: Option<Bounded<0, 1_000>>,
+    /// Pairs of a batch, at most 1000 [default: 64, with candle:DIR 16]
+    #[arg(long, value_name = "N")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub batch: Option<Bounded<0, 1_000>>,
+    /// Step size, the largest [default: 0.001, with candle:DIR 0.00002]
+    #[arg(long, value_name = "R")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub rate: Option<Rate>,
+    /// With bag: numbers of a vector, at most 1024, and at most those of the built-in embedder
+    /// [default: 256]
+    #[arg(long, value_name = "N")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub dim: Option<Bounded<0, 1_024>>,
+    /// With candle:DIR: word pieces read of a text, at most 8192 [default: 128]
+    #[arg(long, value_name = "N")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub max_tokens: Option<Bounded<0, 8_192>>,
+    /// With candle:DIR: nodes that validation queries are ranked among, and of which --negatives self
+    /// chooses, at most 1000000 [default: 1000]
+    #[arg(long, value_name = "N")]
+    #[serde(default)]
+    #[schema(inline)]
+    pub pool: Option<Bounded<0, 1_000_000>>,
+    /// Seed of made queries, batches and negatives
+    #[arg(long, value_name = "S", default_value_t = seed())]
+    #[serde(default = "seed")]
+    pub seed: u64,
+    /// Go on from where training with the same options was stopped
+    #[arg(long)]
+    #[serde(default)]
+    pub resume: bool,
+}
+
+fn negatives() -> Negatives {
+    Settings::default().negatives
+}
+
+fn refresh() -> Bounded<0, 100> {
+    Bounded::new(Settings::default().refresh as u64)
+}
+
+fn seed() -> u64 {
+    Settings::default().seed
+}
+
+/// What turns a text into a vector.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Encoder {
+    /// The weighted mean of word vectors.
+    #[default]
+    Bag,
+    /// A sentence encoder in a directory.
+    Candle(PathBuf),
+}
+
+impl FromStr for Encoder {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Encoder, String> {
+        match text.split_once(':') {
+            None if text == "bag" => Ok(Encoder::Bag),
+            Some(("candle", dir)) if !dir.is_empty() => Ok(Encoder::Candle(dir.into())),
+            _ => Err("use bag or candle:DIR".to_owned()),
+        }
+    }
+}
+
+impl TryFrom<String> for Encoder {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Encoder, String> {
+        text.parse()
+    }
+}
+
+/// A dual encoder that was trained.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Reply {
+    /// Word vectors with weights.
+    Bag(Trained<ModelInfo>),
+    /// A sentence encoder.
+    Encoder(Trained<TunedModelInfo>),
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "train_dense";
+    const SUMMARY: &'static str = "Learn vectors of queries and nodes, so that a query is near to what answers it (DPR, ANCE)";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        match &self.encoder {
+            Encoder::Bag => self.bag(app).map(Reply::Bag),
+            Encoder::Candle(dir) => self.sentence_encoder(dir, app).map(Reply::Encoder),
+        }
+    }
+}
+
+impl Request {
+    /// Trains word vectors and their weights.
+    fn bag(&self, app: &App) -> Result<Trained<ModelInfo>> {
+        refuse("--max-tokens", self.max_tokens, "candle:DIR")?;
+        refuse("--pool", self.pool, "candle:DIR")?;
+        let training = self.model.open("dense", app)?;
+        let known = Settings::default();
+        let settings = Settings {
+            negatives: self.negatives,
+            refresh: self.refresh.get(),
+            seed: self.seed,
+            made: self.made.map_or(known.made, Bounded::get),
+            epochs: self.epochs.map_or(known.epochs, Bounded::get),
+            dim: self.dim.map_or(known.dim, Bounded::get).max(1),
+            batch: self.batch.map_or(known.batch, Bounded::get).max(1),
+            rate: self.rate.map_or(known.rate, |rate| rate.0),
+            ..known
+        };
+        let task = training.task(&settings, self.resume);
+        let record = training.in_epochs(app, |report| dense::train(&task, report, &app.stop))?;
+        Ok(training.trained(record))
+    }
+
+    /// Fine-tunes the sentence encoder of a directory.
+    fn sentence_encoder(&self, dir: &Path, app: &App) -> Result<Trained<TunedModelInfo>> {
+        app.refuse_paths("train dense")?;
+        refuse("--dim", self.dim, "bag")?;
+        let known = tune::Settings::default();
+        let max_tokens = self.max_tokens.map_or(known.max_tokens, Bounded::get);
+        let encoder = tune::BaseEncoder::open(dir, max_tokens)?;
+        let training = self.model.open("encoder", app)?;
+        let settings = tune::Settings {
+            encoder: encoder.fingerprint().to_owned(),
+            negatives: self.negatives,
+            refresh: self.refresh.get(),
+            seed: self.seed,
+            made: self.made.map_or(known.made, Bounded::get),
+            epochs: self.epochs.map_or(known.epochs, Bounded::get),
+            batch: self.batch.map_or(known.batch, Bounded::get).max(1),
+            rate: self.rate.map_or(known.rate, |rate| rate.0),
+            pool: self.pool.map_or(known.pool, Bounded::get).max(1),
+            max_tokens,
+            ..known
+        };
+        let task = training.task(&settings, self.resume);
+        let record =
+            training.in_epochs(app, |report| dense::tune(&task, &encoder, report, &app.stop))?;
+        Ok(training.trained(record))
+    }
+}
+
+/// Refuses an option that says nothing of an encoder.
+fn refuse<T>(option: &str, given: Option<T>, encoder: &str) -> Result<()> {
+    match given {
+        Some(_) => {
+            Err(anyhow!("{option} is an option of --encoder {encoder}; leave it out").into())
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Learns to order nodes by the graph around the query.
+
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::{
+    App, Result,
+    bounded::Bounded,
+    choice::{choice, schema},
+    operation::Perform,
+    train::{ModelArgs, Rate, Trained},
+};
+use agent_train::graph::{self, Ablation, ModelInfo, Settings};
+
+/// A graph network.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The model.
+    #[command(flatten)]
+    #[schema(inline)]
+    pub model: ModelArgs,
+    /// Leave a part out, to see what it is worth
+    #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
+    #[serde(default)]
+    #[schema(schema_with = schema::<Ablation>)]
+    pub without: Option<Ablation>,
+    /// Looks at all queries, at most 1000
+    #[arg(long, value_name = "N", default_value_t = epochs())]
+    #[serde(default = "epochs")]
+    #[schema(inline)]
+    pub epochs: Bounded<0, 1_000>,
+    /// Step size
+    #[arg(long, value_name = "R", default_value_t = rate())]
+    #[serde(default = "rate")]
+    #[schema(inline)]
+    pub rate: Rate,
+    /// Seed of the first weights and of batches
+    #[arg(long, value_name = "S", default_value_t = seed())]
+    #[serde(default = "seed")]
+    pub seed: u64,
+    /// Go on from where training with the same options was stopped
+    #[arg(long)]
+    #[serde(default)]
+    pub resume: bool,
+}
+
+fn epochs() -> Bounded<0, 1_000> {
+    Bounded::new(Settings::default().epochs as u64)
+}
+
+fn rate() -> Rate {
+    Rate(Settings::default().rate)
+}
+
+fn seed() -> u64 {
+    Settings::default().seed
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "train_graph";
+    const SUMMARY: &'static str = "Learn to order nodes by the graph around the query (QAGNN)";
+    type Reply = Trained<ModelInfo>;
+
+    fn perform(&self, app: &App) -> Result<Trained<ModelInfo>> {
+        let training = self.model.open("graph", app)?;
+        let settings = Settings {
+            ablation: self.without,
+            epochs: self.epochs.get(),
+            rate: self.rate.0,
+            seed: self.seed,
+            ..Settings::default()
+        };
+        let task = training.task(&settings, self.resume);
+        let record = training.in_epochs(app, |report| graph::train(&task, report, &app.stop))?;
+        Ok(training.trained(record))
+    }
+}

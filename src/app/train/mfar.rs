@@ -1,0 +1,101 @@
+//! Learns how much each field of a node says, given the query.
+
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::{
+    App, Plan, Result,
+    bounded::Bounded,
+    choice::{choice, schema},
+    operation::Perform,
+    train::{ModelArgs, Trained},
+};
+use agent_train::{
+    ValidationPoint,
+    mfar::{self, Conditioning, ModelInfo, Progress, Scorers, Settings, TrainedModel, Variant},
+};
+
+/// Steps between two notices of how far the weights are.
+const NOTICE_EVERY: usize = 50;
+/// The parts of the work, with about what share of its time each takes.
+const STAGES: Plan = &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
+
+/// A model of weights of fields.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The model.
+    #[command(flatten)]
+    #[schema(inline)]
+    pub model: ModelArgs,
+    /// What is weighed: fields alone, or the whole document with the names of neighbours too
+    #[arg(long, value_name = "VARIANT", value_parser = choice::<Variant>(), default_value = "1+n")]
+    #[serde(default = "variant")]
+    #[schema(schema_with = schema::<Variant>)]
+    pub variant: Variant,
+    /// What the weights of a query depend on [default: what cross-validation finds best]
+    #[arg(long, value_name = "WHAT", value_parser = choice::<Conditioning>())]
+    #[serde(default)]
+    #[schema(schema_with = schema::<Conditioning>)]
+    pub conditioning: Option<Conditioning>,
+    /// Seed of the folds of cross-validation
+    #[arg(long, value_name = "S", default_value_t = seed())]
+    #[serde(default = "seed")]
+    pub seed: u64,
+    /// Steps of ascent, at most 10000
+    #[arg(long, value_name = "K", default_value_t = steps())]
+    #[serde(default = "steps")]
+    #[schema(inline)]
+    pub steps: Bounded<1, 10_000>,
+}
+
+fn variant() -> Variant {
+    Variant::OnePlusN
+}
+
+fn seed() -> u64 {
+    Settings::default().seed
+}
+
+fn steps() -> Bounded<1, 10_000> {
+    Bounded::new(Settings::default().steps as u64)
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "train_mfar";
+    const SUMMARY: &'static str =
+        "Learn how much each field of a node says, given the query (mFAR)";
+    type Reply = Trained<ModelInfo>;
+
+    fn perform(&self, app: &App) -> Result<Trained<ModelInfo>> {
+        let training = self.model.open("mfar", app)?;
+        let scorers = Scorers::open(training.base.clone(), self.variant)?;
+        let (conditioning, seed, steps) = (self.conditioning, self.seed, self.steps.get());
+        let settings = Settings { conditioning, seed, steps, ..Settings::default() };
+        let progress = app.watch.progress_of("training", STAGES);
+        let report = |at: Progress| match at {
+            Progress::Asking { done, total } => progress.at("queries", done as u64, total as u64),
+            Progress::Choosing { done, total, .. } => {
+                progress.at("choosing", done as u64, total as u64);
+            }
+            Progress::Learning(look, of) => {
+                progress.at("learning", look.step as u64, of as u64);
+                if look.step % NOTICE_EVERY == 0 || look.step == of {
+                    app.watch.notice(&step_line(&look));
+                }
+            }
+        };
+        let (train, val) = (&training.train, &training.val);
+        let trained = mfar::train(&scorers, train, val, &settings, &report, &app.stop)?;
+        drop(progress);
+        let TrainedModel { model, cross_validation, curve } = trained;
+        let (dir, source) = (&training.dir, &training.source);
+        let record = model.save(dir, source, &settings, cross_validation, curve)?;
+        Ok(training.trained(record))
+    }
+}
+
+/// The weights after a step, in a line.
+pub fn step_line(look: &ValidationPoint) -> String {
+    format!("step {}: loss {:.4}, validation mrr {:.1} %", look.step, look.loss, 100.0 * look.mrr)
+}
