@@ -13,7 +13,8 @@ use utoipa::ToSchema;
 use crate::{
     Server,
     reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, first_right},
-    routes::{Body, deadline, in_json, json, opened, system},
+    routes::{Body, deadline, opened, system},
+    sent::{in_json, json},
     splits::{page, split},
 };
 use agent_dataset::LabelledQuery;
@@ -165,7 +166,7 @@ pub(super) async fn compare(
             took_ms: began.elapsed().as_secs_f64() * 1e3,
         })
     };
-    Ok(json(server.long.run(deadline, work).await??))
+    Ok(json(server.comparisons.run(deadline, work).await??))
 }
 
 const WON: &str = "won";

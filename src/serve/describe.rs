@@ -5,10 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use axum::{
-    Json,
-    extract::{Query, State, rejection::QueryRejection},
-};
+use axum::extract::{Query, State, rejection::QueryRejection};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,6 +14,7 @@ use crate::{
     nodes::{Field, OfBase, bad_query},
     reply::{ApiError, Common, OfPath, OfWork},
     routes::{no_bundle, opened},
+    sent::Bounded,
     splits::page,
 };
 use agent_dataset::{Summary, nodes_of_id};
@@ -52,7 +50,7 @@ struct AboutSystem {
 pub(super) async fn systems(
     State(server): State<Arc<Server>>,
     of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Json<Systems>, ApiError> {
+) -> Result<Bounded<Systems>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
     let opened = opened(&server, of.base.as_deref())?;
     let is_there =
@@ -61,7 +59,7 @@ pub(super) async fn systems(
     let ranks = |spec: &SystemSpec| !spec.arguments.contains("SYSTEM") && spec.name != "ask";
     let ready = SYSTEMS.iter().filter(|spec| spec.needs.iter().all(is_there) && ranks(spec));
     let about = |spec: &'static SystemSpec| AboutSystem { name: spec.name, summary: spec.summary };
-    Ok(Json(Systems { systems: ready.map(about).collect() }))
+    Ok(Bounded(Systems { systems: ready.map(about).collect() }))
 }
 
 /// Types with fields and counts, relations with the types of their ends, and what looks like a
@@ -74,11 +72,11 @@ pub(super) async fn systems(
 pub(super) async fn schema(
     State(server): State<Arc<Server>>,
     of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Json<Arc<Summary>>, ApiError> {
+) -> Result<Bounded<Arc<Summary>>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
     let opened = opened(&server, of.base.as_deref())?;
     let deadline = Instant::now() + LONGEST_TIME;
-    Ok(Json(server.reads.run(deadline, move || opened.summary()).await?))
+    Ok(Bounded(server.reads.run(deadline, move || opened.summary()).await?))
 }
 
 /// Which nodes.
@@ -129,7 +127,7 @@ struct Listed {
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
     which: Result<Query<Which>, QueryRejection>,
-) -> Result<Json<Nodes>, ApiError> {
+) -> Result<Bounded<Nodes>, ApiError> {
     let Query(which) = which.map_err(bad_query)?;
     let opened = opened(&server, which.base.as_deref())?;
     let kb = &opened.base.kb;
@@ -153,7 +151,7 @@ pub(super) async fn list(
     let part = all.iter().skip(cursor).take(limit);
     let nodes: Vec<Listed> = part.map(|&id| listed(kb, id)).collect();
     let end = cursor.saturating_add(nodes.len());
-    Ok(Json(Nodes { nodes, total: all.len(), next: (end < all.len()).then_some(end) }))
+    Ok(Bounded(Nodes { nodes, total: all.len(), next: (end < all.len()).then_some(end) }))
 }
 
 fn listed(kb: &Kb, id: NodeId) -> Listed {
@@ -199,12 +197,16 @@ struct CategoryProgram {
 pub(super) async fn programs(
     State(server): State<Arc<Server>>,
     of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Json<Programs>, ApiError> {
+) -> Result<Bounded<Programs>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
     let opened = opened(&server, of.base.as_deref())?;
     let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
     let programs = active.categories().iter().map(CategoryProgram::new).collect();
-    Ok(Json(Programs { base: opened.name().to_owned(), bundle: active.about.id.clone(), programs }))
+    Ok(Bounded(Programs {
+        base: opened.name().to_owned(),
+        bundle: active.about.id.clone(),
+        programs,
+    }))
 }
 
 impl CategoryProgram {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Json, extract::State, response::IntoResponse};
+use axum::{extract::State, response::IntoResponse};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,8 @@ use crate::{
     Server,
     engine::Opened,
     reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, default_k, first_right},
-    routes::{Body, checked_k, deadline, in_json, json, opened},
+    routes::{Body, checked_k, deadline, opened},
+    sent::{Bounded, in_json, json},
     splits::{page, split},
 };
 use agent_dataset::LabelledQuery;
@@ -245,11 +246,11 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
     match (&asked.query, &asked.sample) {
         (Some(_), None) => {
             let work = move || on_query(&opened, &asked);
-            server.queue.run(deadline, work).await?
+            server.programs_run.run(deadline, work).await?
         }
         (None, Some(_)) => {
             let work = move || on_sample(&opened, &asked, deadline);
-            server.long.run(deadline, work).await?
+            server.programs_run.run(deadline, work).await?
         }
         _ => Err(ApiError::bad("what is it to be run on?", "give either query or sample")),
     }
@@ -450,7 +451,7 @@ struct Argument {
     (status = 200, description = "All tools", body = Tools),
     Common,
 ))]
-pub(super) async fn tools() -> Json<Tools> {
+pub(super) async fn tools() -> Bounded<Tools> {
     let tool = |spec: &agent_tools::ToolSpec| Tool {
         name: spec.name,
         group: spec.group,
@@ -470,5 +471,5 @@ pub(super) async fn tools() -> Json<Tools> {
         doc: spec.doc,
         example: spec.example,
     };
-    Json(Tools { tools: registry().iter().map(tool).collect() })
+    Bounded(Tools { tools: registry().iter().map(tool).collect() })
 }

@@ -12,7 +12,6 @@ use std::{
 };
 
 use axum::{
-    Json,
     extract::{
         Path, Query, State,
         rejection::{PathRejection, QueryRejection},
@@ -27,6 +26,7 @@ use crate::{
     nodes::bad_query,
     reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
     routes::deadline,
+    sent::Bounded,
     splits::page,
 };
 use agent_infer::ParamValues;
@@ -323,7 +323,7 @@ pub(super) fn bad_id(error: PathRejection) -> ApiError {
 pub(super) async fn runs(
     State(server): State<Arc<Server>>,
     part: Result<Query<Part>, QueryRejection>,
-) -> Result<Json<Runs>, ApiError> {
+) -> Result<Bounded<Runs>, ApiError> {
     let Query(part) = part.map_err(bad_query)?;
     let (limit, cursor) = (page(part.limit, RUNS, MAX_RUNS)?, part.cursor.unwrap_or(0));
     let shared = server.clone();
@@ -333,16 +333,16 @@ pub(super) async fn runs(
             .iter()
             .skip(cursor)
             .take(limit)
-            .map(|(changed, dir)| about(dir, *changed))
+            .map(|(changed, dir)| about(&shared, dir, *changed))
             .collect();
         let end = cursor.saturating_add(runs.len());
         let total = all.len();
         Ok::<_, ApiError>(Runs { runs, total, next: (end < total).then_some(end) })
     };
-    Ok(Json(server.reads.run(deadline(None)?, work).await??))
+    Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }
 
-fn about(dir: &FilePath, changed: SystemTime) -> AboutRun {
+fn about(server: &Server, dir: &FilePath, changed: SystemTime) -> AboutRun {
     let since = changed.duration_since(SystemTime::UNIX_EPOCH).ok();
     let (id, changed) = (name(dir), since.map(|since| since.as_secs()));
     match Record::read(dir) {
@@ -363,7 +363,7 @@ fn about(dir: &FilePath, changed: SystemTime) -> AboutRun {
             }
         }
         Err(error) => {
-            let (state, problem) = ("unreadable", Some(error.to_string()));
+            let (state, problem) = ("unreadable", Some(server.without_home(error.to_string())));
             AboutRun { id, state, problem, changed, ..AboutRun::default() }
         }
     }
@@ -378,11 +378,11 @@ fn about(dir: &FilePath, changed: SystemTime) -> AboutRun {
 pub(super) async fn run(
     State(server): State<Arc<Server>>,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Json<RunNow>, ApiError> {
+) -> Result<Bounded<RunNow>, ApiError> {
     let Path(id) = id.map_err(bad_id)?;
     let shared = server.clone();
     let work = move || Ok::<_, ApiError>(now(&directory(&shared, &id, DATABASE_FILE)?)?);
-    Ok(Json(server.reads.run(deadline(None)?, work).await??))
+    Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }
 
 /// How the run in a directory stands. Its whole journal is read.
@@ -536,7 +536,7 @@ pub(super) async fn programs(
     State(server): State<Arc<Server>>,
     id: Result<Path<String>, PathRejection>,
     part: Result<Query<Part>, QueryRejection>,
-) -> Result<Json<TriedPrograms>, ApiError> {
+) -> Result<Bounded<TriedPrograms>, ApiError> {
     let (Path(id), Query(part)) = (id.map_err(bad_id)?, part.map_err(bad_query)?);
     let limit = page(part.limit, PROGRAMS, MAX_PROGRAMS)?;
     let cursor = part.cursor.unwrap_or(0);
@@ -548,7 +548,7 @@ pub(super) async fn programs(
         let (end, total) = (cursor.saturating_add(programs.len()), sources.entries.len());
         Ok::<_, ApiError>(TriedPrograms { programs, total, next: (end < total).then_some(end) })
     };
-    Ok(Json(server.reads.run(deadline(None)?, work).await??))
+    Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }
 
 fn tried(sources: &Sources, entry: &Entry) -> TriedProgram {

@@ -172,7 +172,10 @@ pub(super) async fn call(
         Err(error) if error.says(UNKNOWN) => {
             Err(ErrorData::invalid_params(format!("{UNKNOWN}: {}", short(name)), None))
         }
-        Err(error) => Ok(CallToolResult::error(vec![ContentBlock::text(error.told())])),
+        Err(error) => {
+            let told = server.without_home(error.told());
+            Ok(CallToolResult::error(vec![ContentBlock::text(told)]))
+        }
     }
 }
 
@@ -369,9 +372,9 @@ struct OfNode {
 
 fn get_node(server: &Server, asked: &OfNode) -> Result<Value, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
-    let node = nodes::told(&opened, asked.id)?;
+    let relations = nodes::degrees(&opened, asked.id)?;
     let relations = match asked.cursor {
-        0 => items(node.relations().map(|of| json!(of)), LIST_BYTES / 4),
+        0 => items(relations.iter().map(|of| json!(of)), LIST_BYTES / 4),
         _ => Vec::new(),
     };
     let kb = &opened.base.kb;

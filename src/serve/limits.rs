@@ -1,0 +1,5 @@
+//! stub
+/// stub
+pub fn reference_page() -> String {
+    String::new()
+}
