@@ -20,7 +20,7 @@ use agent_infer::{self as infer, HitRecord};
 use agent_retrieve::{Answer, AssistFailure, Detail, Retriever, check_query};
 
 /// Rows of a reply at most, and where a request does not say.
-const MAX_ROWS: usize = 1_000;
+pub(super) const MAX_ROWS: usize = 1_000;
 const ROWS: usize = 100;
 /// Nodes of a bundle's answer.
 const NODES: usize = 20;

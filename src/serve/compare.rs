@@ -22,12 +22,12 @@ use agent_kb::Kb;
 use agent_retrieve::{Ranking, Retriever};
 
 /// Questions of one reply at most, and where a request does not say.
-const MAX_LIMIT: usize = 50;
+pub(super) const MAX_LIMIT: usize = 50;
 const LIMIT: usize = 20;
 /// Nodes of each ranking that are looked at.
 const DEPTH: usize = 100;
 /// Nodes of each ranking that are told.
-const TOLD: usize = 3;
+pub(super) const TOLD: usize = 3;
 /// Time where a request does not say, milliseconds.
 const TIME_MS: u64 = 30_000;
 /// Time that is left for the reply when no further question is asked.

@@ -24,9 +24,9 @@ use agent_systems::{Need, SYSTEMS, SystemSpec};
 
 /// Nodes of one reply where a request does not say, and at most.
 const LIMIT: usize = 50;
-const MAX_LIMIT: usize = 200;
+pub(super) const MAX_LIMIT: usize = 200;
 /// Characters of a field's value in a list of nodes; what is longer is cut.
-const VALUE_CHARS: usize = 200;
+pub(super) const VALUE_CHARS: usize = 200;
 
 /// The systems that can be asked.
 #[derive(Debug, Serialize, ToSchema)]
@@ -81,6 +81,7 @@ pub(super) async fn schema(
 
 /// Which nodes.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// The base; may be left out where there is one.

@@ -49,12 +49,13 @@ const BETWEEN_STATES: Duration = Duration::from_secs(1);
 /// How much longer than it takes to say so the run goes on before it is said again.
 const STATE_SHARE: u32 = 10;
 /// Time without an event after which a comment is sent.
-const QUIET: Duration = Duration::from_secs(15);
+pub(super) const QUIET: Duration = Duration::from_secs(15);
 /// Steps that are read at a time.
-const MAX_STEPS: usize = 200;
+pub(super) const MAX_STEPS: usize = 200;
 
 /// From where on.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct After {
     /// Only steps behind this one; what the header `Last-Event-ID` says comes first.

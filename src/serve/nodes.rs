@@ -24,6 +24,7 @@ pub(super) const MAX_LIMIT: usize = 1_000;
 
 /// Which base a node is of.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfBase {
     /// The base; may be left out where there is one.
@@ -68,6 +69,7 @@ pub(super) struct Degree {
 
 /// Which neighbours.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// The base; may be left out where there is one.

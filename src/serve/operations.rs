@@ -20,11 +20,8 @@ use crate::{
     Server,
     reply::{ApiError, Common, OfBody, OfPath, OfWork},
     routes::{Body, LONGEST_CHANGE},
-    sent::{Bounded, json},
+    sent::{Bounded, MAX_REPLY, json},
 };
-
-/// Longest reply over HTTP, bytes.
-const MAX_REPLY: usize = 8 << 20;
 
 /// Writes what operations report to the log.
 pub(super) struct Log;

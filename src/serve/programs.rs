@@ -21,17 +21,17 @@ use crate::{
     splits::{page, split},
 };
 use agent_dataset::LabelledQuery;
-use agent_infer::{self as infer, HitRecord, ParamValues, Runtime};
+use agent_infer::{self as infer, HitRecord, ParamValues, ProgramCalls, Runtime};
 use agent_kb::{Kb, NodeId};
-use agent_retrieve::{Answer, Call, NodeExplanation, RetrieveError, check_query, rank_explanation};
+use agent_retrieve::{Answer, NodeExplanation, RetrieveError, check_query, rank_explanation};
 use agent_sandbox::{CompiledProgram, Failure, Outcome, Param, Usage, program::Program};
 use agent_tools::{ToolCall, Trace, registry};
 
 /// Queries of a sample at most, and where a request does not say.
-const MAX_SAMPLE: usize = 20;
+pub(super) const MAX_SAMPLE: usize = 20;
 const SAMPLE: usize = 10;
 /// Nodes that are told of each query of a sample.
-const TOLD: usize = 3;
+pub(super) const TOLD: usize = 3;
 /// Time that is left for what a sample came to when no further query is begun.
 const MARGIN: Duration = Duration::from_millis(500);
 
@@ -272,9 +272,11 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
         }
     };
     let (kb, calls) = (&opened.base.kb, trace.take());
+    let traced = calls.iter().map(|call| traced(kb, call)).collect();
     let (answer, usage, output, error) = match outcome {
         Ok(Outcome { ranking, usage, output }) => {
-            (explained(kb, &program, ranking, &calls, asked.k), usage, output, None)
+            let calls = ProgramCalls::new(kb, "", calls);
+            (explained(&program, ranking, &calls, asked.k), usage, output, None)
         }
         Err(failure) => {
             let error = Some(ProgramError::from(&failure));
@@ -288,7 +290,7 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
         status: if error.is_none() { Status::Ok } else { Status::Error },
         params,
         hits: infer::hits(kb, &answer),
-        trace: calls.iter().map(|call| traced(kb, call)).collect(),
+        trace: traced,
         error,
         usage: Used::from(usage),
         output,
@@ -298,25 +300,16 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
 
 /// A ranking with what each call says of its nodes.
 fn explained(
-    kb: &Kb,
     program: &Program,
     mut ranking: Vec<(NodeId, f32)>,
-    calls: &[ToolCall],
+    calls: &ProgramCalls,
     k: usize,
 ) -> Answer {
     ranking.truncate(k);
     let name = format!("program {}", program.short_id());
-    let call = |call: &ToolCall, node| Call {
-        category: String::new(),
-        line: call.line,
-        tool: call.name.to_owned(),
-        arguments: call.arguments(kb),
-        result: call.outcome(kb),
-        value: call.value_of(node),
-    };
     let why = |(at, &(node, score)): (usize, &(NodeId, f32))| NodeExplanation {
         explanation: rank_explanation(&name, at, score),
-        calls: calls.iter().map(|one| call(one, node)).collect(),
+        calls: calls.on(node).collect(),
         features: Vec::new(),
     };
     let why = ranking.iter().enumerate().map(why).collect();

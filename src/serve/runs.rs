@@ -43,10 +43,10 @@ use agent_optimize::{
 };
 
 /// Runs of one reply at most, and where a request does not say.
-const MAX_RUNS: usize = 100;
+pub(super) const MAX_RUNS: usize = 100;
 const RUNS: usize = 20;
 /// Programs of one reply at most, and where a request does not say.
-const MAX_PROGRAMS: usize = 100;
+pub(super) const MAX_PROGRAMS: usize = 100;
 const PROGRAMS: usize = 50;
 /// Programs and steps of a record: as many as `web/src/run.ts` shows.
 const RECORDED_PROGRAMS: usize = 500;
@@ -62,6 +62,7 @@ const IMPROVEMENT: (&str, &str) = ("parent", "improving programs");
 
 /// Which part.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Part {
     /// Most things of one reply, 1 to 100.

@@ -62,7 +62,8 @@ pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
 pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String, ApiError> {
     let mut text = Within { bytes: Vec::new(), max };
     match serde_json::to_writer(&mut text, reply) {
-        Ok(()) => String::from_utf8(text.bytes)
+        // What counts as its memory is its length.
+        Ok(()) => String::from_utf8(text.bytes.into_boxed_slice().into())
             .map_err(|error| internal(&serde_json::Error::io(io::Error::other(error)))),
         Err(error) if error.is_io() => Err(too_long(max)),
         Err(error) => Err(internal(&error)),

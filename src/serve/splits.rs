@@ -26,10 +26,10 @@ use agent_dataset::{DatasetError, LabelledQuery, Split};
 use agent_kb::{Kb, NodeId};
 
 /// Questions of one reply at most, and where a request does not say.
-const MAX_LIMIT: usize = 200;
+pub(super) const MAX_LIMIT: usize = 200;
 const LIMIT: usize = 50;
 /// Right nodes that are told of each question.
-const TOLD: usize = 20;
+pub(super) const TOLD: usize = 20;
 /// Splits that clients may see.
 const OPEN: [&str; 3] = ["train", "val", "human"];
 
@@ -55,6 +55,7 @@ struct AboutSplit {
 
 /// Which questions.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// The base; may be left out where there is one.

@@ -37,7 +37,7 @@ use rmcp::{
 use crate::{Server, access::Scope, client::Client, mcp::pipe::Pipe};
 
 /// Longest request, bytes.
-pub(super) const MAX_BODY: usize = 64 << 10;
+pub(crate) const MAX_BODY: usize = 64 << 10;
 /// What assistants are told before they ask.
 const INSTRUCTIONS: &str = "Answers questions over knowledge bases: typed nodes with documents, \
 joined by typed relations. Begin with describe_base. Ask whole questions with query; look for words \

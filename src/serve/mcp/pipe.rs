@@ -17,11 +17,11 @@ use tokio::{
 };
 
 /// Requests under way at a time; further ones are read when some are answered.
-pub(super) const AT_A_TIME: usize = 64;
+pub(crate) const AT_A_TIME: usize = 64;
 /// Longest line, bytes.
-pub(super) const MAX_LINE: usize = super::MAX_BODY;
+pub(crate) const MAX_LINE: usize = super::MAX_BODY;
 /// Time for requests under way when the input ends.
-pub(super) const END_TIME: Duration = Duration::from_secs(30);
+pub(crate) const END_TIME: Duration = Duration::from_secs(30);
 /// Codes of errors, as JSON-RPC names them.
 const UNPARSABLE: i32 = -32_700;
 const INVALID: i32 = -32_600;

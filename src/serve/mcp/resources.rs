@@ -20,7 +20,7 @@ use crate::{
 /// Begins the addresses of all resources.
 const SCHEME: &str = "agent://";
 /// Longest text of a resource, bytes.
-const MAX_BYTES: usize = 64 << 10;
+pub(crate) const MAX_BYTES: usize = 64 << 10;
 /// The one prompt.
 const PROMPT: &str = "answer_from_base";
 
