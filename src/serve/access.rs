@@ -173,7 +173,7 @@ impl Keys {
         let mut found = None;
         for (at, stored) in self.keys.values().enumerate() {
             if bool::from(stored.digest.as_bytes().ct_eq(digest.as_bytes())) {
-                found = Some((stored.scope, Client(at)));
+                found = Some((stored.scope, Client::of(at)));
             }
         }
         found
@@ -254,8 +254,8 @@ mod tests {
         assert!(!text.contains(&read) && !text.contains(&read[6..]));
         let mut again = Keys::read(&path).unwrap();
         assert_eq!(again, keys);
-        assert_eq!(again.find(&admin), Some((Scope::Admin, Client(0))));
-        assert_eq!(again.find(&read), Some((Scope::Read, Client(1))));
+        assert_eq!(again.find(&admin), Some((Scope::Admin, Client::of(0))));
+        assert_eq!(again.find(&read), Some((Scope::Read, Client::of(1))));
         assert_eq!(again.find("agent-0"), None);
         again.remove("me").unwrap();
         assert_eq!(again.find(&admin), None);

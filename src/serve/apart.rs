@@ -87,11 +87,11 @@ mod tests {
         let apart = Apart { wait: Duration::from_millis(10), ..Apart::new(2, 2) };
         let (go, gate) = mpsc::channel::<()>();
         let late = Instant::now() + Duration::from_millis(5);
-        let held = Client(0).asks(apart.run(late, move || gate.recv().is_ok())).await;
+        let held = Client::of(0).asks(apart.run(late, move || gate.recv().is_ok())).await;
         assert_eq!(held, Err(Refused::Expired));
-        let again = Client(0).asks(apart.run(soon(), || 1)).await;
+        let again = Client::of(0).asks(apart.run(soon(), || 1)).await;
         assert_eq!(again, Err(Refused::Busy(RETRY_SECONDS)));
-        assert_eq!(Client(1).asks(apart.run(soon(), || 2)).await, Ok(2));
+        assert_eq!(Client::of(1).asks(apart.run(soon(), || 2)).await, Ok(2));
         drop(go);
     }
 }

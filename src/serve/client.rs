@@ -13,11 +13,26 @@ task_local! {
     static NOW: Client;
 }
 
-/// A client: the number of its key in the order of their names; 0 where there are no keys.
+/// A client: its key, and whether it asks for explanations, which take so much longer that they wait for
+/// each other, not before plain questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Client(pub(super) usize);
+pub(super) struct Client {
+    /// The number of its key in the order of their names; 0 where there are no keys.
+    key: usize,
+    explains: bool,
+}
 
 impl Client {
+    /// The client of a key.
+    pub(super) fn of(key: usize) -> Client {
+        Client { key, explains: false }
+    }
+
+    /// The same client where it asks for explanations.
+    pub(super) fn explaining(self, explains: bool) -> Client {
+        Client { explains, ..self }
+    }
+
     /// The client of the task; the first one outside of requests.
     pub(super) fn now() -> Client {
         NOW.try_with(|client| *client).unwrap_or_default()
@@ -68,7 +83,7 @@ impl Slots {
     }
 
     fn own(&self) -> Option<Arc<Semaphore>> {
-        self.of_client.get(Client::now().0).or(self.of_client.first()).cloned()
+        self.of_client.get(Client::now().key).or(self.of_client.first()).cloned()
     }
 }
 
@@ -82,13 +97,13 @@ mod tests {
         assert!(places.try_take(4).is_some() && places.try_take(5).is_none());
 
         let places = Slots::new(4, 3);
-        let first = Client(0).asks(async { places.try_take(2) }).await;
+        let first = Client::of(0).asks(async { places.try_take(2) }).await;
         assert!(first.is_some());
-        assert!(Client(0).asks(async { places.try_take(1) }).await.is_none());
-        let second = Client(1).asks(async { places.try_take(2) }).await;
+        assert!(Client::of(0).asks(async { places.try_take(1) }).await.is_none());
+        let second = Client::of(1).asks(async { places.try_take(2) }).await;
         assert!(second.is_some());
-        assert!(Client(2).asks(async { places.try_take(1) }).await.is_none(), "none is left");
+        assert!(Client::of(2).asks(async { places.try_take(1) }).await.is_none(), "none is left");
         drop(first);
-        assert!(Client(2).asks(places.take()).await.is_some());
+        assert!(Client::of(2).asks(places.take()).await.is_some());
     }
 }

@@ -323,7 +323,7 @@ mod tests {
         let (done, order) = mpsc::channel();
         let ask = |client: usize, work: Box<dyn FnOnce() + Send>| {
             let queue = queue.clone();
-            tokio::spawn(Client(client).asks(async move { queue.run(soon(), work).await }))
+            tokio::spawn(Client::of(client).asks(async move { queue.run(soon(), work).await }))
         };
         let hold = ask(0, Box::new(move || assert!(gate.recv().is_ok())));
         while queue.running() == 0 {
@@ -339,7 +339,7 @@ mod tests {
             }
         }
         // Three pieces and the turns of the other would take longer than the bound.
-        let flooding = Client(0).asks(queue.run(soon(), || ())).await;
+        let flooding = Client::of(0).asks(queue.run(soon(), || ())).await;
         assert!(matches!(flooding, Err(Refused::Busy(_))));
         go.send(()).unwrap();
         for one in asked {
@@ -347,6 +347,18 @@ mod tests {
         }
         hold.await.unwrap().unwrap();
         assert_eq!(order.try_iter().collect::<Vec<_>>(), [0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn explanations_wait_for_each_other_and_not_before_plain_questions() {
+        let mut lanes = Lanes::default();
+        let client = Client::of(0);
+        for _ in 0..3 {
+            let job = Job { run: Box::new(|| ()), pointless: Box::new(|| false) };
+            lanes.push(client.explaining(true), job);
+        }
+        assert_eq!(lanes.of(client.explaining(true)), (3, 1));
+        assert_eq!(lanes.of(client), (0, 2));
     }
 
     #[tokio::test]

@@ -22,7 +22,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     LONGEST_TIME, Server,
     access::Scope,
-    asked, batch, compare, describe,
+    asked, batch,
+    client::Client,
+    compare, describe,
     engine::{AboutBase, AboutBundle, NotExchanged, Opened, Served, offered},
     events, explorer,
     guard::{allowed, collected, noted},
@@ -281,8 +283,9 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
     let effort = server.effort(asked.effort)?;
     let (base, query) = (opened.base.clone(), asked.query.clone());
+    let is_full = asked.explain == Detail::Full;
     let ask = move |bundle: &dyn Retriever| {
-        let explained = if asked.explain == Detail::Full { k } else { 0 };
+        let explained = if is_full { k } else { 0 };
         infer::answer(
             &base,
             bundle,
@@ -297,7 +300,8 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
         let (base, effort) = (opened.name(), effort as u8);
         in_json(&Reply { query: &query, base, bundle: &bundle, effort, record })
     };
-    server.told(&active, effort, deadline, ask, tell).await
+    let client = Client::now().explaining(is_full);
+    client.asks(server.told(&active, effort, deadline, ask, tell)).await
 }
 
 /// That JSON of the server's own cannot be written or read.
@@ -355,6 +359,7 @@ pub(super) async fn searched(
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
     // A system that is opened for the first time takes a while, so that is work as well.
     let shared = server.clone();
+    let client = Client::now().explaining(asked.explain == Detail::Full);
     let work = move || {
         let system = system(&shared, &opened, &asked.system)?;
         let began = Instant::now();
@@ -369,7 +374,7 @@ pub(super) async fn searched(
         let (base, system) = (opened.name(), asked.system.as_str());
         in_json(&SearchReply { base, system, hits, route, stand_in, took_ms })
     };
-    server.queue.run(deadline, work).await?
+    client.asks(server.queue.run(deadline, work)).await?
 }
 
 /// The bases that are served.

@@ -28,9 +28,9 @@ pub(super) const MAX_REPLY: usize = 8 << 20;
 /// ones that nobody reads shut out no question.
 pub(super) const SMALL_REPLY: usize = 64 << 10;
 /// Memory for small replies that are being sent, bytes.
-pub(super) const SMALL_REPLIES: usize = 48 << 20;
+pub(super) const SMALL_REPLIES: usize = 32 << 20;
 /// Memory for larger replies that are being sent, bytes.
-pub(super) const LARGE_REPLIES: usize = 64 << 20;
+pub(super) const LARGE_REPLIES: usize = 48 << 20;
 /// Bytes of a body that need no place in the memory of bodies.
 pub(super) const SMALL_BODY: usize = 16 << 10;
 /// Memory for what bodies have beyond that, bytes.
