@@ -351,6 +351,18 @@ mod tests {
     }
 
     #[test]
+    fn every_operation_has_an_id_of_its_own() {
+        let described = described();
+        let paths = described["paths"].as_object().unwrap().values();
+        let ids: Vec<&serde_json::Value> = paths
+            .flat_map(|methods| methods.as_object().unwrap().values())
+            .map(|method| &method["operationId"])
+            .collect();
+        let different: BTreeSet<&str> = ids.iter().filter_map(|id| id.as_str()).collect();
+        assert_eq!(different.len(), ids.len(), "{ids:?}");
+    }
+
+    #[test]
     fn sizes_are_written_with_their_units() {
         assert_eq!(
             [bytes(8 << 20), bytes(64 << 10), bytes(1_000)],

@@ -227,7 +227,7 @@ impl From<Usage> for Used {
 
 /// Run a program on a question or on labelled questions, always inside WebAssembly. A program that
 /// fails is an answer as well: `status` is `error`, and `error` says where.
-#[utoipa::path(post, path = "/v1/programs/run", request_body = RunProgram, responses(
+#[utoipa::path(post, path = "/v1/programs/run", operation_id = "run_program", request_body = RunProgram, responses(
     (status = 200, description = "What it came to, on the question or, if labelled questions were asked, on each", body = Ran),
     Common, OfBody, OfWork,
 ))]

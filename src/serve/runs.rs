@@ -528,7 +528,7 @@ fn on_validation(record: &Record) -> (Vec<Point>, Vec<Archived>) {
 }
 
 /// The programs of a run: sources, scores, and from which others they were made.
-#[utoipa::path(get, path = "/v1/runs/{id}/programs", params(("id" = String, Path, description = "Name of the run, or latest"), Part), responses(
+#[utoipa::path(get, path = "/v1/runs/{id}/programs", operation_id = "run_programs", params(("id" = String, Path, description = "Name of the run, or latest"), Part), responses(
     (status = 200, description = "A part of the programs", body = TriedPrograms),
     (status = 500, description = "The run cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
