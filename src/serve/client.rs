@@ -1,4 +1,4 @@
-//! Who asks, and places that are shared fairly among those who do: one key takes at most its share of any
+//! Clients, and places that they share: where there are several keys, one takes at most half of any kind of
 //! place, so that no key shuts out the others. Must not know what is asked.
 
 use std::sync::Arc;

@@ -27,7 +27,7 @@ const LIMIT: usize = 20;
 /// Nodes of each ranking that are looked at.
 const DEPTH: usize = 100;
 /// Nodes of each ranking that are told.
-pub(super) const TOLD: usize = 3;
+const TOLD: usize = 3;
 /// Time where a request does not say, milliseconds.
 const TIME_MS: u64 = 30_000;
 /// Time that is left for the reply when no further question is asked.

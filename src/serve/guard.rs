@@ -30,7 +30,7 @@ pub(super) const BODY_TIME: Duration = Duration::from_secs(30);
 /// have sent all.
 const MAX_DISCARDED: usize = 1 << 20;
 
-/// Lets through who has a key of a scope, where there are keys.
+/// Lets requests with a key of a scope through; all of them where there are no keys.
 pub(super) async fn allowed(
     State((server, needed)): State<(Arc<Server>, Scope)>,
     mut request: Request,
@@ -108,7 +108,7 @@ async fn without_home(server: &Server, response: Response) -> Response {
     }
 }
 
-/// Reads the body of a request of at most so many bytes, so that what answers never waits for it.
+/// Reads the body of a request, at most `max` bytes, so that no handler waits for it.
 pub(super) async fn collected(
     State((server, max)): State<(Arc<Server>, usize)>,
     request: Request,

@@ -31,7 +31,7 @@ use agent_tools::{ToolCall, Trace, registry};
 pub(super) const MAX_SAMPLE: usize = 20;
 const SAMPLE: usize = 10;
 /// Nodes that are told of each query of a sample.
-pub(super) const TOLD: usize = 3;
+const TOLD: usize = 3;
 /// Time that is left for what a sample came to when no further query is begun.
 const MARGIN: Duration = Duration::from_millis(500);
 

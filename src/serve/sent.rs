@@ -55,7 +55,7 @@ pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
     json_within(reply, MAX_REPLY)
 }
 
-/// A reply as JSON of at most so many bytes. What is longer is not made.
+/// A reply as JSON of at most `max` bytes; a longer one is not made.
 ///
 /// # Errors
 /// That it is longer.
@@ -70,7 +70,7 @@ pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String, 
     }
 }
 
-/// That a reply is longer than so many bytes.
+/// The error of a reply that is longer than `max` bytes.
 pub(super) fn too_long(max: usize) -> ApiError {
     let message = format!("the reply has more than {max} bytes");
     let remedy = "ask for less: a smaller k or limit, or no explain";

@@ -29,7 +29,7 @@ use agent_kb::{Kb, NodeId};
 pub(super) const MAX_LIMIT: usize = 200;
 const LIMIT: usize = 50;
 /// Right nodes that are told of each question.
-pub(super) const TOLD: usize = 20;
+const TOLD: usize = 20;
 /// Splits that clients may see.
 const OPEN: [&str; 3] = ["train", "val", "human"];
 

@@ -1,5 +1,6 @@
-//! Lines of JSON over a pipe: each is answered, also one that cannot be read; so many requests are under
-//! way at a time, and those that are when the input ends are finished. Must not know what is asked.
+//! Lines of JSON over a pipe. Every line is answered, also one that cannot be parsed. At most
+//! [`AT_A_TIME`] requests are under way; those under way when the input ends are finished. Must not know
+//! what is asked.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_requests_are_under_way_and_the_last_ones_are_finished() {
+    async fn requests_wait_for_a_place_and_the_last_ones_are_finished() {
         let text: String = (0..200).map(ping).collect();
         let mut pipe = Pipe::new(io::Cursor::new(text), tokio::io::sink());
         for _ in 0..AT_A_TIME {
