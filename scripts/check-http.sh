@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sends what /openapi.json allows, and what it does not, to a server: no reply is a 5xx (but the 503 of
+# Validates /openapi.json with the official validator, then sends what it allows, and what it does not, to a server: no reply is a 5xx (but the 503 of
 # an answer that is not ready within its timeout_ms), and none has a status that is not described.
 # Lines of JSON both ways, and events, are left to the tests of the project. Then searches with the official client of OpenAI.
 # usage: scripts/check-http.sh [AGENT]     (needs python3 and a package index; keeps nothing)
@@ -8,7 +8,9 @@ examples=${EXAMPLES:-50}
 source "$(dirname "$0")/served.sh"
 
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" -q install schemathesis==4.32.5 openai==3.54.0
+"$work/venv/bin/pip" -q install schemathesis==4.32.5 openai==3.54.0 openapi-spec-validator==0.9.0
+curl -fsS "$url/openapi.json" -o "$work/openapi.json"
+"$work/venv/bin/openapi-spec-validator" "$work/openapi.json"
 cat >"$work/schemathesis.toml" <<'TOML'
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "3xx", "4xx", "503"]

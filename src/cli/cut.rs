@@ -1,5 +1,6 @@
 //! Tells which file was cut short while it was mapped, where the system would end the process without
-//! a line: reading behind the new end of a mapped file is a bus error.
+//! a line: reading behind the new end of a mapped file is a bus error. Writing beyond the largest file
+//! that the process may have (`ulimit -f`) is an error of the write instead of its end.
 //!
 //! The handler calls nothing but what a handler may: it opens, reads, writes and ends. Which file is
 //! at the address is read from the system's list of mappings. Linux only; elsewhere nothing changes.
@@ -36,6 +37,7 @@ mod linux {
             action.sa_flags = libc::SA_SIGINFO;
             // Without the handler the process ends as before.
             libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         }
     }
 

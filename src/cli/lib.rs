@@ -86,6 +86,8 @@ const MORE_THREADS: &str = "raise the limit of processes (`ulimit -u`, or of the
 
 /// The most threads of parallel work: as many as can wait for programs at once.
 const MAX_THREADS: usize = MAX_WORKERS;
+/// Stack of the thread that runs a command, bytes; only touched pages cost memory.
+const STACK_BYTES: usize = 8 << 20;
 /// Time that a command has to end by itself after the first Ctrl-C: everything it publishes appears
 /// by a rename, and what it notes is whole at every moment, so that it can be ended anywhere.
 const TIME_TO_END: Duration = Duration::from_millis(850);
@@ -287,6 +289,15 @@ fn keep_candle_to_one_thread() {
 /// Runs the program on the arguments of the process and returns its exit status.
 pub fn main() -> ExitCode {
     keep_candle_to_one_thread();
+    // The system may grant the first thread next to no stack (`ulimit -s`).
+    let main = thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES);
+    match main.spawn(run_arguments) {
+        Ok(running) => running.join().unwrap_or(Exit::Internal.into()),
+        Err(_) => run_arguments(),
+    }
+}
+
+fn run_arguments() -> ExitCode {
     let matches = Cli::full().try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
@@ -430,6 +441,12 @@ fn keep_panics() -> Arc<Mutex<Option<String>>> {
     last
 }
 
+/// Whether what goes to stderr may be coloured: on a terminal whose user does not refuse it.
+fn colours_stderr() -> bool {
+    let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::IsTerminal::is_terminal(&std::io::stderr()) && !refused
+}
+
 /// The log of the program's parts; `AGENT_LOG` takes filter directives such as `agent=debug`.
 /// What is returned is to be held until the process ends.
 fn start_log(verbose: u8) -> impl Sized {
@@ -444,6 +461,7 @@ fn start_log(verbose: u8) -> impl Sized {
     let spans = if asked { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .with_ansi(colours_stderr())
         .with_span_events(spans)
         .without_time()
         .with_filter(filter);

@@ -93,15 +93,14 @@ mod tests {
     use super::*;
     use agent_kb::answer::Cell;
 
-    fn call(tool: &str, value: Cell) -> Call {
-        let (category, arguments) = ("a".to_owned(), vec!["\"x\"".to_owned()]);
-        let result = "2 scores: n, m".to_owned();
-        Call { category, line: Some(2), tool: tool.to_owned(), arguments, result, value }
+    fn call(tool: &'static str, value: Cell) -> Call {
+        let (category, arguments) = ("a".into(), vec!["\"x\"".to_owned()].into());
+        Call { category, line: Some(2), tool, arguments, result: "2 scores: n, m".into(), value }
     }
 
     #[test]
     fn only_calls_that_found_the_node_are_told() {
-        let value = |tool: &str, value: Cell| speaks(&call(tool, value));
+        let value = |tool: &'static str, value: Cell| speaks(&call(tool, value));
         assert!(value("search", 1.0.into()) && value("nodes", true.into()));
         assert!(!value("link", Cell::Empty) && !value("nodes", false.into()));
         assert!(!value("top", 1.0.into()), "it keeps what others found");

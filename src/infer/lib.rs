@@ -58,7 +58,10 @@ use crate::{
     query_reader::{CategoryOption, ReadQuery, mix_in, read_query},
 };
 use agent_index::IndexedBase;
-use agent_kb::{Kb, NodeId, answer::Explanation};
+use agent_kb::{
+    Kb, NodeId,
+    answer::{Cell, Explanation},
+};
 use agent_llm::RoleSpec;
 use agent_retrieve::{
     Answer, AssistFailure, Call, Detail, NodeExplanation, Ranking, RetrieveError, Retriever,
@@ -303,13 +306,13 @@ impl Retriever for ProgramRetriever {
         let mut ranking = outcome.ranking;
         ranking.truncate(k);
         let calls = trace.map(|trace| trace.take()).unwrap_or_default();
-        let kb = &self.runtime.base.kb;
+        let calls = ProgramCalls::new(&self.runtime.base.kb, "", calls);
         let why =
             ranking.iter().take(detail.explained_count).enumerate().map(|(at, &(node, score))| {
                 let explanation = rank_explanation(&self.name, at, score);
                 NodeExplanation {
                     explanation,
-                    calls: calls_on(kb, "", &calls, node),
+                    calls: calls.on(node).collect(),
                     features: Vec::new(),
                 }
             });
@@ -318,17 +321,37 @@ impl Retriever for ProgramRetriever {
     }
 }
 
-/// The calls of a category's program, with the value that each gives a node.
-fn calls_on(kb: &Kb, category: &str, calls: &[ToolCall], node: NodeId) -> Vec<Call> {
-    let call = |call: &ToolCall| Call {
-        category: category.to_owned(),
-        line: call.line,
-        tool: call.name.to_owned(),
-        arguments: call.arguments(kb),
-        result: call.outcome(kb),
-        value: call.value_of(node),
-    };
-    calls.iter().map(call).collect()
+/// The calls of one run of a program, described once for all nodes of its answer.
+#[derive(Default)]
+pub struct ProgramCalls {
+    calls: Vec<ToolCall>,
+    /// The same without values.
+    described: Vec<Call>,
+}
+
+impl ProgramCalls {
+    /// Describes the calls of a category's program; the category is empty for a single program.
+    pub fn new(kb: &Kb, category: &str, calls: Vec<ToolCall>) -> Self {
+        let category: Arc<str> = category.into();
+        let describe = |call: &ToolCall| Call {
+            category: category.clone(),
+            line: call.line,
+            tool: call.name,
+            arguments: call.arguments(kb).into(),
+            result: call.outcome(kb).into(),
+            value: Cell::Empty,
+        };
+        Self { described: calls.iter().map(describe).collect(), calls }
+    }
+
+    /// The calls with the value that each gives a node.
+    pub fn on(&self, node: NodeId) -> impl Iterator<Item = Call> + '_ {
+        let with_value = move |(call, described): (&ToolCall, &Call)| Call {
+            value: call.value_of(node),
+            ..described.clone()
+        };
+        self.calls.iter().zip(&self.described).map(with_value)
+    }
 }
 
 /// A category with its compiled program.
@@ -351,7 +374,7 @@ struct CategoryRun<'a> {
     probability: f32,
     ranking: Ranking,
     /// Empty unless an explanation was requested.
-    calls: Vec<ToolCall>,
+    calls: ProgramCalls,
 }
 
 /// The inputs of a joined answer.
@@ -541,6 +564,8 @@ impl BundleRetriever {
         let trace = (detail.explained_count > 0).then(Trace::default);
         let ranking = self.rank(category_program, query, trace.as_ref())?;
         let calls = trace.map(|trace| trace.take()).unwrap_or_default();
+        let kb = &self.runtime.base().kb;
+        let calls = ProgramCalls::new(kb, &category_program.name, calls);
         Ok(CategoryRun { category, category_program, probability, ranking, calls })
     }
 
@@ -563,7 +588,6 @@ impl BundleRetriever {
         at: usize,
         (node, score): (NodeId, f32),
     ) -> NodeExplanation {
-        let kb = &self.runtime.base().kb;
         let categories = runs.iter().map(|run| {
             let found = rank_in_list("category", &run.ranking, node);
             let probability = Explanation::new("probability", run.probability);
@@ -575,8 +599,7 @@ impl BundleRetriever {
         let of_model = own.map(|own| rank_in_list("reading of the language model", own, node));
         let explanation =
             rank_explanation(&self.name, at, score).with(categories).with(reading).with(of_model);
-        let calls =
-            runs.iter().flat_map(|run| calls_on(kb, &run.category_program.name, &run.calls, node));
+        let calls = runs.iter().flat_map(|run| run.calls.on(node));
         let reasons = |(member, features): (&Member, &Option<NodeFeatures>)| {
             Some(member.reranker.as_ref()?.reasons(features.as_ref()?, node))
         };

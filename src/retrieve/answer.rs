@@ -2,7 +2,7 @@
 //! the programs that answered, and the reason for each node's rank. Independent of how it is found
 //! and printed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
@@ -88,19 +88,19 @@ pub struct NodeExplanation {
     pub features: Vec<Feature>,
 }
 
-/// One call of a tool by a program.
+/// One call of a tool by a program. All nodes of an answer share its texts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Call {
     /// The category of the program; empty for a single program.
-    pub category: String,
+    pub category: Arc<str>,
     /// Line of the program, from 1; none if unknown.
     pub line: Option<usize>,
     /// The tool or operator.
-    pub tool: String,
+    pub tool: &'static str,
     /// The arguments, abbreviated.
-    pub arguments: Vec<String>,
+    pub arguments: Arc<[String]>,
     /// The result, abbreviated, with the names of its best nodes.
-    pub result: String,
+    pub result: Arc<str>,
     /// The node's score, or whether it is in the set; empty for other results.
     pub value: Cell,
 }

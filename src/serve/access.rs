@@ -9,11 +9,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use axum::http::{HeaderMap, header};
+use axum::{
+    extract::Request,
+    http::{HeaderMap, HeaderValue, Version, header},
+};
 use rand::{TryRng as _, rngs::SysRng};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
+use crate::client::Client;
 use agent_ground::files;
 
 /// Bytes of a key.
@@ -162,13 +166,14 @@ impl Keys {
         self.keys.remove(name).map(drop).ok_or_else(|| KeyError::Unknown(name.to_owned()))
     }
 
-    /// The scope of a key, compared in constant time with every digest.
-    pub fn scope(&self, key: &str) -> Option<Scope> {
+    /// The scope of a key, and its place in the order of names; compared in constant time with every
+    /// digest.
+    pub(super) fn find(&self, key: &str) -> Option<(Scope, Client)> {
         let digest = blake3::hash(key.as_bytes()).to_hex();
         let mut found = None;
-        for stored in self.keys.values() {
+        for (at, stored) in self.keys.values().enumerate() {
             if bool::from(stored.digest.as_bytes().ct_eq(digest.as_bytes())) {
-                found = Some(stored.scope);
+                found = Some((stored.scope, Client::of(at)));
             }
         }
         found
@@ -191,16 +196,27 @@ impl Hosts {
         Hosts(own.into_iter().chain(further.into_iter().map(written)).collect())
     }
 
-    /// Whether a request was meant for this server: its `Host` is known, and so is its `Origin` if
-    /// it has one. Else a page of somebody else could ask through its reader's browser.
-    pub(super) fn accept(&self, headers: &HeaderMap) -> bool {
-        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    /// Whether a request was meant for this server: its `Host` is known, and so are its `Origin` and
+    /// the host of its address if it has them. Else a page of somebody else could ask through its
+    /// reader's browser.
+    pub(super) fn accept(&self, request: &Request) -> bool {
+        let all = |name| request.headers().get_all(name).into_iter();
+        let text = |value: &HeaderValue| value.to_str().unwrap_or("?").to_owned();
         let known = |host: &str| self.0.iter().any(|name| *name == without_port(host));
-        let host = text(header::HOST).is_none_or(known);
         let from = |origin: &str| {
             known(origin.split_once("://").map_or(origin, |(_, host)| host).trim_end_matches('/'))
         };
-        host && text(header::ORIGIN).is_none_or(from)
+        all(header::HOST).all(|host| known(&text(host)))
+            && all(header::ORIGIN).all(|origin| from(&text(origin)))
+            && request.uri().authority().is_none_or(|named| known(named.as_str()))
+    }
+}
+
+/// Whether a request names its host once, as HTTP/1.1 wants it.
+pub(super) fn names_a_host(request: &Request) -> bool {
+    match request.headers().get_all(header::HOST).into_iter().count() {
+        0 => request.version() < Version::HTTP_11,
+        n => n == 1,
     }
 }
 
@@ -215,11 +231,14 @@ fn without_port(host: &str) -> String {
 
 /// The key of a request.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
+    let (scheme, key) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
 
     #[test]
@@ -235,13 +254,11 @@ mod tests {
         assert!(!text.contains(&read) && !text.contains(&read[6..]));
         let mut again = Keys::read(&path).unwrap();
         assert_eq!(again, keys);
-        assert_eq!(
-            (again.scope(&read), again.scope(&admin)),
-            (Some(Scope::Read), Some(Scope::Admin))
-        );
-        assert_eq!(again.scope("agent-0"), None);
+        assert_eq!(again.find(&admin), Some((Scope::Admin, Client::of(0))));
+        assert_eq!(again.find(&read), Some((Scope::Read, Client::of(1))));
+        assert_eq!(again.find("agent-0"), None);
         again.remove("me").unwrap();
-        assert_eq!(again.scope(&admin), None);
+        assert_eq!(again.find(&admin), None);
         assert!(matches!(again.remove("me"), Err(KeyError::Unknown(_))));
         fs::write(&path, "keys").unwrap();
         assert!(matches!(Keys::read(&path), Err(KeyError::Damaged { .. })));
@@ -268,8 +285,11 @@ mod tests {
         let given = ["Search.Example", "other.example:7700", "fd00::7", "[fd00::8]"];
         let hosts = Hosts::new(given.map(str::to_owned));
         let accepts = |pairs: &[(header::HeaderName, &str)]| {
-            let value = |text: &str| header::HeaderValue::from_str(text).unwrap();
-            hosts.accept(&pairs.iter().map(|(name, text)| (name.clone(), value(text))).collect())
+            let mut request = Request::builder();
+            for (name, text) in pairs {
+                request = request.header(name, *text);
+            }
+            hosts.accept(&request.body(Body::empty()).unwrap())
         };
         for host in [
             "localhost",
@@ -289,5 +309,31 @@ mod tests {
         let from = |origin| accepts(&[(header::HOST, "localhost"), (header::ORIGIN, origin)]);
         assert!(from("http://localhost:7700") && from("https://search.example"));
         assert!(!from("https://evil.example") && !from("null"));
+        assert!(!accepts(&[(header::HOST, "localhost"), (header::HOST, "evil.example")]));
+        let absolute = Request::get("http://evil.example/").body(Body::empty()).unwrap();
+        assert!(!hosts.accept(&absolute), "the address names another server");
+    }
+
+    #[test]
+    fn a_request_names_one_host_and_a_scheme_has_letters_of_any_size() {
+        let request = |version, hosts: &[&str]| {
+            let mut request = Request::builder().version(version);
+            for host in hosts {
+                request = request.header(header::HOST, *host);
+            }
+            request.body(Body::empty()).unwrap()
+        };
+        assert!(names_a_host(&request(Version::HTTP_11, &["a"])));
+        assert!(names_a_host(&request(Version::HTTP_10, &[])));
+        assert!(!names_a_host(&request(Version::HTTP_11, &[])));
+        assert!(!names_a_host(&request(Version::HTTP_11, &["a", "a"])));
+        let key = |text: &'static str| {
+            let value = HeaderValue::from_static(text);
+            bearer(&HeaderMap::from_iter([(header::AUTHORIZATION, value)])).map(str::to_owned)
+        };
+        for text in ["Bearer agent-1", "bearer agent-1", "BEARER  agent-1 "] {
+            assert_eq!(key(text).as_deref(), Some("agent-1"), "{text}");
+        }
+        assert_eq!(key("Basic agent-1"), None);
     }
 }

@@ -1,32 +1,31 @@
 //! Work that takes long or waits for a disk: done apart from the threads that answer questions, a
-//! few pieces at a time. Must not know what the work is.
+//! few pieces at a time, of one key at most half of them. Must not know what the work is.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use tokio::{
-    sync::Semaphore,
-    time::{timeout, timeout_at},
-};
+use tokio::time::{timeout, timeout_at};
 
-use crate::queue::Refused;
+use crate::{client::Slots, queue::Refused};
 
 /// Time that new work waits for a place.
-const WAIT: Duration = Duration::from_secs(2);
+pub(super) const WAIT: Duration = Duration::from_secs(2);
+/// Pieces of work of a kind that wait for a place at most.
+pub(super) const MAX_WAITING: usize = 64;
 /// Seconds after which refused work should be asked for again.
 const RETRY_SECONDS: u64 = 2;
 
 /// A bounded number of places for such work.
 pub(super) struct Apart {
-    places: Arc<Semaphore>,
+    places: Slots,
+    waiting: Slots,
     wait: Duration,
 }
 
 impl Apart {
-    pub(super) fn new(places: usize) -> Apart {
-        Apart { places: Arc::new(Semaphore::new(places)), wait: WAIT }
+    /// This many places for this many clients.
+    pub(super) fn new(places: usize, clients: usize) -> Apart {
+        let waiting = Slots::new(MAX_WAITING, clients);
+        Apart { places: Slots::new(places, clients), waiting, wait: WAIT }
     }
 
     /// Does a piece of work and gives what it gives. Work that is late keeps its place until it
@@ -39,12 +38,14 @@ impl Apart {
         deadline: Instant,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refused> {
+        let waits = self.waiting.try_take(1).ok_or(Refused::Busy(RETRY_SECONDS))?;
         let wait = self.wait.min(deadline.saturating_duration_since(Instant::now()));
-        let place = match timeout(wait, self.places.clone().acquire_owned()).await {
-            Ok(Ok(place)) => place,
-            Ok(Err(_)) => return Err(Refused::Draining),
+        let place = match timeout(wait, self.places.take()).await {
+            Ok(Some(place)) => place,
+            Ok(None) => return Err(Refused::Draining),
             Err(_) => return Err(Refused::Busy(RETRY_SECONDS)),
         };
+        drop(waits);
         let done = tokio::task::spawn_blocking(move || {
             let _place = place;
             work()
@@ -62,11 +63,15 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::client::Client;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
 
     #[tokio::test]
     async fn work_without_a_place_is_refused_and_late_work_keeps_its_own() {
-        let apart = Apart { wait: Duration::from_millis(10), ..Apart::new(1) };
-        let soon = || Instant::now() + Duration::from_secs(60);
+        let apart = Apart { wait: Duration::from_millis(10), ..Apart::new(1, 1) };
         assert_eq!(apart.run(soon(), || 6 * 7).await, Ok(42));
         assert_eq!(apart.run(soon(), || -> u32 { panic!("no") }).await, Err(Refused::Failed));
         let (go, gate) = mpsc::channel::<()>();
@@ -74,6 +79,19 @@ mod tests {
         let late = apart.run(late, move || gate.recv().is_ok()).await;
         assert_eq!(late, Err(Refused::Expired));
         assert_eq!(apart.run(soon(), || 1).await, Err(Refused::Busy(RETRY_SECONDS)));
+        drop(go);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_fills_its_share_leaves_the_rest_to_others() {
+        let apart = Apart { wait: Duration::from_millis(10), ..Apart::new(2, 2) };
+        let (go, gate) = mpsc::channel::<()>();
+        let late = Instant::now() + Duration::from_millis(5);
+        let held = Client::of(0).asks(apart.run(late, move || gate.recv().is_ok())).await;
+        assert_eq!(held, Err(Refused::Expired));
+        let again = Client::of(0).asks(apart.run(soon(), || 1)).await;
+        assert_eq!(again, Err(Refused::Busy(RETRY_SECONDS)));
+        assert_eq!(Client::of(1).asks(apart.run(soon(), || 2)).await, Ok(2));
         drop(go);
     }
 }

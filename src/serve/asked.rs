@@ -11,7 +11,8 @@ use crate::{
     Server,
     engine::{Active, Opened},
     reply::{ApiError, Common, OfBody, OfWork},
-    routes::{Body, deadline, in_json, json, opened},
+    routes::{Body, deadline, opened},
+    sent::{in_json, json},
     splits::page,
 };
 use agent_ask::{AskError, AskRecord};
@@ -19,7 +20,7 @@ use agent_infer::{self as infer, HitRecord};
 use agent_retrieve::{Answer, AssistFailure, Detail, Retriever, check_query};
 
 /// Rows of a reply at most, and where a request does not say.
-const MAX_ROWS: usize = 1_000;
+pub(super) const MAX_ROWS: usize = 1_000;
 const ROWS: usize = 100;
 /// Nodes of a bundle's answer.
 const NODES: usize = 20;
@@ -97,7 +98,7 @@ pub(super) async fn ask(
         let (opened, question) = (opened.clone(), asked.question.clone());
         move || by_table(&opened, &question, rows)
     };
-    let told = match (server.queue.run(deadline, work).await??, opened.active()) {
+    let told = match (server.tables.run(deadline, work).await??, opened.active()) {
         (Some(told), _) => told,
         (None, Some(active)) => {
             by_bundle(&server, opened, &active, asked.question, deadline).await?

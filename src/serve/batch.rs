@@ -1,7 +1,7 @@
 //! Many questions in one request: a line of JSON each way for every question, in order, while they
 //! come. Must not know how one is answered.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -11,19 +11,34 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt as _, stream};
 use serde_json::{Map, Value};
+use tokio::{
+    task::yield_now,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     Server,
-    reply::{ApiError, Common, QueryRequest, patiently},
+    client::Client,
+    queue::Refused,
+    reply::{ApiError, Common, OfWork, QueryRequest, patiently},
     routes::answered,
+    sent::too_long,
 };
 
-/// Longest line, bytes.
-const MAX_LINE: usize = 64 << 10;
+/// Batches at a time.
+pub(super) const MAX_BATCHES: usize = 64;
+/// Longest line, bytes, blank ones before it included.
+pub(super) const MAX_LINE: usize = 64 << 10;
+/// Longest answer to a line, bytes.
+pub(super) const MAX_LINE_REPLY: usize = 1 << 20;
+/// Time until the next line is there as a whole.
+pub(super) const LINE_TIME: Duration = Duration::from_secs(60);
 /// Lines that are being answered at a time.
-const AT_A_TIME: usize = 4;
+pub(super) const AT_A_TIME: usize = 4;
 /// How long a line that is refused for too much work is tried again.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Seconds after which a refused batch should be sent again.
+const RETRY_SECONDS: u64 = 10;
 
 /// Answer many questions: a line of JSON for each, in order.
 ///
@@ -32,27 +47,45 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Answers come while lines are sent.
 #[utoipa::path(post, path = "/v1/batch", request_body(content = String, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "A line for each question", body = String, content_type = "application/x-ndjson"),
-    Common,
+    Common, OfWork,
 ))]
-pub(super) async fn batch(State(server): State<Arc<Server>>, body: Body) -> impl IntoResponse {
-    let answers = lines(body.into_data_stream()).map(move |(number, line)| {
+pub(super) async fn batch(
+    State(server): State<Arc<Server>>,
+    body: Body,
+) -> Result<impl IntoResponse, ApiError> {
+    let place = server.batches.try_take(1).ok_or(Refused::Busy(RETRY_SECONDS))?;
+    let client = Client::now();
+    let answers = lines(body.into_data_stream(), LINE_TIME).map(move |(number, line)| {
         let server = server.clone();
-        async move {
-            let (id, answer) = match line.and_then(|line| asked(&line)) {
-                Ok((id, Ok(asked))) => (id, one(&server, asked).await),
-                Ok((id, Err(error))) => (id, Err(error)),
-                Err(error) => (None, Err(error)),
-            };
-            let text = match answer {
-                Ok(text) => text,
-                Err(error) => serde_json::to_string(&error.body()).unwrap_or_default(),
-            };
-            let text = numbered(number, id.as_ref(), &text);
-            Ok::<Bytes, std::convert::Infallible>(Bytes::from(text))
-        }
+        client.asks(async move { line_of(&server, number, line).await })
     });
-    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    (kind, Body::from_stream(answers.buffered(AT_A_TIME)))
+    // The place is given back with the last line.
+    let answers = answers.buffered(AT_A_TIME).map(move |line| {
+        let _place = &place;
+        Ok::<_, Infallible>(line)
+    });
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(answers)))
+}
+
+/// The line of the reply for a line of the request.
+async fn line_of(server: &Server, number: u64, line: Result<Bytes, ApiError>) -> Bytes {
+    let (id, answer) = match line.and_then(|line| asked(&line)) {
+        Ok((id, Ok(asked))) => (id, one(server, asked).await),
+        Ok((id, Err(error))) => (id, Err(error)),
+        Err(error) => (None, Err(error)),
+    };
+    let failed = |error: ApiError| {
+        let text = serde_json::to_string(&error.body()).unwrap_or_default();
+        Bytes::from(numbered(number, id.as_ref(), &server.without_home(text)))
+    };
+    let held = answer.and_then(|text| {
+        let text = numbered(number, id.as_ref(), &text);
+        if text.len() > MAX_LINE_REPLY {
+            return Err(too_long(MAX_LINE_REPLY));
+        }
+        Ok(server.memory.hold(Bytes::from(text))?)
+    });
+    held.unwrap_or_else(failed)
 }
 
 /// The id of a line, and what it asks.
@@ -78,41 +111,81 @@ async fn one(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
     patiently(PATIENCE, || answered(server, asked.clone())).await
 }
 
-/// The lines of a body with their numbers from 1, without empty ones. A line that is too long ends it
-/// with an error, and so does a body that breaks off.
+/// The lines of a body with their numbers from 1, without blank ones. A line that is too long or takes
+/// longer than `time` to come ends it with an error, and so does a body that breaks off.
 fn lines<E: std::fmt::Display>(
     body: impl Stream<Item = Result<Bytes, E>> + Unpin,
-) -> impl Stream<Item = (u64, Result<Vec<u8>, ApiError>)> {
-    let begun = (body, Vec::<u8>::new(), false);
-    let parts = stream::unfold(begun, |(mut body, mut rest, ended)| async move {
-        if ended {
-            return None;
+    time: Duration,
+) -> impl Stream<Item = (u64, Result<Bytes, ApiError>)> {
+    let begun = Lines { body: Some(body), part: Bytes::new(), number: 0 };
+    stream::unfold(begun, move |mut lines| async move {
+        let line = match timeout_at(Instant::now() + time, lines.next()).await {
+            Ok(line) => line?,
+            Err(_) => {
+                lines.number += 1;
+                let message = format!("no line came within {} s", time.as_secs());
+                Err(ApiError::bad(message, "send the rest as a batch of its own"))
+            }
+        };
+        if line.is_err() {
+            lines.body = None;
         }
-        loop {
-            if let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
-                let behind = rest.split_off(at + 1);
-                return Some((Ok(rest), (body, behind, false)));
-            }
-            if rest.len() > MAX_LINE {
-                let error =
-                    ApiError::bad("a line is too long", format!("send at most {MAX_LINE} bytes"));
-                return Some((Err(error), (body, Vec::new(), true)));
-            }
-            match body.next().await {
-                Some(Ok(bytes)) => rest.extend_from_slice(&bytes),
-                Some(Err(error)) => {
-                    let error = ApiError::bad(error.to_string(), "send the rest again");
-                    return Some((Err(error), (body, Vec::new(), true)));
-                }
-                None => return Some((Ok(rest), (body, Vec::new(), true))),
-            }
-        }
-    });
-    let numbers = stream::iter(1..);
-    numbers.zip(parts).filter(|(_, line)| {
-        let blank = line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty());
-        std::future::ready(!blank)
+        // Lines may be there faster than anything else gets its turn.
+        yield_now().await;
+        Some(((lines.number, line), lines))
     })
+}
+
+/// A body that is cut into lines.
+struct Lines<B> {
+    /// None once it has ended.
+    body: Option<B>,
+    /// The rest of its last part; every byte of a part is looked at once.
+    part: Bytes,
+    /// The number of the last line.
+    number: u64,
+}
+
+impl<E: std::fmt::Display, B: Stream<Item = Result<Bytes, E>> + Unpin> Lines<B> {
+    /// The next line that is not blank.
+    async fn next(&mut self) -> Option<Result<Bytes, ApiError>> {
+        // The beginning of a line that ends in a later part; others are not copied.
+        let (mut begun, mut bytes) = (Vec::new(), 0);
+        loop {
+            let end = self.part.iter().position(|byte| *byte == b'\n');
+            let mut line = self.part.split_to(end.map_or(self.part.len(), |end| end + 1));
+            bytes += line.len();
+            if bytes > MAX_LINE {
+                self.number += 1;
+                let remedy = format!("send at most {MAX_LINE} bytes, blank lines included");
+                return Some(Err(ApiError::bad("a line is too long", remedy)));
+            }
+            if end.is_none() || !begun.is_empty() {
+                begun.extend_from_slice(&line);
+            }
+            if end.is_none() {
+                match self.body.as_mut()?.next().await {
+                    Some(Ok(part)) => {
+                        self.part = part;
+                        continue;
+                    }
+                    Some(Err(error)) => {
+                        self.number += 1;
+                        return Some(Err(ApiError::bad(error.to_string(), "send the rest again")));
+                    }
+                    None => self.body = None,
+                }
+            }
+            if !begun.is_empty() {
+                line = Bytes::from(std::mem::take(&mut begun));
+            }
+            self.number += 1;
+            if !line.trim_ascii().is_empty() {
+                return Some(Ok(line));
+            }
+            self.body.as_ref()?;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -123,7 +196,7 @@ mod tests {
     async fn lines_are_cut_wherever_the_parts_of_a_body_end() {
         let parts = ["{\"a\"", ":1}\n\n{\"b\":2}\r", "\n{\"c\"", ":3}"];
         let body = stream::iter(parts.map(|part| Ok::<_, String>(Bytes::from(part))));
-        let found: Vec<_> = lines(Box::pin(body)).collect().await;
+        let found: Vec<_> = lines(Box::pin(body), LINE_TIME).collect().await;
         let found: Vec<_> = found
             .iter()
             .map(|(at, line)| {
@@ -135,7 +208,32 @@ mod tests {
 
         let long = vec![b'x'; MAX_LINE + 1];
         let body = stream::iter([Ok::<_, String>(Bytes::from(long)), Ok(Bytes::from("\n{}"))]);
-        let found: Vec<_> = lines(Box::pin(body)).collect().await;
+        let found: Vec<_> = lines(Box::pin(body), LINE_TIME).collect().await;
         assert!(matches!(found.as_slice(), [(1, Err(_))]), "nothing is read behind it");
+    }
+
+    #[tokio::test]
+    async fn line_feeds_are_read_once_and_count_towards_the_next_line() {
+        let feeds = Bytes::from(vec![b'\n'; MAX_LINE - 2]);
+        let line = Bytes::from("{}");
+        let body = stream::iter([Ok::<_, String>(feeds.clone()), Ok(line.clone())]);
+        let found: Vec<_> = lines(Box::pin(body), LINE_TIME).collect().await;
+        let at = MAX_LINE as u64 - 1;
+        assert!(matches!(found.as_slice(), [(n, Ok(found))] if *n == at && *found == line));
+
+        // As many as a connection reads at a time: 80 GB of copying, once.
+        let body = stream::iter([Ok::<_, String>(Bytes::from(vec![b'\n'; 400_000])), Ok(line)]);
+        let began = Instant::now();
+        let found: Vec<_> = lines(Box::pin(body), LINE_TIME).collect().await;
+        assert!(matches!(found.as_slice(), [(_, Err(_))]));
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_line_that_does_not_come_in_time_ends_the_batch() {
+        let first = stream::iter([Ok::<_, String>(Bytes::from("{}\n{"))]);
+        let body = Box::pin(first.chain(stream::pending()));
+        let found: Vec<_> = lines(body, Duration::from_millis(1)).collect().await;
+        assert!(matches!(found.as_slice(), [(1, Ok(_)), (_, Err(_))]));
     }
 }

@@ -13,7 +13,8 @@ use utoipa::ToSchema;
 use crate::{
     Server,
     reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, first_right},
-    routes::{Body, deadline, in_json, json, opened, system},
+    routes::{Body, deadline, opened, system},
+    sent::{in_json, json},
     splits::{page, split},
 };
 use agent_dataset::LabelledQuery;
@@ -21,7 +22,7 @@ use agent_kb::Kb;
 use agent_retrieve::{Ranking, Retriever};
 
 /// Questions of one reply at most, and where a request does not say.
-const MAX_LIMIT: usize = 50;
+pub(super) const MAX_LIMIT: usize = 50;
 const LIMIT: usize = 20;
 /// Nodes of each ranking that are looked at.
 const DEPTH: usize = 100;
@@ -165,7 +166,7 @@ pub(super) async fn compare(
             took_ms: began.elapsed().as_secs_f64() * 1e3,
         })
     };
-    Ok(json(server.long.run(deadline, work).await??))
+    Ok(json(server.comparisons.run(deadline, work).await??))
 }
 
 const WON: &str = "won";

@@ -6,29 +6,53 @@
 //! connect at a time and nobody accepts them, the system drops those that come on top, a probe among
 //! them, and they try again after seconds.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
-
-use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
+
+use axum::{Router, http::Request};
+use hyper::{
+    body::Incoming,
+    server::conn::http1,
+    service::{Service as _, service_fn},
+};
+use hyper_util::{rt::TokioTimer, service::TowerToHyperService};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     runtime::Handle,
-    sync::{Semaphore, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::{sleep, timeout},
 };
 
+use crate::socket::{Socket, WRITE_TIME};
+
+/// Marks a request whose head may give the length of its body twice.
+#[derive(Clone)]
+pub(super) struct TwoLengths;
+
 /// Time for the header of a request.
-const HEADER_TIME: Duration = Duration::from_secs(10);
-/// Connections at a time; further ones wait in the system's own queue.
-const MAX_CONNECTIONS: u32 = 16_384;
+pub(super) const HEADER_TIME: Duration = Duration::from_secs(10);
+/// Bytes of the header of a request, and of any other part that is read or written at a time.
+pub(super) const HEADER_BYTES: usize = 64 << 10;
+/// Connections at a time, where the system allows as many open files; further ones are refused.
+pub(super) const MAX_CONNECTIONS: u32 = 16_384;
+/// Open files that connections leave to everything else.
+const OTHER_FILES: u32 = 256;
+/// Further connections that are looked at, so that probes among them are answered.
+const MAX_PROBES: usize = 64;
+/// Time in which such a connection sends its request.
+const PROBE_TIME: Duration = Duration::from_millis(100);
 /// Time for what is under way when the server ends.
-const DRAIN_TIME: Duration = Duration::from_secs(30);
+pub(super) const DRAIN_TIME: Duration = Duration::from_secs(30);
 /// What the request of a probe begins with.
-const PROBE: &[u8] = b"GET /health/live";
+const PROBE: &[u8] = b"GET /health/live ";
+/// What a connection gets for which there is no place.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\n\
+    Content-Type: application/json\r\nContent-Length: 104\r\nConnection: close\r\n\r\n\
+    {\"error\":{\"code\":\"busy\",\"message\":\"there are too many connections\",\"remedy\":\"connect again in a while\"}}";
 /// Pause after the system could not accept a connection, for want of file descriptors for example.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -47,16 +71,18 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// Accepts until `ending` says so, then lets what is under way be finished, at most [`DRAIN_TIME`];
 /// gives the number of connections that were not finished then.
 /// Requests are answered by the runtime `answering`, but for those of probes: these are answered by
-/// the one that polls this, which has little else to do, however much the other has.
+/// the one that polls this, one a connection; it has little else to do, however much the other has.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
     answering: &Handle,
     mut ending: watch::Receiver<bool>,
 ) -> usize {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS as usize));
+    let max = MAX_CONNECTIONS.min(open_files().saturating_sub(OTHER_FILES)).max(1);
+    let (places, probes) =
+        (Arc::new(Semaphore::new(max as usize)), Arc::new(Semaphore::new(MAX_PROBES)));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return 0 };
+        let Ok(probe) = probes.clone().acquire_owned().await else { return 0 };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = over(&mut ending) => break,
@@ -64,29 +90,20 @@ pub(super) async fn serve(
         match accepted {
             Ok((stream, from)) => {
                 let (router, ending) = (router.clone(), ending.clone());
-                let answering = answering.clone();
-                tokio::spawn(async move {
-                    let mut ends = ending.clone();
-                    let probes = tokio::select! {
-                        probes = timeout(HEADER_TIME, is_probe(&stream)) => probes,
-                        // What may be under way is finished with all else.
-                        () = over(&mut ends) => Ok(false),
-                    };
-                    match probes {
-                        Ok(true) => answer(stream, from, router, ending).await,
-                        Ok(false) => {
-                            let Ok(stream) = stream.into_std() else { return };
-                            answering.spawn(async move {
-                                if let Ok(stream) = TcpStream::from_std(stream) {
-                                    answer(stream, from, router, ending).await;
-                                }
-                                drop(place);
-                            });
-                        }
-                        // Nothing came.
-                        Err(_) => {}
+                match places.clone().try_acquire_owned() {
+                    Ok(place) => {
+                        drop(probe);
+                        tokio::spawn(take(stream, from, router, ending, answering.clone(), place));
                     }
-                });
+                    Err(_) => drop(tokio::spawn(async move {
+                        match timeout(PROBE_TIME, is_probe(&stream)).await {
+                            Ok(true) => answer(stream, from, router, ending, true).await,
+                            // Whoever does not read this is gone.
+                            _ => drop(stream.try_write(FULL)),
+                        }
+                        drop(probe);
+                    })),
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -96,7 +113,60 @@ pub(super) async fn serve(
     }
     // Nobody can connect any more.
     drop(listener);
-    drained(&places, MAX_CONNECTIONS, DRAIN_TIME).await
+    drained(&places, max, DRAIN_TIME).await
+}
+
+/// Answers a connection, here if it is a probe's, and else where requests are answered.
+async fn take(
+    stream: TcpStream,
+    from: SocketAddr,
+    router: Router,
+    ending: watch::Receiver<bool>,
+    answering: Handle,
+    place: OwnedSemaphorePermit,
+) {
+    let mut ends = ending.clone();
+    let probes = tokio::select! {
+        probes = timeout(HEADER_TIME, is_probe(&stream)) => probes,
+        // What may be under way is finished with all else.
+        () = over(&mut ends) => Ok(false),
+    };
+    match probes {
+        Ok(true) => answer(stream, from, router, ending, true).await,
+        Ok(false) => {
+            let Ok(stream) = stream.into_std() else { return };
+            answering.spawn(async move {
+                if let Ok(stream) = TcpStream::from_std(stream) {
+                    answer(stream, from, router, ending, false).await;
+                }
+                drop(place);
+            });
+        }
+        // Nothing came.
+        Err(_) => {}
+    }
+}
+
+/// Open files that the system grants this process, once it is asked for all that it would.
+fn open_files() -> u32 {
+    #[cfg(unix)]
+    {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: both calls get a valid structure that outlives them.
+        #[expect(unsafe_code, reason = "the system's interface")]
+        unsafe {
+            if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
+                return u32::MAX;
+            }
+            let all = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+            if libc::setrlimit(libc::RLIMIT_NOFILE, &all) == 0 {
+                limit = all;
+            }
+        }
+        u32::try_from(limit.rlim_cur).unwrap_or(u32::MAX)
+    }
+    #[cfg(not(unix))]
+    u32::MAX
 }
 
 /// Waits until all of `n` places are free again, which the last connection leaves at its end; gives
@@ -120,19 +190,30 @@ async fn over(ending: &mut watch::Receiver<bool>) {
     let _ = ending.wait_for(|ends| *ends).await;
 }
 
-/// Answers the requests of one connection; when the server ends, the one under way is the last.
+/// Answers the requests of one connection, or the first `only`; when the server ends, the one under way
+/// is the last.
 async fn answer(
     stream: TcpStream,
     from: SocketAddr,
     router: Router,
     mut ending: watch::Receiver<bool>,
+    only: bool,
 ) {
     let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(router);
+    let socket = Socket::new(stream, WRITE_TIME);
+    let (router, two_lengths) = (TowerToHyperService::new(router), socket.two_lengths());
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if two_lengths.load(Ordering::Relaxed) {
+            request.extensions_mut().insert(TwoLengths);
+        }
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
-        .serve_connection(TokioIo::new(stream), service);
+        .max_buf_size(HEADER_BYTES)
+        .keep_alive(!only)
+        .serve_connection(socket, service);
     tokio::pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,

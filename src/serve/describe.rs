@@ -5,10 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use axum::{
-    Json,
-    extract::{Query, State, rejection::QueryRejection},
-};
+use axum::extract::{Query, State, rejection::QueryRejection};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,6 +14,7 @@ use crate::{
     nodes::{Field, OfBase, bad_query},
     reply::{ApiError, Common, OfPath, OfWork},
     routes::{no_bundle, opened},
+    sent::Bounded,
     splits::page,
 };
 use agent_dataset::{Summary, nodes_of_id};
@@ -26,9 +24,9 @@ use agent_systems::{Need, SYSTEMS, SystemSpec};
 
 /// Nodes of one reply where a request does not say, and at most.
 const LIMIT: usize = 50;
-const MAX_LIMIT: usize = 200;
+pub(super) const MAX_LIMIT: usize = 200;
 /// Characters of a field's value in a list of nodes; what is longer is cut.
-const VALUE_CHARS: usize = 200;
+pub(super) const VALUE_CHARS: usize = 200;
 
 /// The systems that can be asked.
 #[derive(Debug, Serialize, ToSchema)]
@@ -52,7 +50,7 @@ struct AboutSystem {
 pub(super) async fn systems(
     State(server): State<Arc<Server>>,
     of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Json<Systems>, ApiError> {
+) -> Result<Bounded<Systems>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
     let opened = opened(&server, of.base.as_deref())?;
     let is_there =
@@ -61,7 +59,7 @@ pub(super) async fn systems(
     let ranks = |spec: &SystemSpec| !spec.arguments.contains("SYSTEM") && spec.name != "ask";
     let ready = SYSTEMS.iter().filter(|spec| spec.needs.iter().all(is_there) && ranks(spec));
     let about = |spec: &'static SystemSpec| AboutSystem { name: spec.name, summary: spec.summary };
-    Ok(Json(Systems { systems: ready.map(about).collect() }))
+    Ok(Bounded(Systems { systems: ready.map(about).collect() }))
 }
 
 /// Types with fields and counts, relations with the types of their ends, and what looks like a
@@ -74,15 +72,16 @@ pub(super) async fn systems(
 pub(super) async fn schema(
     State(server): State<Arc<Server>>,
     of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Json<Arc<Summary>>, ApiError> {
+) -> Result<Bounded<Arc<Summary>>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
     let opened = opened(&server, of.base.as_deref())?;
     let deadline = Instant::now() + LONGEST_TIME;
-    Ok(Json(server.reads.run(deadline, move || opened.summary()).await?))
+    Ok(Bounded(server.reads.run(deadline, move || opened.summary()).await?))
 }
 
 /// Which nodes.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// The base; may be left out where there is one.
@@ -129,7 +128,7 @@ struct Listed {
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
     which: Result<Query<Which>, QueryRejection>,
-) -> Result<Json<Nodes>, ApiError> {
+) -> Result<Bounded<Nodes>, ApiError> {
     let Query(which) = which.map_err(bad_query)?;
     let opened = opened(&server, which.base.as_deref())?;
     let kb = &opened.base.kb;
@@ -153,7 +152,7 @@ pub(super) async fn list(
     let part = all.iter().skip(cursor).take(limit);
     let nodes: Vec<Listed> = part.map(|&id| listed(kb, id)).collect();
     let end = cursor.saturating_add(nodes.len());
-    Ok(Json(Nodes { nodes, total: all.len(), next: (end < all.len()).then_some(end) }))
+    Ok(Bounded(Nodes { nodes, total: all.len(), next: (end < all.len()).then_some(end) }))
 }
 
 fn listed(kb: &Kb, id: NodeId) -> Listed {
@@ -199,12 +198,16 @@ struct CategoryProgram {
 pub(super) async fn programs(
     State(server): State<Arc<Server>>,
     of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Json<Programs>, ApiError> {
+) -> Result<Bounded<Programs>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
     let opened = opened(&server, of.base.as_deref())?;
     let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
     let programs = active.categories().iter().map(CategoryProgram::new).collect();
-    Ok(Json(Programs { base: opened.name().to_owned(), bundle: active.about.id.clone(), programs }))
+    Ok(Bounded(Programs {
+        base: opened.name().to_owned(),
+        bundle: active.about.id.clone(),
+        programs,
+    }))
 }
 
 impl CategoryProgram {

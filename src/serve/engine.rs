@@ -27,11 +27,11 @@ use agent_systems::{self as systems, Opener, SYSTEMS, SystemError, bundle::Effor
 use agent_tools::{Assistant, ToolCache};
 
 /// Systems of a base that are kept open.
-const MAX_OPEN: usize = 32;
+pub(super) const MAX_OPEN: usize = 32;
 /// Bundles beside the active one that are kept open; each has threads and a cache of its own.
-const MAX_OPEN_BUNDLES: usize = 3;
+pub(super) const MAX_OPEN_BUNDLES: usize = 3;
 /// Memory for answers of tool calls of programs that clients send, bytes.
-const LAB_CACHE_BYTES: usize = 16 << 20;
+pub(super) const LAB_CACHE_BYTES: usize = 16 << 20;
 
 /// Where programs of an origin run.
 pub type Places = Arc<dyn Fn(Origin<'_>) -> SandboxOptions + Send + Sync>;

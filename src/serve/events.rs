@@ -21,16 +21,17 @@ use axum::{
 };
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, watch};
 use utoipa::IntoParams;
 
 use crate::{
     Server,
+    client::{Client, Slot},
     nodes::bad_query,
     queue::Refused,
     reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
     routes::deadline,
     runs::{bad_id, directory},
+    sent::{MAX_REPLY, json_within},
 };
 use agent_app::report::recorded::{RunNow, now};
 use agent_optimize::{
@@ -49,15 +50,17 @@ const BETWEEN_STATES: Duration = Duration::from_secs(1);
 /// How much longer than it takes to say so the run goes on before it is said again.
 const STATE_SHARE: u32 = 10;
 /// Time without an event after which a comment is sent.
-const QUIET: Duration = Duration::from_secs(15);
+pub(super) const QUIET: Duration = Duration::from_secs(15);
 /// Steps that are read at a time.
-const MAX_STEPS: usize = 200;
+pub(super) const MAX_STEPS: usize = 200;
 
 /// From where on.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct After {
     /// Only steps behind this one; what the header `Last-Event-ID` says comes first.
+    #[param(maximum = 9_223_372_036_854_775_807_u64)]
     after: Option<u64>,
 }
 
@@ -76,8 +79,12 @@ pub(super) async fn events(
 ) -> Result<impl IntoResponse, ApiError> {
     let (Path(id), Query(after)) = (id.map_err(bad_id)?, after.map_err(bad_query)?);
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let place = server.followers.clone().try_acquire_owned();
-    let place = place.map_err(|_| Refused::Busy(RETRY_SECONDS))?;
+    let after = last.or(after.after).unwrap_or(0);
+    if i64::try_from(after).is_err() {
+        let remedy = format!("give a step, 0 to {}", i64::MAX);
+        return Err(ApiError::bad(format!("after is {after}"), remedy));
+    }
+    let place = server.followers.try_take(1).ok_or(Refused::Busy(RETRY_SECONDS))?;
     let shared = server.clone();
     let open = move || {
         let dir = directory(&shared, &id, DATABASE_FILE)?;
@@ -88,7 +95,7 @@ pub(super) async fn events(
     let follower = Follower {
         dir,
         journal,
-        after: last.or(after.after).unwrap_or(0),
+        after,
         lines: Lines::default(),
         categories: HashMap::new(),
         told: None,
@@ -98,13 +105,17 @@ pub(super) async fn events(
     let begun = Following {
         follower: Some(follower),
         ready: VecDeque::new(),
-        ending: server.ending.clone(),
         quiet_since: Instant::now(),
+        server: server.clone(),
+        client: Client::now(),
         _place: place,
     };
     let parts = stream::unfold(begun, |mut following| async move {
         let part = following.next().await?;
-        Some((Ok::<Bytes, std::convert::Infallible>(part), following))
+        // Where there is no room for it, the client comes again and goes on from there.
+        let held =
+            following.client.asks(async { following.server.memory.hold(part) }).await.ok()?;
+        Some((Ok::<Bytes, std::convert::Infallible>(held), following))
     });
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     Ok((kind, Body::from_stream(parts)))
@@ -116,14 +127,16 @@ struct Following {
     follower: Option<Follower>,
     /// Events that are still to be sent.
     ready: VecDeque<Bytes>,
-    ending: watch::Receiver<bool>,
     quiet_since: Instant,
-    _place: OwnedSemaphorePermit,
+    server: Arc<Server>,
+    client: Client,
+    _place: Slot,
 }
 
 impl Following {
     /// What is sent next; none when the run is over, cannot be read, or the server ends.
     async fn next(&mut self) -> Option<Bytes> {
+        let mut ending = self.server.ending.clone();
         loop {
             if let Some(part) = self.ready.pop_front() {
                 self.quiet_since = Instant::now();
@@ -144,12 +157,14 @@ impl Following {
                     }
                     tokio::select! {
                         () = tokio::time::sleep(LOOK) => {}
-                        _ = self.ending.wait_for(|ends| *ends) => return None,
+                        _ = ending.wait_for(|ends| *ends) => return None,
                     }
                 }
                 Err(error) => {
                     self.follower = None;
-                    self.ready.extend(event("error", None, &error.body()));
+                    let error = json_within(&error.body(), MAX_REPLY).unwrap_or_default();
+                    let error = self.server.without_home(error);
+                    self.ready.push_back(Bytes::from(format!("event: error\ndata: {error}\n\n")));
                 }
             }
         }
@@ -227,7 +242,7 @@ impl Follower {
 
 /// An event; JSON holds no line break.
 fn event(name: &str, id: Option<u64>, data: &impl Serialize) -> Option<Bytes> {
-    let data = serde_json::to_string(data).ok()?;
+    let data = json_within(data, MAX_REPLY).ok()?;
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     Some(Bytes::from(format!("event: {name}\n{id}data: {data}\n\n")))
 }

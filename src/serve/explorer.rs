@@ -19,7 +19,8 @@ use serde::Serialize;
 use crate::{Server, reply::ApiError};
 
 /// Where the page is found: all state of a view is in the query of its address.
-const VIEWS: [&str; 7] = ["/", "/ask", "/node", "/data", "/compare", "/run", "/playground"];
+pub(super) const VIEWS: [&str; 7] =
+    ["/", "/ask", "/node", "/data", "/compare", "/run", "/playground"];
 /// The page of all views.
 const PAGE: &str = "index.html";
 /// Files below this folder are named by their digests, so that they never change.

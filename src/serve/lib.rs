@@ -5,8 +5,10 @@
 //! | `engine` | which base, which bundle, which system answers |
 //! | `queue`, `apart` | when is a request answered, and when is it refused; what takes long |
 //! | `assisted` | what a language model adds, and what is answered where it does not |
-//! | `access` | may this client ask that, and was it this server it meant |
-//! | `connections` | how are connections accepted, bounded and finished |
+//! | `access`, `client` | may this client ask that, was it this server it meant, what is its share |
+//! | `connections`, `socket` | how are connections accepted, bounded and finished |
+//! | `guard`, `sent` | what stands before every request, and behind every reply |
+//! | `limits` | which limits are there |
 //! | `routes`, `nodes`, `batch`, `stores` | which request is answered by what |
 //! | `programs`, `asked`, `compare`, `splits` | programs of clients, questions over many nodes, labelled questions |
 //! | `runs`, `events` | the runs of the home, and how one goes on |
@@ -28,12 +30,15 @@ mod apart;
 mod asked;
 mod assisted;
 mod batch;
+mod client;
 mod compare;
 mod connections;
 mod describe;
 mod engine;
 mod events;
 mod explorer;
+mod guard;
+mod limits;
 mod mcp;
 mod metrics;
 mod nodes;
@@ -43,20 +48,25 @@ mod queue;
 mod reply;
 mod routes;
 mod runs;
+mod sent;
+mod socket;
 mod splits;
 mod stores;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 pub use access::{Hosts, KeyError, Keys, Scope};
 pub use engine::{Find, Helper, Opening, Places, Served};
 pub use explorer::report_page;
+pub use limits::reference_page as limits_page;
 use tokio::{
     runtime::{Builder, Runtime},
-    sync::{Semaphore, watch},
+    sync::watch,
 };
 
-use crate::{apart::Apart, mcp::Assistants, metrics::Metrics, queue::Queue};
+use crate::{
+    apart::Apart, client::Slots, mcp::Assistants, metrics::Metrics, queue::Queue, sent::Memory,
+};
 use agent_app::{App, Network};
 use agent_systems::bundle::Effort;
 
@@ -66,6 +76,12 @@ pub const LONGEST_TIME: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 /// Runs and files of questions that are read at a time.
 const MAX_READS: usize = 2;
+/// Programs of clients, on a question or a sample, that run at a time.
+const MAX_PROGRAMS: usize = 2;
+/// Comparisons that run at a time.
+const MAX_COMPARISONS: usize = 2;
+/// Questions over many nodes that are answered at a time, where there are as many threads.
+const MAX_TABLES: usize = 4;
 
 /// What answers.
 pub struct Options {
@@ -119,8 +135,14 @@ struct Server {
     keys: Keys,
     hosts: Hosts,
     queue: Queue,
-    /// Work that takes long, one piece at a time.
-    long: Apart,
+    /// Programs of clients.
+    programs_run: Apart,
+    /// Questions over many nodes.
+    tables: Apart,
+    /// Comparisons.
+    comparisons: Apart,
+    /// Operations, one at a time.
+    operations: Apart,
     /// Exchanges of bases and bundles, one at a time.
     changes: Apart,
     /// Work that waits for a disk.
@@ -130,7 +152,13 @@ struct Server {
     /// How far questions lean on it at most, and where they do not say.
     effort: Effort,
     /// Places for those who follow a run.
-    followers: Arc<Semaphore>,
+    followers: Slots,
+    /// Places for batches.
+    batches: Slots,
+    /// What replies and bodies under way may take.
+    memory: Memory,
+    /// Beginnings of paths that no client sees.
+    home: Vec<String>,
     metrics: Metrics,
     find: Find,
     app: App,
@@ -151,24 +179,48 @@ impl Server {
         let helper = bases.first().and_then(Served::helper);
         let effort = helper.map_or(Effort::None, |helper| helper.effort);
         let network = Network { model: helper.map(|helper| helper.assistant.clone()) };
-        let helped = Apart::new(helper.map_or(0, |helper| helper.at_a_time));
+        let clients = keys.keys.len();
+        let apart = |places| Apart::new(places, clients);
+        let helped = apart(helper.map_or(0, |helper| helper.at_a_time));
         Ok(Arc::new(Server {
             bases,
             keys,
             hosts,
             queue: Queue::start(threads).map_err(ServeError::Threads)?,
-            long: Apart::new(1),
-            changes: Apart::new(1),
-            reads: Apart::new(MAX_READS),
+            programs_run: apart(MAX_PROGRAMS),
+            tables: apart(threads.clamp(1, MAX_TABLES)),
+            comparisons: apart(MAX_COMPARISONS),
+            operations: apart(1),
+            changes: apart(1),
+            reads: apart(MAX_READS),
             helped,
             effort,
-            followers: Arc::new(Semaphore::new(events::MAX_FOLLOWERS)),
+            followers: Slots::new(events::MAX_FOLLOWERS, clients),
+            batches: Slots::new(batch::MAX_BATCHES, clients),
+            memory: Memory::new(clients),
+            home: beginnings(app.home.path()),
             metrics: Metrics::new(),
             find,
             app: App { network: Some(network), watch: Arc::new(operations::Log), ..app },
             programs,
             ending,
         }))
+    }
+}
+
+/// How paths into a directory begin, as it was given and as it is.
+fn beginnings(dir: &Path) -> Vec<String> {
+    let given = [Some(dir.to_owned()), dir.canonicalize().ok()];
+    let given = given.into_iter().flatten().filter(|dir| dir.parent().is_some());
+    given.map(|dir| format!("{}/", dir.display())).collect()
+}
+
+impl Server {
+    /// A text without the home directory before what is in it.
+    fn without_home(&self, text: String) -> String {
+        let begin =
+            self.home.iter().filter(|home| text.contains(home.as_str())).collect::<Vec<_>>();
+        begin.into_iter().fold(text, |text, home| text.replace(home.as_str(), ""))
     }
 }
 

@@ -4,12 +4,9 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{
-        Path, Query, State,
-        rejection::{PathRejection, QueryRejection},
-    },
+use axum::extract::{
+    Path, Query, State,
+    rejection::{PathRejection, QueryRejection},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -18,14 +15,16 @@ use crate::{
     Server,
     engine::Opened,
     reply::{ApiError, Common, OfPath},
+    sent::{Bounded, MAX_REPLY, too_long},
 };
 use agent_kb::{Direction, Kb, NodeId};
 
 /// Neighbours of one reply at most.
-const MAX_LIMIT: usize = 1_000;
+pub(super) const MAX_LIMIT: usize = 1_000;
 
 /// Which base a node is of.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfBase {
     /// The base; may be left out where there is one.
@@ -52,13 +51,6 @@ pub(super) struct Node {
     relations: Vec<Degree>,
 }
 
-impl Node {
-    /// Its relations with the numbers of neighbours.
-    pub(super) fn relations(&self) -> impl Iterator<Item = &impl Serialize> {
-        self.relations.iter()
-    }
-}
-
 /// A field of a node.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Field {
@@ -68,7 +60,7 @@ pub(super) struct Field {
 
 /// How many neighbours a node has over a relation.
 #[derive(Debug, Serialize, ToSchema)]
-struct Degree {
+pub(super) struct Degree {
     relation: String,
     /// `out` as stored, `in` against.
     direction: &'static str,
@@ -77,6 +69,7 @@ struct Degree {
 
 /// Which neighbours.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// The base; may be left out where there is one.
@@ -153,25 +146,24 @@ pub(super) async fn node(
     State(server): State<Arc<Server>>,
     id: Result<Path<NodeId>, PathRejection>,
     of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Json<Node>, ApiError> {
+) -> Result<Bounded<Node>, ApiError> {
     let (Path(id), Query(of)) = (id.map_err(bad_path)?, of.map_err(bad_query)?);
-    Ok(Json(told(&server.base(of.base.as_deref())?.now(), id)?))
+    Ok(Bounded(told(&server.base(of.base.as_deref())?.now(), id)?))
 }
 
 /// What is told of a node.
 ///
 /// # Errors
-/// That there is none.
+/// That there is none, or that its document is longer than a reply.
 pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node, ApiError> {
     let kb = node_of(opened, id)?;
+    let bytes = kb.text(id).len() + kb.fields(id).map(|(_, value)| value.len()).sum::<usize>();
+    if bytes > MAX_REPLY {
+        return Err(too_long(MAX_REPLY));
+    }
     let fields = kb.fields(id).map(|(field, value)| Field {
         name: kb.field_name(field).to_owned(),
         value: value.to_owned(),
-    });
-    let relations = stretches(kb, None, None).map(|(relation, direction)| Degree {
-        relation: kb.relation_name(relation).to_owned(),
-        direction: word(direction),
-        neighbors: kb.degree(id, relation, direction),
     });
     Ok(Node {
         id,
@@ -180,8 +172,22 @@ pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node, ApiError> {
         name: kb.name(id).to_owned(),
         text: kb.text(id).to_owned(),
         fields: fields.collect(),
-        relations: relations.filter(|of| of.neighbors > 0).collect(),
+        relations: degrees(opened, id)?,
     })
+}
+
+/// The relations of a node with the numbers of neighbours, those without any left out.
+///
+/// # Errors
+/// That there is no such node.
+pub(super) fn degrees(opened: &Opened, id: NodeId) -> Result<Vec<Degree>, ApiError> {
+    let kb = node_of(opened, id)?;
+    let relations = stretches(kb, None, None).map(|(relation, direction)| Degree {
+        relation: kb.relation_name(relation).to_owned(),
+        direction: word(direction),
+        neighbors: kb.degree(id, relation, direction),
+    });
+    Ok(relations.filter(|of| of.neighbors > 0).collect())
 }
 
 /// The neighbours of a node, part by part.
@@ -193,9 +199,9 @@ pub(super) async fn neighbors(
     State(server): State<Arc<Server>>,
     id: Result<Path<NodeId>, PathRejection>,
     which: Result<Query<Which>, QueryRejection>,
-) -> Result<Json<Neighbors>, ApiError> {
+) -> Result<Bounded<Neighbors>, ApiError> {
     let (Path(id), Query(which)) = (id.map_err(bad_path)?, which.map_err(bad_query)?);
-    Ok(Json(told_neighbors(&server.base(which.base.as_deref())?.now(), id, &which)?))
+    Ok(Bounded(told_neighbors(&server.base(which.base.as_deref())?.now(), id, &which)?))
 }
 
 /// A part of a node's neighbours.

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{
-    Json,
     extract::{Path, State},
     http::StatusCode,
     response::IntoResponse,
@@ -20,11 +19,9 @@ use agent_app::{
 use crate::{
     Server,
     reply::{ApiError, Common, OfBody, OfPath, OfWork},
-    routes::{Body, LONGEST_CHANGE, json},
+    routes::{Body, LONGEST_CHANGE},
+    sent::{Bounded, MAX_REPLY, json},
 };
-
-/// Longest reply over HTTP, bytes.
-const MAX_REPLY: usize = 8 << 20;
 
 /// Writes what operations report to the log.
 pub(super) struct Log;
@@ -72,13 +69,13 @@ pub(super) struct AboutOperation {
     (status = 200, description = "The operations, in the order of their reference", body = Vec<AboutOperation>),
     Common,
 ))]
-pub(super) async fn operations() -> Json<Vec<AboutOperation>> {
+pub(super) async fn operations() -> Bounded<Vec<AboutOperation>> {
     let about = |operation: &Operation| AboutOperation {
         name: operation.name,
         summary: operation.summary,
         request: (operation.schema)(),
     };
-    Json(OPERATIONS.iter().map(about).collect())
+    Bounded(OPERATIONS.iter().map(about).collect())
 }
 
 /// Carry out an operation as the command line does, on any installed base. It runs apart from questions,
@@ -110,7 +107,7 @@ pub(super) async fn performed(
     })?;
     let shared = server.clone();
     let work = move || operation.call(&shared.app, request);
-    let reply = server.long.run(Instant::now() + LONGEST_CHANGE, work).await??;
+    let reply = server.operations.run(Instant::now() + LONGEST_CHANGE, work).await??;
     match reply.len() {
         n if n <= max => Ok(reply),
         n => {

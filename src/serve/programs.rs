@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Json, extract::State, response::IntoResponse};
+use axum::{extract::State, response::IntoResponse};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -16,18 +16,19 @@ use crate::{
     Server,
     engine::Opened,
     reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, default_k, first_right},
-    routes::{Body, checked_k, deadline, in_json, json, opened},
+    routes::{Body, checked_k, deadline, opened},
+    sent::{Bounded, in_json, json},
     splits::{page, split},
 };
 use agent_dataset::LabelledQuery;
-use agent_infer::{self as infer, HitRecord, ParamValues, Runtime};
+use agent_infer::{self as infer, HitRecord, ParamValues, ProgramCalls, Runtime};
 use agent_kb::{Kb, NodeId};
-use agent_retrieve::{Answer, Call, NodeExplanation, RetrieveError, check_query, rank_explanation};
+use agent_retrieve::{Answer, NodeExplanation, RetrieveError, check_query, rank_explanation};
 use agent_sandbox::{CompiledProgram, Failure, Outcome, Param, Usage, program::Program};
 use agent_tools::{ToolCall, Trace, registry};
 
 /// Queries of a sample at most, and where a request does not say.
-const MAX_SAMPLE: usize = 20;
+pub(super) const MAX_SAMPLE: usize = 20;
 const SAMPLE: usize = 10;
 /// Nodes that are told of each query of a sample.
 const TOLD: usize = 3;
@@ -226,7 +227,7 @@ impl From<Usage> for Used {
 
 /// Run a program on a question or on labelled questions, always inside WebAssembly. A program that
 /// fails is an answer as well: `status` is `error`, and `error` says where.
-#[utoipa::path(post, path = "/v1/programs/run", request_body = RunProgram, responses(
+#[utoipa::path(post, path = "/v1/programs/run", operation_id = "run_program", request_body = RunProgram, responses(
     (status = 200, description = "What it came to, on the question or, if labelled questions were asked, on each", body = Ran),
     Common, OfBody, OfWork,
 ))]
@@ -245,11 +246,11 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
     match (&asked.query, &asked.sample) {
         (Some(_), None) => {
             let work = move || on_query(&opened, &asked);
-            server.queue.run(deadline, work).await?
+            server.programs_run.run(deadline, work).await?
         }
         (None, Some(_)) => {
             let work = move || on_sample(&opened, &asked, deadline);
-            server.long.run(deadline, work).await?
+            server.programs_run.run(deadline, work).await?
         }
         _ => Err(ApiError::bad("what is it to be run on?", "give either query or sample")),
     }
@@ -271,9 +272,11 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
         }
     };
     let (kb, calls) = (&opened.base.kb, trace.take());
+    let traced = calls.iter().map(|call| traced(kb, call)).collect();
     let (answer, usage, output, error) = match outcome {
         Ok(Outcome { ranking, usage, output }) => {
-            (explained(kb, &program, ranking, &calls, asked.k), usage, output, None)
+            let calls = ProgramCalls::new(kb, "", calls);
+            (explained(&program, ranking, &calls, asked.k), usage, output, None)
         }
         Err(failure) => {
             let error = Some(ProgramError::from(&failure));
@@ -287,7 +290,7 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
         status: if error.is_none() { Status::Ok } else { Status::Error },
         params,
         hits: infer::hits(kb, &answer),
-        trace: calls.iter().map(|call| traced(kb, call)).collect(),
+        trace: traced,
         error,
         usage: Used::from(usage),
         output,
@@ -297,25 +300,16 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
 
 /// A ranking with what each call says of its nodes.
 fn explained(
-    kb: &Kb,
     program: &Program,
     mut ranking: Vec<(NodeId, f32)>,
-    calls: &[ToolCall],
+    calls: &ProgramCalls,
     k: usize,
 ) -> Answer {
     ranking.truncate(k);
     let name = format!("program {}", program.short_id());
-    let call = |call: &ToolCall, node| Call {
-        category: String::new(),
-        line: call.line,
-        tool: call.name.to_owned(),
-        arguments: call.arguments(kb),
-        result: call.outcome(kb),
-        value: call.value_of(node),
-    };
     let why = |(at, &(node, score)): (usize, &(NodeId, f32))| NodeExplanation {
         explanation: rank_explanation(&name, at, score),
-        calls: calls.iter().map(|one| call(one, node)).collect(),
+        calls: calls.on(node).collect(),
         features: Vec::new(),
     };
     let why = ranking.iter().enumerate().map(why).collect();
@@ -450,7 +444,7 @@ struct Argument {
     (status = 200, description = "All tools", body = Tools),
     Common,
 ))]
-pub(super) async fn tools() -> Json<Tools> {
+pub(super) async fn tools() -> Bounded<Tools> {
     let tool = |spec: &agent_tools::ToolSpec| Tool {
         name: spec.name,
         group: spec.group,
@@ -470,5 +464,5 @@ pub(super) async fn tools() -> Json<Tools> {
         doc: spec.doc,
         example: spec.example,
     };
-    Json(Tools { tools: registry().iter().map(tool).collect() })
+    Bounded(Tools { tools: registry().iter().map(tool).collect() })
 }

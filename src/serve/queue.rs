@@ -1,5 +1,6 @@
 //! Work that threads do for requests: bounded by the time it would wait, refused at once when there
-//! is too much. Must not know what the work is.
+//! is too much. Clients take turns, so that a client waits for its own work and one piece of each other
+//! client, not for all that others sent. Must not know what the work is.
 
 use std::{
     collections::VecDeque,
@@ -14,10 +15,12 @@ use std::{
 
 use tokio::sync::oneshot;
 
+use crate::client::Client;
+
 /// Longest time that new work may be expected to wait.
-const LONGEST_WAIT: Duration = Duration::from_millis(250);
-/// Pieces of work that wait at most, whatever they take.
-const MAX_WAITING: usize = 1_024;
+pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// Pieces of work that wait at most, whatever they take; clients that have some share them.
+pub(super) const MAX_WAITING: usize = 1_024;
 /// Bounds of the time after which a refused client is told to come again, seconds.
 const RETRY_SECONDS: (f64, f64) = (1.0, 60.0);
 /// What a new figure weighs in a smoothed one.
@@ -51,8 +54,46 @@ pub(super) struct Queue {
     threads: usize,
 }
 
+/// Work that waits, by client; the client whose turn it is first.
+#[derive(Default)]
+struct Lanes {
+    /// None is empty.
+    lanes: VecDeque<(Client, VecDeque<Job>)>,
+}
+
+impl Lanes {
+    /// Pieces of work of a client, and the clients that have some with this one among them.
+    fn of(&self, client: Client) -> (usize, usize) {
+        match self.lanes.iter().find(|(of, _)| *of == client) {
+            Some((_, jobs)) => (jobs.len(), self.lanes.len()),
+            None => (0, self.lanes.len() + 1),
+        }
+    }
+
+    fn push(&mut self, client: Client, job: Job) {
+        match self.lanes.iter_mut().find(|(of, _)| *of == client) {
+            Some((_, jobs)) => jobs.push_back(job),
+            None => self.lanes.push_back((client, VecDeque::from([job]))),
+        }
+    }
+
+    /// The next piece of the client whose turn it is, which then goes to the end.
+    fn pop(&mut self) -> Option<Job> {
+        let (client, mut jobs) = self.lanes.pop_front()?;
+        let job = jobs.pop_front();
+        if !jobs.is_empty() {
+            self.lanes.push_back((client, jobs));
+        }
+        job
+    }
+
+    fn len(&self) -> usize {
+        self.lanes.iter().map(|(_, jobs)| jobs.len()).sum()
+    }
+}
+
 struct Shared {
-    waiting: Mutex<VecDeque<Job>>,
+    waiting: Mutex<Lanes>,
     come: Condvar,
     closed: AtomicBool,
     /// Pieces of work that threads do now.
@@ -131,14 +172,16 @@ impl Queue {
         if shared.closed.load(Ordering::Relaxed) {
             return Err(Refused::Draining);
         }
+        let client = Client::now();
         let mut waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let typical = Duration::from_nanos(shared.typical.load(Ordering::Relaxed));
-        let before = u32::try_from(waiting.len() / self.threads.max(1)).unwrap_or(u32::MAX);
-        if waiting.len() >= MAX_WAITING || typical.saturating_mul(before) > LONGEST_WAIT {
+        let (own, clients) = waiting.of(client);
+        let before = u32::try_from(own * clients / self.threads.max(1)).unwrap_or(u32::MAX);
+        if own >= MAX_WAITING / clients || typical.saturating_mul(before) > LONGEST_WAIT {
             drop(waiting);
             return Err(Refused::Busy(shared.count(false)));
         }
-        waiting.push_back(job);
+        waiting.push(client, job);
         drop(waiting);
         shared.come.notify_one();
         Ok(())
@@ -185,7 +228,7 @@ impl Shared {
     fn next(&self) -> Option<Job> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(job) = waiting.pop_front() {
+            if let Some(job) = waiting.pop() {
                 return Some(job);
             }
             if self.closed.load(Ordering::Relaxed) {
@@ -271,6 +314,51 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(!done.load(Ordering::SeqCst), "nobody waited for it");
+    }
+
+    #[tokio::test]
+    async fn clients_take_turns_and_one_that_floods_is_refused_alone() {
+        let queue = Arc::new(Queue::start(1).unwrap());
+        let (go, gate) = mpsc::channel::<()>();
+        let (done, order) = mpsc::channel();
+        let ask = |client: usize, work: Box<dyn FnOnce() + Send>| {
+            let queue = queue.clone();
+            tokio::spawn(Client::of(client).asks(async move { queue.run(soon(), work).await }))
+        };
+        let hold = ask(0, Box::new(move || assert!(gate.recv().is_ok())));
+        while queue.running() == 0 {
+            tokio::task::yield_now().await;
+        }
+        queue.shared.typical.store(100_000_000, Ordering::Relaxed);
+        let mut asked = Vec::new();
+        for (n, client) in [0, 0, 0, 1].into_iter().enumerate() {
+            let done = done.clone();
+            asked.push(ask(client, Box::new(move || done.send(client).unwrap())));
+            while queue.waiting() <= n {
+                tokio::task::yield_now().await;
+            }
+        }
+        // Three pieces and the turns of the other would take longer than the bound.
+        let flooding = Client::of(0).asks(queue.run(soon(), || ())).await;
+        assert!(matches!(flooding, Err(Refused::Busy(_))));
+        go.send(()).unwrap();
+        for one in asked {
+            one.await.unwrap().unwrap();
+        }
+        hold.await.unwrap().unwrap();
+        assert_eq!(order.try_iter().collect::<Vec<_>>(), [0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn explanations_wait_for_each_other_and_not_before_plain_questions() {
+        let mut lanes = Lanes::default();
+        let client = Client::of(0);
+        for _ in 0..3 {
+            let job = Job { run: Box::new(|| ()), pointless: Box::new(|| false) };
+            lanes.push(client.explaining(true), job);
+        }
+        assert_eq!(lanes.of(client.explaining(true)), (3, 1));
+        assert_eq!(lanes.of(client), (0, 2));
     }
 
     #[tokio::test]

@@ -221,6 +221,9 @@ pub(super) enum OfBody {
     /// There is no such base, bundle or node.
     #[response(status = 404)]
     NotFound(ErrorBody),
+    /// The body did not come in time.
+    #[response(status = 408)]
+    LateBody(ErrorBody),
     /// The body is too large.
     #[response(status = 413)]
     TooLarge(ErrorBody),

@@ -1,40 +1,42 @@
-//! Requests about answers, and what stands before and behind every request: keys, names, counters,
-//! limits. Must not know how answers are found.
+//! Requests about answers, and all routes with what stands before them. Must not know how answers are
+//! found.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{
-    Extension, Json, Router, body,
-    extract::{
-        DefaultBodyLimit, FromRequest, MatchedPath, Request, State, rejection::JsonRejection,
-    },
+    Extension, Json, Router,
+    body::Bytes,
+    extract::{FromRequest, Request, State, rejection::JsonRejection},
     http::{StatusCode, header},
-    middleware::{Next, from_fn_with_state, map_request},
-    response::{IntoResponse, Response},
+    middleware::from_fn_with_state,
+    response::IntoResponse,
 };
-use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout_at;
 use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     LONGEST_TIME, Server,
-    access::{Scope, bearer},
-    asked, batch, compare, describe,
+    access::Scope,
+    asked, batch,
+    client::Client,
+    compare, describe,
     engine::{AboutBase, AboutBundle, NotExchanged, Opened, Served, offered},
     events, explorer,
-    mcp::Assistants,
+    guard::{allowed, collected, noted},
+    mcp::{self, Assistants},
     nodes, operations, programs,
     reply::{
         ApiError, Common, Detail, ErrorBody, OfBody, OfWork, QueryRequest, SearchReply,
         SearchRequest,
     },
-    runs, splits, stores,
+    runs,
+    sent::{Bounded, bounded, in_json, json},
+    splits, stores,
 };
 use agent_dataset::DatasetError;
 use agent_infer::{self as infer, AnswerRecord, bundle::BundleError};
@@ -42,13 +44,11 @@ use agent_retrieve::{Answer, Detail as Told, RetrieveError, Retriever};
 use agent_systems::SystemError;
 
 /// Longest body of a request, bytes; a batch is read as it comes.
-const MAX_BODY: usize = 256 << 10;
-/// Time for the whole body of a request, but for that of a batch.
-const BODY_TIME: Duration = Duration::from_secs(30);
+pub(super) const MAX_BODY: usize = 256 << 10;
 /// Nodes of an answer at most.
-const MAX_K: usize = 1_000;
+pub(super) const MAX_K: usize = 1_000;
 /// Time for an answer where a request does not say.
-const TIME: Duration = Duration::from_secs(10);
+pub(super) const TIME: Duration = Duration::from_secs(10);
 /// Time for an exchange of base or bundle: a large base is read whole.
 pub(super) const LONGEST_CHANGE: Duration = Duration::from_secs(600);
 /// The system that is the bundle that answers.
@@ -71,29 +71,36 @@ struct Api;
 /// the function that answers it.
 pub(super) fn router(server: Arc<Server>) -> Router {
     let (routes, described) = described(&server).split_for_parts();
-    // Assistants bound their requests themselves, and speak a protocol of their own.
+    // It is the same for all, so that no reply has a copy of its own.
+    let described = Bytes::from(serde_json::to_vec(&described).unwrap_or_default());
+    // Assistants speak a protocol of their own.
     let assistants = Router::new()
         .route_service("/mcp", Assistants::new(server.clone()).service())
-        .layer(map_request(in_time))
+        .layer(from_fn_with_state((server.clone(), mcp::MAX_BODY), collected))
+        .layer(from_fn_with_state(server.clone(), bounded))
         .layer(from_fn_with_state((server.clone(), Scope::Read), allowed));
     routes
         .merge(assistants)
         .merge(explorer::routes())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
-        .layer(Extension(Arc::new(described)))
+        .layer(Extension(Description(described)))
         .layer(from_fn_with_state(server.clone(), noted))
         .with_state(server)
 }
 
 /// The routes that are described.
-fn described(server: &Arc<Server>) -> OpenApiRouter<Arc<Server>> {
+pub(super) fn described(server: &Arc<Server>) -> OpenApiRouter<Arc<Server>> {
     let needs = |scope| from_fn_with_state((server.clone(), scope), allowed);
+    let collected = || from_fn_with_state((server.clone(), MAX_BODY), collected);
+    let bounded = || from_fn_with_state(server.clone(), bounded);
     let admin = OpenApiRouter::new()
         .routes(routes!(exchange))
         .routes(routes!(activate))
         .routes(routes!(programs::run))
         .routes(routes!(operations::perform))
+        .layer(collected())
+        .layer(bounded())
         .layer(needs(Scope::Admin));
     let read = OpenApiRouter::new()
         .routes(routes!(query))
@@ -117,86 +124,20 @@ fn described(server: &Arc<Server>) -> OpenApiRouter<Arc<Server>> {
         .routes(routes!(describe::list))
         .routes(routes!(describe::programs))
         .routes(routes!(operations::operations))
+        .layer(collected())
+        .layer(bounded())
         .layer(needs(Scope::Read));
-    let limited =
-        admin.merge(read).layer(DefaultBodyLimit::max(MAX_BODY)).layer(map_request(in_time));
-    let streamed = OpenApiRouter::new()
-        .routes(routes!(batch::batch))
-        .layer(DefaultBodyLimit::disable())
-        .layer(needs(Scope::Read));
+    // Its lines are bounded one by one.
+    let streamed = OpenApiRouter::new().routes(routes!(batch::batch)).layer(needs(Scope::Read));
+    let open = OpenApiRouter::new().routes(routes!(metrics)).layer(bounded());
     OpenApiRouter::with_openapi(Api::openapi())
-        .merge(limited)
+        .merge(admin)
+        .merge(read)
         .merge(streamed)
+        .merge(open)
         .routes(routes!(live))
         .routes(routes!(ready))
-        .routes(routes!(metrics))
         .routes(routes!(openapi))
-}
-
-/// Lets through who has a key of a scope, where there are keys.
-async fn allowed(
-    State((server, needed)): State<(Arc<Server>, Scope)>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    if !server.keys.keys.is_empty() {
-        let scope = bearer(request.headers()).and_then(|key| server.keys.scope(key));
-        match scope {
-            None => {
-                let remedy = "send a key as `Authorization: Bearer KEY`; `agent key add` makes one";
-                let message = "there is no key, or not one of this server";
-                return ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message, remedy)
-                    .into_response();
-            }
-            Some(scope) if scope < needed => {
-                let remedy = "use a key of scope admin";
-                let message = "the key does not allow this";
-                return ApiError::new(StatusCode::FORBIDDEN, "forbidden", message, remedy)
-                    .into_response();
-            }
-            // Assistants may do more with some keys than with others.
-            Some(scope) => drop(request.extensions_mut().insert(scope)),
-        }
-    }
-    next.run(request).await
-}
-
-/// Refuses what was meant for another server; counts and logs every request.
-async fn noted(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
-    let began = Instant::now();
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let route = route.unwrap_or_else(|| "other".to_owned());
-    let method = request.method().clone();
-    let response = if server.hosts.accept(request.headers()) {
-        next.run(request).await
-    } else {
-        let remedy = "ask it by its own name, or start it with --host and this name";
-        let message = "the request names another server";
-        ApiError::new(StatusCode::FORBIDDEN, "other_host", message, remedy).into_response()
-    };
-    let (status, took) = (response.status().as_u16(), began.elapsed());
-    server.metrics.note(&route, status, took);
-    let ms = took.as_secs_f64() * 1e3;
-    tracing::info!(target: "agent::access", %method, route, status, ms, "request");
-    response
-}
-
-/// The request with a body that fails where it is not there in time, so that nobody keeps a
-/// connection by one that never comes.
-async fn in_time(request: Request) -> Request {
-    request.map(|body| body_within(body, BODY_TIME))
-}
-
-fn body_within(body: body::Body, time: Duration) -> body::Body {
-    let end = tokio::time::Instant::now() + time;
-    let parts = stream::unfold(body.into_data_stream(), move |mut parts| async move {
-        let part = match timeout_at(end, parts.next()).await {
-            Ok(part) => part?,
-            Err(_) => Err(axum::Error::new("the body did not come in time")),
-        };
-        Some((part, parts))
-    });
-    body::Body::from_stream(parts)
 }
 
 async fn no_such_route() -> ApiError {
@@ -222,12 +163,7 @@ where
             Ok(Json(body)) => Ok(Body(body)),
             Err(error) => {
                 let remedy = "send a JSON object as /openapi.json describes";
-                let code = if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                    "too_large"
-                } else {
-                    "bad_request"
-                };
-                Err(ApiError::new(error.status(), code, error.body_text(), remedy))
+                Err(ApiError::new(error.status(), "bad_request", error.body_text(), remedy))
             }
         }
     }
@@ -250,6 +186,19 @@ impl Server {
                 )
             }),
         }
+    }
+}
+
+impl Server {
+    /// A bundle without the directories of this machine: its file in the home, or its name alone.
+    fn told_bundle(&self, about: &AboutBundle) -> AboutBundle {
+        let file = self.without_home(about.file.clone());
+        let name = Path::new(&file).file_name().unwrap_or_default();
+        let file = match Path::new(&file).is_absolute() {
+            true => name.to_string_lossy().into_owned(),
+            false => file,
+        };
+        AboutBundle { file, ..about.clone() }
     }
 }
 
@@ -334,8 +283,9 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
     let effort = server.effort(asked.effort)?;
     let (base, query) = (opened.base.clone(), asked.query.clone());
+    let is_full = asked.explain == Detail::Full;
     let ask = move |bundle: &dyn Retriever| {
-        let explained = if asked.explain == Detail::Full { k } else { 0 };
+        let explained = if is_full { k } else { 0 };
         infer::answer(
             &base,
             bundle,
@@ -350,23 +300,14 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
         let (base, effort) = (opened.name(), effort as u8);
         in_json(&Reply { query: &query, base, bundle: &bundle, effort, record })
     };
-    server.told(&active, effort, deadline, ask, tell).await
-}
-
-/// A reply as JSON.
-pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
-    serde_json::to_string(reply).map_err(|error| internal(&error))
+    let client = Client::now().explaining(is_full);
+    client.asks(server.told(&active, effort, deadline, ask, tell)).await
 }
 
 /// That JSON of the server's own cannot be written or read.
 pub(super) fn internal(error: &serde_json::Error) -> ApiError {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
     ApiError::new(status, "internal", error.to_string(), "please report it")
-}
-
-/// A reply that is JSON already.
-pub(super) fn json(text: String) -> impl IntoResponse + use<> {
-    ([(header::CONTENT_TYPE, "application/json")], text)
 }
 
 /// An answer with what gave it.
@@ -418,6 +359,7 @@ pub(super) async fn searched(
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
     // A system that is opened for the first time takes a while, so that is work as well.
     let shared = server.clone();
+    let client = Client::now().explaining(asked.explain == Detail::Full);
     let work = move || {
         let system = system(&shared, &opened, &asked.system)?;
         let began = Instant::now();
@@ -432,7 +374,7 @@ pub(super) async fn searched(
         let (base, system) = (opened.name(), asked.system.as_str());
         in_json(&SearchReply { base, system, hits, route, stand_in, took_ms })
     };
-    server.queue.run(deadline, work).await?
+    client.asks(server.queue.run(deadline, work)).await?
 }
 
 /// The bases that are served.
@@ -440,8 +382,8 @@ pub(super) async fn searched(
     (status = 200, description = "All bases", body = Vec<AboutBase>),
     Common,
 ))]
-async fn bases(State(server): State<Arc<Server>>) -> Json<Vec<AboutBase>> {
-    Json(server.bases.iter().map(|served| served.now().about()).collect())
+async fn bases(State(server): State<Arc<Server>>) -> Bounded<Vec<AboutBase>> {
+    Bounded(server.bases.iter().map(|served| served.now().about()).collect())
 }
 
 /// The bundles that answer.
@@ -449,9 +391,9 @@ async fn bases(State(server): State<Arc<Server>>) -> Json<Vec<AboutBase>> {
     (status = 200, description = "The active bundle of each base that has one", body = Vec<AboutBundle>),
     Common,
 ))]
-async fn bundles(State(server): State<Arc<Server>>) -> Json<Vec<AboutBundle>> {
+async fn bundles(State(server): State<Arc<Server>>) -> Bounded<Vec<AboutBundle>> {
     let active = server.bases.iter().filter_map(|served| served.now().active());
-    Json(active.map(|active| active.about.clone()).collect())
+    Bounded(active.map(|active| server.told_bundle(&active.about)).collect())
 }
 
 /// Which bundle is to answer.
@@ -474,7 +416,7 @@ struct Activate {
 async fn activate(
     State(server): State<Arc<Server>>,
     Body(asked): Body<Activate>,
-) -> Result<Json<AboutBundle>, ApiError> {
+) -> Result<Bounded<AboutBundle>, ApiError> {
     server.base(asked.base.as_deref())?;
     let shared = server.clone();
     // Compiling programs takes a while, and no thread that answers is kept from it.
@@ -482,10 +424,10 @@ async fn activate(
         let file = found(&shared, &asked.bundle)?;
         let served = shared.base(asked.base.as_deref())?;
         served.activate(&file)?;
-        let active = served.now().active().map(|active| active.about.clone());
+        let active = served.now().active().map(|active| shared.told_bundle(&active.about));
         active.ok_or_else(|| ApiError::not_found("no bundle answers", "ask again"))
     };
-    Ok(Json(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
+    Ok(Bounded(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
 }
 
 /// The file of a bundle as an admin names it.
@@ -528,7 +470,7 @@ struct Exchanged {
 async fn exchange(
     State(server): State<Arc<Server>>,
     Body(asked): Body<Exchange>,
-) -> Result<Json<Exchanged>, ApiError> {
+) -> Result<Bounded<Exchanged>, ApiError> {
     server.base(asked.base.as_deref())?;
     let shared = server.clone();
     let work = move || {
@@ -536,10 +478,10 @@ async fn exchange(
         let served = shared.base(asked.base.as_deref())?;
         served.exchange(&shared.app.home, file.as_deref(), asked.force)?;
         let now = served.now();
-        let bundle = now.active().map(|active| active.about.clone());
+        let bundle = now.active().map(|active| shared.told_bundle(&active.about));
         Ok::<_, ApiError>(Exchanged { base: now.about(), bundle })
     };
-    Ok(Json(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
+    Ok(Bounded(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
 }
 
 impl From<NotExchanged> for ApiError {
@@ -596,23 +538,10 @@ async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {
     (status = 200, description = "The description", body = serde_json::Value),
     (status = 403, description = "Not for this server", body = ErrorBody),
 ))]
-async fn openapi(
-    Extension(described): Extension<Arc<utoipa::openapi::OpenApi>>,
-) -> impl IntoResponse {
-    Json(described)
+async fn openapi(Extension(described): Extension<Description>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], described.0)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_body_that_does_not_come_in_time_is_an_error() {
-        let read = |parts, time| body::to_bytes(body_within(parts, time), MAX_BODY);
-        let whole = body::Body::from("whole");
-        assert_eq!(read(whole, Duration::from_secs(60)).await.unwrap(), "whole");
-        let first = stream::iter([Ok::<_, axum::Error>("part")]);
-        let parts = body::Body::from_stream(first.chain(stream::pending()));
-        assert!(read(parts, Duration::from_millis(1)).await.is_err());
-    }
-}
+/// What /openapi.json sends.
+#[derive(Clone)]
+struct Description(Bytes);

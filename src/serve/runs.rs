@@ -11,7 +11,6 @@ use std::{
 };
 
 use axum::{
-    Json,
     extract::{
         Path, Query, State,
         rejection::{PathRejection, QueryRejection},
@@ -26,6 +25,7 @@ use crate::{
     nodes::bad_query,
     reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
     routes::deadline,
+    sent::Bounded,
     splits::page,
 };
 use agent_app::report::recorded::{RunNow, TriedProgram, name, now, tried};
@@ -36,15 +36,16 @@ use agent_optimize::{
 };
 
 /// Runs of one reply at most, and where a request does not say.
-const MAX_RUNS: usize = 100;
+pub(super) const MAX_RUNS: usize = 100;
 const RUNS: usize = 20;
 /// Programs of one reply at most, and where a request does not say.
-const MAX_PROGRAMS: usize = 100;
+pub(super) const MAX_PROGRAMS: usize = 100;
 const PROGRAMS: usize = 50;
 /// Names the run that was written to last.
 pub(super) const LATEST: &str = "latest";
 /// Which part.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Part {
     /// Most things of one reply, 1 to 100.
@@ -181,7 +182,7 @@ pub(super) fn bad_id(error: PathRejection) -> ApiError {
 pub(super) async fn runs(
     State(server): State<Arc<Server>>,
     part: Result<Query<Part>, QueryRejection>,
-) -> Result<Json<Runs>, ApiError> {
+) -> Result<Bounded<Runs>, ApiError> {
     let Query(part) = part.map_err(bad_query)?;
     let (limit, cursor) = (page(part.limit, RUNS, MAX_RUNS)?, part.cursor.unwrap_or(0));
     let shared = server.clone();
@@ -191,16 +192,16 @@ pub(super) async fn runs(
             .iter()
             .skip(cursor)
             .take(limit)
-            .map(|(changed, dir)| about(dir, *changed))
+            .map(|(changed, dir)| about(&shared, dir, *changed))
             .collect();
         let end = cursor.saturating_add(runs.len());
         let total = all.len();
         Ok::<_, ApiError>(Runs { runs, total, next: (end < total).then_some(end) })
     };
-    Ok(Json(server.reads.run(deadline(None)?, work).await??))
+    Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }
 
-fn about(dir: &FilePath, changed: SystemTime) -> AboutRun {
+fn about(server: &Server, dir: &FilePath, changed: SystemTime) -> AboutRun {
     let since = changed.duration_since(SystemTime::UNIX_EPOCH).ok();
     let (id, changed) = (name(dir), since.map(|since| since.as_secs()));
     match Record::read(dir) {
@@ -221,7 +222,7 @@ fn about(dir: &FilePath, changed: SystemTime) -> AboutRun {
             }
         }
         Err(error) => {
-            let (state, problem) = ("unreadable", Some(error.to_string()));
+            let (state, problem) = ("unreadable", Some(server.without_home(error.to_string())));
             AboutRun { id, state, problem, changed, ..AboutRun::default() }
         }
     }
@@ -236,15 +237,15 @@ fn about(dir: &FilePath, changed: SystemTime) -> AboutRun {
 pub(super) async fn run(
     State(server): State<Arc<Server>>,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Json<RunNow>, ApiError> {
+) -> Result<Bounded<RunNow>, ApiError> {
     let Path(id) = id.map_err(bad_id)?;
     let shared = server.clone();
     let work = move || Ok::<_, ApiError>(now(&directory(&shared, &id, DATABASE_FILE)?)?);
-    Ok(Json(server.reads.run(deadline(None)?, work).await??))
+    Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }
 
 /// The programs of a run: sources, scores, and from which others they were made.
-#[utoipa::path(get, path = "/v1/runs/{id}/programs", params(("id" = String, Path, description = "Name of the run, or latest"), Part), responses(
+#[utoipa::path(get, path = "/v1/runs/{id}/programs", operation_id = "run_programs", params(("id" = String, Path, description = "Name of the run, or latest"), Part), responses(
     (status = 200, description = "A part of the programs", body = TriedPrograms),
     (status = 500, description = "The run cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
@@ -253,7 +254,7 @@ pub(super) async fn programs(
     State(server): State<Arc<Server>>,
     id: Result<Path<String>, PathRejection>,
     part: Result<Query<Part>, QueryRejection>,
-) -> Result<Json<TriedPrograms>, ApiError> {
+) -> Result<Bounded<TriedPrograms>, ApiError> {
     let (Path(id), Query(part)) = (id.map_err(bad_id)?, part.map_err(bad_query)?);
     let limit = page(part.limit, PROGRAMS, MAX_PROGRAMS)?;
     let cursor = part.cursor.unwrap_or(0);
@@ -265,5 +266,5 @@ pub(super) async fn programs(
         let (end, total) = (cursor.saturating_add(programs.len()), sources.entries.len());
         Ok::<_, ApiError>(TriedPrograms { programs, total, next: (end < total).then_some(end) })
     };
-    Ok(Json(server.reads.run(deadline(None)?, work).await??))
+    Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
     extract::{
         Path, Query, State,
         rejection::{PathRejection, QueryRejection},
@@ -21,13 +20,14 @@ use crate::{
     nodes::{OfBase, bad_query},
     reply::{ApiError, Common, NodeBrief, OfPath, OfWork},
     routes::{deadline, opened},
+    sent::Bounded,
 };
 use agent_app::test_split;
 use agent_dataset::{DatasetError, LabelledQuery, Split};
 use agent_kb::{Kb, NodeId};
 
 /// Questions of one reply at most, and where a request does not say.
-const MAX_LIMIT: usize = 200;
+pub(super) const MAX_LIMIT: usize = 200;
 const LIMIT: usize = 50;
 /// Right nodes that are told of each question.
 const TOLD: usize = 20;
@@ -56,6 +56,7 @@ struct AboutSplit {
 
 /// Which questions.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// The base; may be left out where there is one.
@@ -153,7 +154,7 @@ impl From<DatasetError> for ApiError {
 pub(super) async fn splits(
     State(server): State<Arc<Server>>,
     of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Json<Splits>, ApiError> {
+) -> Result<Bounded<Splits>, ApiError> {
     let Query(of) = of.map_err(bad_query)?;
     let opened = opened(&server, of.base.as_deref())?;
     let about = |(split, &queries): (&String, &u64)| AboutSplit {
@@ -162,7 +163,7 @@ pub(super) async fn splits(
         open: OPEN.contains(&split.as_str()),
     };
     let splits = opened.dataset.record.splits.iter().map(about).collect();
-    Ok(Json(Splits { base: opened.name().to_owned(), splits }))
+    Ok(Bounded(Splits { base: opened.name().to_owned(), splits }))
 }
 
 /// The labelled questions of a split, part by part.
@@ -174,7 +175,7 @@ pub(super) async fn queries(
     State(server): State<Arc<Server>>,
     name: Result<Path<String>, PathRejection>,
     which: Result<Query<Which>, QueryRejection>,
-) -> Result<Json<Queries>, ApiError> {
+) -> Result<Bounded<Queries>, ApiError> {
     let Query(which) = which.map_err(bad_query)?;
     let Path(name) = name.map_err(|error| ApiError::bad(error.body_text(), "give a split"))?;
     let opened = opened(&server, which.base.as_deref())?;
@@ -194,7 +195,7 @@ pub(super) async fn queries(
         let next = (end < total).then_some(end);
         Ok::<_, ApiError>(Queries { base, split: name, queries, total, next })
     };
-    Ok(Json(server.reads.run(deadline(None)?, work).await??))
+    Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }
 
 fn labelled(kb: &Kb, query: &LabelledQuery) -> Labelled {

@@ -3,10 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -15,6 +12,7 @@ use crate::{
     Server,
     reply::{ApiError, Common, OfBody, OfWork},
     routes::{Body, deadline},
+    sent::{Bounded, MAX_REPLY, too_long},
 };
 use agent_infer as infer;
 use agent_retrieve::{Answer, Detail, Retriever};
@@ -96,9 +94,9 @@ pub(super) struct StoreText {
 }
 
 /// Questions of one request of a vector store.
-const MAX_STORE_QUERIES: usize = 10;
+pub(super) const MAX_STORE_QUERIES: usize = 10;
 /// Results of one such request.
-const MAX_STORE_RESULTS: usize = 50;
+pub(super) const MAX_STORE_RESULTS: usize = 50;
 
 /// Answer with the active bundle, in the form of OpenAI's vector store search.
 ///
@@ -112,7 +110,7 @@ pub(super) async fn vector_store_search(
     State(server): State<Arc<Server>>,
     Path(name): Path<String>,
     Body(asked): Body<StoreSearch>,
-) -> Result<Json<StorePage>, ApiError> {
+) -> Result<Bounded<StorePage>, ApiError> {
     asked.check()?;
     let served = server.base(Some(&name))?;
     let queries = match asked.query {
@@ -129,7 +127,9 @@ pub(super) async fn vector_store_search(
     let active = now.active().ok_or_else(|| {
         ApiError::not_found(format!("no bundle answers on {name:?}"), "start with --bundle")
     })?;
-    let mut data = Vec::new();
+    // One time for all of them.
+    let deadline = deadline(None)?;
+    let (mut data, mut left) = (Vec::new(), MAX_REPLY);
     for query in queries.clone() {
         let base = now.base.clone();
         let ask = {
@@ -137,6 +137,8 @@ pub(super) async fn vector_store_search(
             move |bundle: &dyn Retriever| infer::answer(&base, bundle, &query, k, Detail::default())
         };
         let tell = move |answer: Answer| {
+            let bytes = answer.ranking().iter().map(|&(node, _)| base.kb.text(node).len());
+            let left = left.checked_sub(bytes.sum()).ok_or_else(|| too_long(MAX_REPLY))?;
             let results = answer.ranking().iter().map(|&(node, score)| StoreResult {
                 file_id: node.to_string(),
                 filename: base.kb.name(node).to_owned(),
@@ -145,12 +147,15 @@ pub(super) async fn vector_store_search(
                     .into(),
                 content: vec![StoreText { kind: "text", text: base.kb.text(node).to_owned() }],
             });
-            Ok(results.collect::<Vec<_>>())
+            Ok((results.collect::<Vec<_>>(), left))
         };
-        data.extend(server.told(&active, server.effort(None)?, deadline(None)?, ask, tell).await?);
+        let effort = server.effort(None)?;
+        let (results, behind) = server.told(&active, effort, deadline, ask, tell).await?;
+        data.extend(results);
+        left = behind;
     }
     let object = "vector_store.search_results.page";
-    Ok(Json(StorePage { object, search_query: queries, data, has_more: false, next_page: None }))
+    Ok(Bounded(StorePage { object, search_query: queries, data, has_more: false, next_page: None }))
 }
 
 #[cfg(test)]

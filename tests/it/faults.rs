@@ -115,3 +115,31 @@ fn refused_threads_are_told() {
     let ran = crate::support::Ran::of(command.output().unwrap());
     ran.fails(1, &["error: ", "thread", "ulimit -u"]);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn small_limits_of_the_system_end_with_a_line_or_do_not_matter() {
+    let world = World::indexed();
+    let within = |limit: &str, args: &[&str]| {
+        let command = world.command(args.iter().copied());
+        let mut within = std::process::Command::new("bash");
+        within.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\"")]);
+        within.arg(command.get_program()).args(command.get_args()).env_clear();
+        within.env("AGENT_HOME", world.path("home")).current_dir(world.path(""));
+        crate::support::Ran::of(within.output().unwrap())
+    };
+    let found = within("-s 64", &["search", "tiny", "a steel dart", "--system", "bm25"]);
+    assert!(found.done().contains("dart"));
+    within("-f 1", &["index", "tiny", "--force"]).fails(1, &["error: "]);
+}
+
+#[test]
+fn a_log_without_a_terminal_has_no_colours_and_numbers_few_digits() {
+    let world = World::indexed();
+    let mut command = world.command(["search", "tiny", "a steel dart", "--system", "bm25", "-vv"]);
+    command.env("AGENT_LOG", "trace").env_remove("NO_COLOR");
+    let ran = crate::support::Ran::of(command.output().unwrap());
+    assert!(!ran.stderr.is_empty() && !ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
+    let ran = world.run(["data", "sample", "amazon", "--scale", "1e308"]);
+    assert!(ran.stderr.contains("1e308") && !ran.stderr.contains("00000"), "{}", ran.stderr);
+}

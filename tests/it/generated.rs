@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use agent::{
     sandbox::interface_page,
-    systems,
+    serve, systems,
     tools::{reference_page, registry, toolkit_toml},
 };
 
@@ -60,4 +60,11 @@ fn generated_page_of_systems_has_a_line_for_each() {
     for spec in systems::SYSTEMS {
         assert!(page.contains(&format!("\n| `{}` | {} |", spec.written(), spec.summary)));
     }
+}
+
+#[test]
+fn generated_page_of_limits_names_every_route() {
+    let page = serve::limits_page();
+    check("docs/limits.md", &page);
+    assert!(page.contains("\n| `/v1/query` |"), "{page}");
 }

@@ -325,3 +325,31 @@ fn two_hundred_calls_at_a_time_are_all_answered() {
     }
     assert_eq!(answered.len(), 200);
 }
+
+#[test]
+fn lines_that_cannot_be_read_are_answered_and_the_last_calls_are_finished() {
+    let world = World::indexed();
+    let mut piped = Piped::start(&world, ["--base", "tiny"]);
+    piped.initialize();
+    let mut input = piped.input.take().unwrap();
+    let long = format!("{{\"a\": \"{}\"}}", "x".repeat(100_000));
+    for line in ["{", &"[".repeat(1_000), &long] {
+        writeln!(input, "{line}").unwrap();
+    }
+    for id in 100..120 {
+        let params = json!({"name": "search", "arguments": {"query": "kite", "system": "bm25"}});
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        writeln!(input, "{call}").unwrap();
+    }
+    // Nothing more comes, while calls are under way.
+    drop(input);
+    let replies: Vec<Value> = (&mut piped.output)
+        .lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    let errors = replies.iter().filter(|reply| reply["error"]["code"] == -32_700);
+    assert_eq!(errors.count(), 3, "{replies:?}");
+    let answers = replies.iter().filter(|reply| reply["result"]["structuredContent"].is_object());
+    assert_eq!(answers.count(), 20);
+    assert!(piped.child.wait().unwrap().success());
+}

@@ -332,6 +332,47 @@ fn a_client_that_sends_half_a_header_is_dropped() {
     assert_eq!(served.get("/health/live").0, 200);
 }
 
+#[test]
+fn heads_that_could_be_read_in_two_ways_are_refused_and_probes_end() {
+    let world = optimized();
+    let served = Served::start(&world, ["--bundle", "latest"]);
+    let raw = |request: &str| {
+        let mut stream = TcpStream::connect(&served.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        let _ = stream.read_to_string(&mut reply);
+        reply
+    };
+    let close = "Connection: close\r\n";
+    let status = |reply: &str| reply.split(' ').nth(1).unwrap_or_default().to_owned();
+    assert_eq!(status(&raw(&format!("GET /v1/base HTTP/1.1\r\n{close}\r\n"))), "400");
+    assert_eq!(status(&raw("GET /v1/base HTTP/1.0\r\n\r\n")), "200");
+    for lengths in [
+        "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n",
+    ] {
+        let head = format!("POST /v1/query HTTP/1.1\r\nHost: localhost\r\n{lengths}");
+        let reply = raw(&format!("{head}Content-Type: application/json\r\n\r\n0\r\n\r\n"));
+        assert_eq!(status(&reply), "400", "{reply}");
+        assert!(reply.contains("twice"), "{reply}");
+    }
+    // Whatever follows a probe is not answered by the thread that accepts.
+    let probe = "GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let reply = raw(&format!("{probe}GET /v1/base HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    assert_eq!(reply.matches("HTTP/1.1 200").count(), 1, "{reply}");
+
+    let (status, reply) = served.get("/v1/runs/latest/events?after=18446744073709551615");
+    assert_eq!(status, 400, "{reply}");
+    let (_, bundles) = served.get("/v1/bundles");
+    let file = bundles[0]["file"].as_str().unwrap();
+    assert!(file.starts_with("runs/"), "{file}");
+    let feeds = "\n".repeat(400_000);
+    let (status, _, reply) = served.ask("POST", "/v1/batch", "", &feeds);
+    assert_eq!(status, 200, "{reply}");
+    assert!(reply.contains("too long"), "{reply}");
+}
+
 /// Every file below a directory with its digest, but for what SQLite makes for each reader.
 fn digests(dir: &Path) -> BTreeMap<PathBuf, blake3::Hash> {
     let mut found = BTreeMap::new();

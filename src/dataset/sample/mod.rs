@@ -140,7 +140,8 @@ pub struct SampleProgress {
 pub enum SampleError {
     /// The scale is not a number in (0, [`MAX_SCALE`]].
     #[error(
-        "sample scale {scale} is out of range; choose a number above 0 and at most {MAX_SCALE}"
+        "sample scale {} is out of range; choose a number above 0 and at most {MAX_SCALE}",
+        in_few_digits(*scale)
     )]
     Scale {
         /// The given scale.
@@ -189,6 +190,12 @@ pub fn generate(
     let n_queries = write::questions(&world, &questions, out_dir)?;
     write::description(&world, out_dir)?;
     Ok(SampleReport { n_nodes: world.n_nodes(), n_edges, n_queries })
+}
+
+/// A number without hundreds of zeros.
+fn in_few_digits(number: f64) -> String {
+    let is_short = number == 0.0 || (1e-6..1e12).contains(&number.abs());
+    if is_short { number.to_string() } else { format!("{number:e}") }
 }
 
 /// Checks the options and returns the sizes of the base.

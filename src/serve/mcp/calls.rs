@@ -28,21 +28,21 @@ use agent_retrieve::{Answer, Detail, Retriever};
 /// Bytes of a reply that its lists and texts may take; the rest is for what stands around them.
 const LIST_BYTES: usize = REPLY_BYTES - (2 << 10);
 /// Nodes of an answer at most, over all parts.
-const MAX_K: usize = 100;
+pub(crate) const MAX_K: usize = 100;
 /// Nodes of a part where a call does not say.
 const K: usize = 10;
 /// Neighbours of a part at most.
-const MAX_NEIGHBORS: usize = 100;
+pub(crate) const MAX_NEIGHBORS: usize = 100;
 /// The system of a search where a call does not say.
 const SYSTEM: &str = "bm25f";
 /// Operations that assistants have in a form of their own: on the bases that are served, part by part.
 pub(super) const READS: [&str; 2] = ["query", "search"];
 /// Calls of tools of a program that are told.
-const TRACED: usize = 20;
+pub(crate) const TRACED: usize = 20;
 /// Time for an answer, milliseconds; waiting for a busy server comes on top.
-const TIME_MS: u64 = 20_000;
+pub(crate) const TIME_MS: u64 = 20_000;
 /// How long a call waits for a busy server in all.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The tools that a client is told of.
 pub(super) fn tools(programs: bool) -> Vec<Tool> {
@@ -172,7 +172,10 @@ pub(super) async fn call(
         Err(error) if error.says(UNKNOWN) => {
             Err(ErrorData::invalid_params(format!("{UNKNOWN}: {}", short(name)), None))
         }
-        Err(error) => Ok(CallToolResult::error(vec![ContentBlock::text(error.told())])),
+        Err(error) => {
+            let told = server.without_home(error.told());
+            Ok(CallToolResult::error(vec![ContentBlock::text(told)]))
+        }
     }
 }
 
@@ -369,9 +372,9 @@ struct OfNode {
 
 fn get_node(server: &Server, asked: &OfNode) -> Result<Value, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
-    let node = nodes::told(&opened, asked.id)?;
+    let relations = nodes::degrees(&opened, asked.id)?;
     let relations = match asked.cursor {
-        0 => items(node.relations().map(|of| json!(of)), LIST_BYTES / 4),
+        0 => items(relations.iter().map(|of| json!(of)), LIST_BYTES / 4),
         _ => Vec::new(),
     };
     let kb = &opened.base.kb;

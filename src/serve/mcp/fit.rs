@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 /// Longest reply, bytes of JSON.
-pub(super) const REPLY_BYTES: usize = 8 << 10;
+pub(crate) const REPLY_BYTES: usize = 8 << 10;
 /// Longest name, characters.
-const NAME_CHARS: usize = 120;
+pub(crate) const NAME_CHARS: usize = 120;
 
 /// A name that is not longer than any needs to be.
 pub(super) fn short(name: &str) -> String {

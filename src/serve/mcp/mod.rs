@@ -5,15 +5,16 @@
 //! | file | question it answers |
 //! | --- | --- |
 //! | `calls` | which tools are there, and what does each give |
+//! | `pipe` | how are lines read and written |
 //! | `fit` | how does a reply stay within its size, and where does the next part begin |
 //! | `resources` | which texts can be read, and the one prompt |
 //!
-//! Documents of a base are data: they stand in fields of their own, and what is said to assistants
-//! says so.
+//! Documents and names of a base are data, and what is said to assistants says so.
 
-mod calls;
-mod fit;
-mod resources;
+pub(super) mod calls;
+pub(super) mod fit;
+pub(super) mod pipe;
+pub(super) mod resources;
 
 use std::{io, sync::Arc};
 
@@ -28,15 +29,15 @@ use rmcp::{
     },
     service::{RequestContext, ServerInitializeError},
     transport::{
-        StreamableHttpServerConfig, StreamableHttpService, stdio,
+        StreamableHttpServerConfig, StreamableHttpService,
         streamable_http_server::session::never::NeverSessionManager,
     },
 };
 
-use crate::{Server, access::Scope};
+use crate::{Server, access::Scope, client::Client, mcp::pipe::Pipe};
 
 /// Longest request, bytes.
-pub(super) const MAX_BODY: usize = 64 << 10;
+pub(crate) const MAX_BODY: usize = 64 << 10;
 /// What assistants are told before they ask.
 const INSTRUCTIONS: &str = "Answers questions over knowledge bases: typed nodes with documents, \
 joined by typed relations. Begin with describe_base. Ask whole questions with query; look for words \
@@ -74,7 +75,7 @@ impl Assistants {
     /// # Errors
     /// That what came in was not the protocol.
     pub(super) async fn stdio(self) -> io::Result<()> {
-        match self.serve(stdio()).await {
+        match self.serve(Pipe::new(tokio::io::stdin(), tokio::io::stdout())).await {
             Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
             // Whoever started this has gone without a word.
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
@@ -117,8 +118,11 @@ impl ServerHandler for Assistants {
     ) -> Result<CallToolResponse, ErrorData> {
         let programs = self.may_run(&context);
         let arguments = request.arguments.unwrap_or_default();
-        let called = calls::call(&self.server, &request.name, arguments, programs).await?;
-        Ok(called.into())
+        // Where the request came over HTTP, its key has a share of everything.
+        let client = context.extensions.get::<Parts>();
+        let client = client.and_then(|parts| parts.extensions.get::<Client>());
+        let called = calls::call(&self.server, &request.name, arguments, programs);
+        Ok(client.copied().unwrap_or_default().asks(called).await?.into())
     }
 
     async fn list_resources(

@@ -20,7 +20,7 @@ use crate::{
 /// Begins the addresses of all resources.
 const SCHEME: &str = "agent://";
 /// Longest text of a resource, bytes.
-const MAX_BYTES: usize = 64 << 10;
+pub(crate) const MAX_BYTES: usize = 64 << 10;
 /// The one prompt.
 const PROMPT: &str = "answer_from_base";
 
@@ -58,8 +58,8 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 /// # Errors
 /// That there is none of that address.
 pub(super) fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let (text, kind) =
-        found(server, uri).map_err(|error| ErrorData::resource_not_found(error.told(), None))?;
+    let (text, kind) = found(server, uri)
+        .map_err(|error| ErrorData::resource_not_found(server.without_home(error.told()), None))?;
     let text = fit::part(&text, 0, MAX_BYTES).0.to_owned();
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(kind)]))
 }

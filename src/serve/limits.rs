@@ -1,0 +1,373 @@
+//! The limits of the server as a page: what each is, and what happens beyond it; a line for every route.
+//! Must not know how any of them is kept.
+
+use std::{fmt::Write as _, time::Duration};
+
+use agent_kb::table;
+use agent_retrieve::MAX_QUERY_BYTES;
+use agent_sandbox::Limits;
+
+use crate::{
+    LONGEST_TIME, MAX_COMPARISONS, MAX_PROGRAMS, MAX_READS, MAX_TABLES, apart, asked, batch,
+    compare, connections, describe, engine, events, guard,
+    mcp::{self, calls, fit, pipe, resources},
+    nodes, programs, queue, routes, runs, sent, socket, splits, stores,
+};
+
+const BEGIN: &str = "<!-- Written by `UPDATE=1 cargo test --release generated`: do not edit. -->
+
+# Limits
+
+Everything that `agent serve` and `agent mcp` take, keep or wait for has a limit. Errors name it.
+Where there are several keys, one of them takes at most half of any number of places or bytes that requests share, and
+keys take turns in the queue.
+";
+
+/// The part of the server that does what a route asks.
+#[derive(Clone, Copy)]
+enum Work {
+    /// The thread that reads the request.
+    AtOnce,
+    /// Threads that answer questions.
+    Questions,
+    /// A pool of its own.
+    Apart(&'static str, usize),
+}
+
+/// The limits of a route.
+struct Route {
+    path: &'static str,
+    work: Work,
+    /// What one reply holds at most.
+    holds: String,
+}
+
+/// A limit: what it is of, how much, and what happens beyond it.
+type Row = (&'static str, String, &'static str);
+
+/// The page of all limits.
+pub fn reference_page() -> String {
+    let mut page = BEGIN.to_owned();
+    for (title, rows) in [
+        ("Connections", connection_rows()),
+        ("Requests and replies", request_rows()),
+        ("Waiting and working", work_rows()),
+        ("Batches and events", stream_rows()),
+        ("Assistants", assistant_rows()),
+        ("Programs and statements of clients", program_rows()),
+    ] {
+        let _ = write!(page, "\n## {title}\n\n| of | limit | beyond it |\n| --- | ---: | --- |\n");
+        for (of, limit, beyond) in rows {
+            let _ = writeln!(page, "| {of} | {limit} | {beyond} |");
+        }
+    }
+    page += "\n## Routes\n\nA body and a reply have the limits above, unless the line names another.\n\n\
+             | route | answered by | one reply holds at most |\n| --- | --- | --- |\n";
+    for Route { path, work, holds } in by_route() {
+        let work = match work {
+            Work::AtOnce => "the thread that reads it".to_owned(),
+            Work::Questions => "the threads of questions".to_owned(),
+            Work::Apart(of, n) => format!("{of}, {n} at a time"),
+        };
+        let _ = writeln!(page, "| `{path}` | {work} | {holds} |");
+    }
+    page
+}
+
+fn bytes(n: usize) -> String {
+    match n {
+        n if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{} MB", n >> 20),
+        n if n >= 1 << 10 && n % (1 << 10) == 0 => format!("{} kB", n >> 10),
+        n => format!("{n} bytes"),
+    }
+}
+
+fn time(time: Duration) -> String {
+    match time.as_millis() {
+        ms if ms % 1_000 == 0 => format!("{} s", ms / 1_000),
+        ms => format!("{ms} ms"),
+    }
+}
+
+const BUSY: &str = "429 with `Retry-After`";
+const BAD: &str = "400 that names the limit";
+
+fn connection_rows() -> Vec<Row> {
+    let slow = format!("{} in {}", bytes(socket::WRITE_BYTES), time(socket::WRITE_TIME));
+    vec![
+        (
+            "connections, where the system allows as many open files",
+            connections::MAX_CONNECTIONS.to_string(),
+            "503 and closed; probes of `/health/live` are still answered",
+        ),
+        ("requests of a connection that begins with `GET /health/live`", "1".to_owned(), "closed"),
+        (
+            "head of a request, time, also between two requests",
+            time(connections::HEADER_TIME),
+            "closed",
+        ),
+        ("head of a request, size", bytes(connections::HEADER_BYTES), "431 and closed"),
+        ("reading a reply: the least that a client takes", slow, "closed"),
+        ("requests under way when the server ends", time(connections::DRAIN_TIME), "cut off"),
+    ]
+}
+
+fn request_rows() -> Vec<Row> {
+    vec![
+        ("body", bytes(routes::MAX_BODY), "413"),
+        ("body, time until all of it is there", time(guard::BODY_TIME), "408"),
+        ("question", bytes(MAX_QUERY_BYTES), BAD),
+        ("reply", bytes(sent::MAX_REPLY), "400 `reply_too_long`, which names `k`; it is not made"),
+        ("replies that are being sent, of up to 64 kB each", bytes(sent::SMALL_REPLIES), BUSY),
+        ("replies that are being sent, longer ones", bytes(sent::LARGE_REPLIES), BUSY),
+        ("bodies under way, what each has beyond 16 kB", bytes(sent::LARGE_BODIES), BUSY),
+        ("nodes of an answer (`k`)", routes::MAX_K.to_string(), BAD),
+        ("`timeout_ms`", time(LONGEST_TIME), BAD),
+        ("answer, where `timeout_ms` is left out", time(routes::TIME), "503"),
+    ]
+}
+
+fn work_rows() -> Vec<Row> {
+    vec![
+        ("questions that wait", queue::MAX_WAITING.to_string(), BUSY),
+        ("a question, its expected wait", time(queue::LONGEST_WAIT), BUSY),
+        ("work apart from questions, its wait for a place", time(apart::WAIT), BUSY),
+        (
+            "work apart from questions that waits, of each kind",
+            apart::MAX_WAITING.to_string(),
+            BUSY,
+        ),
+        ("exchange of a base or bundle, and an operation", time(routes::LONGEST_CHANGE), "503"),
+        ("systems of a base that are kept open", engine::MAX_OPEN.to_string(), "all are closed"),
+        (
+            "further bundles that are kept open",
+            engine::MAX_OPEN_BUNDLES.to_string(),
+            "the oldest is closed",
+        ),
+    ]
+}
+
+fn stream_rows() -> Vec<Row> {
+    vec![
+        ("batches", batch::MAX_BATCHES.to_string(), BUSY),
+        (
+            "line of a batch, with blank lines before it",
+            bytes(batch::MAX_LINE),
+            "an error as the last line",
+        ),
+        (
+            "line of a batch, time until all of it is there",
+            time(batch::LINE_TIME),
+            "an error as the last line",
+        ),
+        ("lines of a batch that are answered at a time", batch::AT_A_TIME.to_string(), "not read"),
+        (
+            "line of a batch, its wait for a busy server",
+            time(batch::PATIENCE),
+            "an error in its line",
+        ),
+        ("answer to a line of a batch", bytes(batch::MAX_LINE_REPLY), "an error in its line"),
+        ("clients that follow runs", events::MAX_FOLLOWERS.to_string(), BUSY),
+        ("steps of a run that are read at a time", events::MAX_STEPS.to_string(), "read next"),
+        ("silence of events", time(events::QUIET), "a comment"),
+        ("number of a step (`after`)", i64::MAX.to_string(), BAD),
+    ]
+}
+
+fn assistant_rows() -> Vec<Row> {
+    vec![
+        ("request at `/mcp`", bytes(mcp::MAX_BODY), "413"),
+        ("line over a pipe", bytes(pipe::MAX_LINE), "error -32700"),
+        ("requests over a pipe that are under way", pipe::AT_A_TIME.to_string(), "not read"),
+        ("requests under way when the pipe ends", time(pipe::END_TIME), "dropped"),
+        ("reply of a tool", bytes(fit::REPLY_BYTES), "`next_cursor`, or an error"),
+        ("name, path or word in a reply, characters", fit::NAME_CHARS.to_string(), "cut"),
+        ("nodes of an answer, over all parts", calls::MAX_K.to_string(), "an error"),
+        ("neighbours of a reply", calls::MAX_NEIGHBORS.to_string(), "`next_cursor`"),
+        ("calls of a program in a reply", calls::TRACED.to_string(), "left out"),
+        ("answer", time(Duration::from_millis(calls::TIME_MS)), "an error"),
+        ("wait for a busy server", time(calls::PATIENCE), "an error"),
+        ("resource", bytes(resources::MAX_BYTES), "cut"),
+    ]
+}
+
+fn program_rows() -> Vec<Row> {
+    let of = Limits::default();
+    let sql = table::Limits::default();
+    let memory = usize::try_from(of.memory_bytes).unwrap_or(usize::MAX);
+    vec![
+        ("source", bytes(of.source_bytes), "failure `parse`"),
+        ("tokens of the source", of.source_tokens.to_string(), "failure `parse`"),
+        ("parsing, processor time", time(of.parse_deadline), "failure `parse`"),
+        (
+            "a call, processor time; ten times as long by the clock",
+            time(of.deadline),
+            "failure `deadline`",
+        ),
+        ("steps of the interpreter", of.operations.to_string(), "failure `operations`"),
+        ("memory of a call", bytes(memory), "failure `memory`"),
+        ("calls of tools", of.tool_calls.to_string(), "failure `tool_budget`"),
+        ("text", bytes(of.text_bytes), "failure `memory`"),
+        ("items of a list", of.list_items.to_string(), "failure `memory`"),
+        ("printed output", bytes(of.output_bytes), "failure `output`"),
+        ("nodes of a result", of.max_answers.to_string(), "failure `result`"),
+        ("parameters", of.parameters.to_string(), "failure `parse`"),
+        (
+            "memory for results of tools, over all programs of a base",
+            bytes(engine::LAB_CACHE_BYTES),
+            "the oldest are dropped",
+        ),
+        ("SQL statement of a question over many nodes", time(sql.time), "it is stopped"),
+        ("rows of its result", sql.rows.to_string(), "an error"),
+        ("rows of its table", table::MAX_ROWS.to_string(), "an error"),
+        ("columns of its table", table::MAX_COLUMNS.to_string(), "an error"),
+    ]
+}
+
+fn by_route() -> Vec<Route> {
+    use Work::{Apart, AtOnce, Questions};
+    let reads = Apart("readers of files", MAX_READS);
+    let changes = Apart("exchanges", 1);
+    let route = |path, work, holds: &str| Route { path, work, holds: holds.to_owned() };
+    let some = |path, work, n: usize, of: &str| Route { path, work, holds: format!("{n} {of}") };
+    let views =
+        crate::explorer::VIEWS.iter().map(|&path| route(path, AtOnce, "a page of the program"));
+    let mut all: Vec<Route> = views.collect();
+    all.extend([
+        route("/assets/{name}", AtOnce, "a file of the program"),
+        route("/icon.svg", AtOnce, "a file of the program"),
+        route("/licences.md", AtOnce, "a file of the program"),
+        route("/health/live", AtOnce, "a word; answered by a thread of its own"),
+        route("/health/ready", AtOnce, "a word"),
+        route("/metrics", AtOnce, "counters by route and status"),
+        route("/openapi.json", AtOnce, "the description, kept once"),
+        route("/mcp", Questions, "see assistants; programs and operations run apart"),
+        some("/v1/query", Questions, routes::MAX_K, "nodes"),
+        some("/v1/search", Questions, routes::MAX_K, "nodes"),
+        route("/v1/batch", Questions, "see batches"),
+        some("/v1/ask", Apart("tables", MAX_TABLES), asked::MAX_ROWS, "rows of each table"),
+        Route {
+            path: "/v1/vector_stores/{base}/search",
+            work: Questions,
+            holds: format!(
+                "{} questions, {} nodes each",
+                stores::MAX_STORE_QUERIES,
+                stores::MAX_STORE_RESULTS
+            ),
+        },
+        some("/v1/compare", Apart("comparisons", MAX_COMPARISONS), compare::MAX_LIMIT, "questions"),
+        some(
+            "/v1/programs/run",
+            Apart("programs", MAX_PROGRAMS),
+            programs::MAX_SAMPLE,
+            "labelled questions",
+        ),
+        route("/v1/operations", AtOnce, "all operations"),
+        route("/v1/operations/{operation}", Apart("operations", 1), "the reply of the command"),
+        route("/v1/nodes/{id}", AtOnce, "a node"),
+        some("/v1/nodes/{id}/neighbors", AtOnce, nodes::MAX_LIMIT, "neighbours"),
+        Route {
+            path: "/v1/nodes",
+            work: AtOnce,
+            holds: format!(
+                "{} nodes, {} characters of each field",
+                describe::MAX_LIMIT,
+                describe::VALUE_CHARS
+            ),
+        },
+        route("/v1/base", AtOnce, "all bases"),
+        route("/v1/base/active", changes, "a base"),
+        route("/v1/bundles", AtOnce, "a bundle of each base"),
+        route("/v1/bundles/active", changes, "a bundle"),
+        route("/v1/bundles/active/programs", AtOnce, "the programs of a bundle"),
+        route("/v1/tools", AtOnce, "all tools"),
+        route("/v1/systems", AtOnce, "all systems"),
+        route("/v1/schema", reads, "a summary, counted once"),
+        route("/v1/splits", AtOnce, "all splits"),
+        some("/v1/splits/{split}/queries", reads, splits::MAX_LIMIT, "questions"),
+        some("/v1/runs", reads, runs::MAX_RUNS, "runs"),
+        route("/v1/runs/{id}", reads, "a run"),
+        some("/v1/runs/{id}/programs", reads, runs::MAX_PROGRAMS, "programs"),
+        some("/v1/runs/{id}/events", reads, events::MAX_STEPS, "steps at a time"),
+    ]);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, sync::Arc};
+
+    use agent_app::{App, Unwatched};
+    use agent_dataset::Home;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{Hosts, Keys, Options, Server};
+
+    /// Routes that are not described: pages, and the protocol of assistants.
+    const FURTHER: [&str; 4] = ["/assets/{name}", "/icon.svg", "/licences.md", "/mcp"];
+
+    fn described() -> serde_json::Value {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            bases: Vec::new(),
+            threads: 1,
+            find: Arc::new(|_| Err(String::new())),
+            app: App::new(Home::new(dir.path()), Arc::new(Unwatched)),
+            programs: true,
+        };
+        let (_end, ending) = watch::channel(false);
+        let server = Server::new(options, Keys::default(), Hosts::default(), ending).unwrap();
+        let (_, described) = routes::described(&server).split_for_parts();
+        serde_json::to_value(described).unwrap()
+    }
+
+    #[test]
+    fn every_route_has_a_row_and_every_row_a_route() {
+        let described = described();
+        let paths = described["paths"].as_object().unwrap();
+        let routes: BTreeSet<&str> =
+            paths.keys().map(String::as_str).chain(crate::explorer::VIEWS).chain(FURTHER).collect();
+        let rows = by_route();
+        let rows: BTreeSet<&str> = rows.iter().map(|route| route.path).collect();
+        assert_eq!(rows, routes);
+    }
+
+    #[test]
+    fn the_parameters_of_a_path_are_those_in_it() {
+        for (path, methods) in described()["paths"].as_object().unwrap() {
+            let in_path: BTreeSet<&str> =
+                path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).collect();
+            for method in methods.as_object().unwrap().values() {
+                let parameters = method["parameters"].as_array().cloned().unwrap_or_default();
+                let named: BTreeSet<&str> = parameters
+                    .iter()
+                    .filter(|one| one["in"] == "path")
+                    .filter_map(|one| one["name"].as_str())
+                    .collect();
+                assert_eq!(named, in_path, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_operation_has_an_id_of_its_own() {
+        let described = described();
+        let paths = described["paths"].as_object().unwrap().values();
+        let ids: Vec<&serde_json::Value> = paths
+            .flat_map(|methods| methods.as_object().unwrap().values())
+            .map(|method| &method["operationId"])
+            .collect();
+        let different: BTreeSet<&str> = ids.iter().filter_map(|id| id.as_str()).collect();
+        assert_eq!(different.len(), ids.len(), "{ids:?}");
+    }
+
+    #[test]
+    fn sizes_are_written_with_their_units() {
+        assert_eq!(
+            [bytes(8 << 20), bytes(64 << 10), bytes(1_000)],
+            ["8 MB", "64 kB", "1000 bytes"]
+        );
+        assert_eq!([250, 30_000].map(|ms| time(Duration::from_millis(ms))), ["250 ms", "30 s"]);
+    }
+}

@@ -1,0 +1,277 @@
+//! Lines of JSON over a pipe. Every line is answered, also one that cannot be parsed. At most
+//! [`AT_A_TIME`] requests are under way; those under way when the input ends are finished. Must not know
+//! what is asked.
+
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
+
+use rmcp::{
+    RoleServer,
+    model::{JsonRpcMessage, RequestId},
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
+    sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc},
+    time::timeout,
+};
+
+/// Requests under way at a time; further ones are read when some are answered.
+pub(crate) const AT_A_TIME: usize = 64;
+/// Longest line, bytes.
+pub(crate) const MAX_LINE: usize = super::MAX_BODY;
+/// Time for requests under way when the input ends.
+pub(crate) const END_TIME: Duration = Duration::from_secs(30);
+/// Codes of errors, as JSON-RPC names them.
+const UNPARSABLE: i32 = -32_700;
+const INVALID: i32 = -32_600;
+
+/// What is read from and written to.
+pub(super) struct Pipe<W> {
+    messages: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    replies: Arc<Replies<W>>,
+}
+
+/// Where replies are written, and the requests that have none yet.
+struct Replies<W> {
+    to: Mutex<W>,
+    /// By id; those of one id are answered in any order.
+    under_way: std::sync::Mutex<HashMap<String, Vec<OwnedSemaphorePermit>>>,
+    places: Arc<Semaphore>,
+}
+
+/// What a line holds.
+enum Line {
+    Message(Box<RxJsonRpcMessage<RoleServer>>),
+    /// A notification that nobody knows.
+    Nothing,
+    /// An error with the id of the request, or null.
+    Wrong(i32, String, Value),
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Pipe<W> {
+    /// Reads lines as they are asked for.
+    pub(super) fn new(from: impl AsyncRead + Send + Unpin + 'static, to: W) -> Pipe<W> {
+        let places = Arc::new(Semaphore::new(AT_A_TIME));
+        let replies =
+            Arc::new(Replies { to: Mutex::new(to), under_way: Default::default(), places });
+        let (send, messages) = mpsc::channel(1);
+        tokio::spawn(read(BufReader::new(from), replies.clone(), send));
+        Pipe { messages, replies }
+    }
+}
+
+/// Reads all lines, then waits for the last replies.
+async fn read<W: AsyncWrite + Send + Unpin>(
+    mut from: BufReader<impl AsyncRead + Send + Unpin>,
+    replies: Arc<Replies<W>>,
+    messages: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+) {
+    while let Ok(Some(line)) = next_line(&mut from).await {
+        let (code, why, id) = match line.as_deref().map(parse) {
+            Some(Line::Nothing) => continue,
+            Some(Line::Message(message)) => {
+                replies.begin(&message).await;
+                if messages.send(*message).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            Some(Line::Wrong(code, why, id)) => (code, why, id),
+            None => (UNPARSABLE, format!("a line has more than {MAX_LINE} bytes"), Value::Null),
+        };
+        let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}});
+        if replies.write(error.to_string().into_bytes()).await.is_err() {
+            return;
+        }
+    }
+    let all = u32::try_from(AT_A_TIME).unwrap_or(u32::MAX);
+    // What takes longer is not waited for.
+    let _ = timeout(END_TIME, replies.places.acquire_many(all)).await;
+}
+
+/// The next line without its end, none of it if it is too long; nothing at the end of the input.
+async fn next_line(
+    from: &mut BufReader<impl AsyncRead + Unpin>,
+) -> io::Result<Option<Option<Vec<u8>>>> {
+    let (mut line, mut bytes) = (Vec::new(), 0);
+    loop {
+        let part = from.fill_buf().await?;
+        let end = part.iter().position(|byte| *byte == b'\n');
+        let n = end.map_or(part.len(), |end| end + 1);
+        let over = part.is_empty();
+        bytes += n;
+        if bytes <= MAX_LINE {
+            line.extend_from_slice(part.get(..n).unwrap_or_default());
+        }
+        from.consume(n);
+        if over && bytes == 0 {
+            return Ok(None);
+        }
+        if over || end.is_some() {
+            return Ok(Some((bytes <= MAX_LINE).then_some(line)));
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> Line {
+    if line.trim_ascii().is_empty() {
+        return Line::Nothing;
+    }
+    let value: Value = match serde_json::from_slice(line) {
+        Ok(value) => value,
+        Err(error) => return Line::Wrong(UNPARSABLE, error.to_string(), Value::Null),
+    };
+    let id = value.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
+    let is_notification = id.is_none() && value.get("method").is_some_and(Value::is_string);
+    match serde_json::from_value(value) {
+        Ok(message) => Line::Message(Box::new(message)),
+        Err(_) if is_notification => Line::Nothing,
+        Err(error) => Line::Wrong(INVALID, error.to_string(), id.unwrap_or(Value::Null)),
+    }
+}
+
+impl<W: AsyncWrite + Send + Unpin> Replies<W> {
+    /// Notes a request once there is a place for it; one that is cancelled gets no reply.
+    async fn begin(&self, message: &RxJsonRpcMessage<RoleServer>) {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                let Ok(place) = self.places.clone().acquire_owned().await else { return };
+                let mut under_way =
+                    self.under_way.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                under_way.entry(request.id.to_string()).or_default().push(place);
+            }
+            JsonRpcMessage::Notification(_) => {
+                let value = serde_json::to_value(message).unwrap_or_default();
+                let is_cancel = value["method"] == "notifications/cancelled";
+                let id = serde_json::from_value::<RequestId>(value["params"]["requestId"].clone());
+                if let (true, Ok(id)) = (is_cancel, id) {
+                    self.end(&id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives back the place of a request.
+    fn end(&self, id: &RequestId) {
+        let mut under_way =
+            self.under_way.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(places) = under_way.get_mut(&id.to_string()) {
+            places.pop();
+            if places.is_empty() {
+                under_way.remove(&id.to_string());
+            }
+        }
+    }
+
+    async fn write(&self, mut line: Vec<u8>) -> io::Result<()> {
+        line.push(b'\n');
+        let mut to = self.to.lock().await;
+        to.write_all(&line).await?;
+        to.flush().await
+    }
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Pipe<W> {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let replies = self.replies.clone();
+        async move {
+            let id = match &message {
+                JsonRpcMessage::Response(response) => Some(response.id.clone()),
+                JsonRpcMessage::Error(error) => error.id.clone(),
+                _ => None,
+            };
+            let written = replies.write(serde_json::to_vec(&message)?).await;
+            if let Some(id) = id {
+                replies.end(&id);
+            }
+            written
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.messages.recv().await
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.messages.close();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, duplex};
+
+    use super::*;
+
+    fn ping(id: usize) -> String {
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n")
+    }
+
+    fn pong(id: i64) -> TxJsonRpcMessage<RoleServer> {
+        serde_json::from_value(json!({"jsonrpc": "2.0", "id": id, "result": {}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn lines_that_cannot_be_read_are_answered_with_errors() {
+        let deep = "[".repeat(2_000);
+        let long = format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_LINE));
+        let text = format!("{{\n{deep}\n{long}\n[]\n{{\"id\":7,\"method\":3}}\n\n{}", ping(1));
+        let (to, mut from) = duplex(1 << 16);
+        let mut pipe = Pipe::new(io::Cursor::new(text), to);
+        assert!(matches!(pipe.receive().await, Some(JsonRpcMessage::Request(_))));
+        pipe.send(pong(1)).await.unwrap();
+        assert!(pipe.receive().await.is_none());
+        drop(pipe);
+        let mut written = String::new();
+        from.read_to_string(&mut written).await.unwrap();
+        let written: Vec<Value> =
+            written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let errors: Vec<_> =
+            written.iter().map(|one| (one["error"]["code"].as_i64(), one["id"].as_i64())).collect();
+        let expected = [
+            (Some(-32_700), None),
+            (Some(-32_700), None),
+            (Some(-32_700), None),
+            (Some(-32_600), None),
+            (Some(-32_600), Some(7)),
+            (None, Some(1)),
+        ];
+        assert_eq!(errors, expected);
+    }
+
+    #[tokio::test]
+    async fn requests_wait_for_a_place_and_the_last_ones_are_finished() {
+        let text: String = (0..200).map(ping).collect();
+        let mut pipe = Pipe::new(io::Cursor::new(text), tokio::io::sink());
+        for _ in 0..AT_A_TIME {
+            assert!(pipe.receive().await.is_some());
+        }
+        let more = timeout(Duration::from_millis(50), pipe.receive()).await;
+        assert!(more.is_err(), "none before one is answered");
+        pipe.send(pong(3)).await.unwrap();
+        assert!(pipe.receive().await.is_some());
+        // All others are answered as they come; at the end of the input the last ones are waited for.
+        let mut under_way: Vec<i64> = (0..=AT_A_TIME as i64).filter(|id| *id != 3).collect();
+        let mut next = AT_A_TIME as i64 + 1;
+        while next < 200 {
+            pipe.send(pong(under_way.remove(0))).await.unwrap();
+            assert!(pipe.receive().await.is_some());
+            under_way.push(next);
+            next += 1;
+        }
+        assert!(timeout(Duration::from_millis(50), pipe.receive()).await.is_err());
+        for id in under_way {
+            pipe.send(pong(id)).await.unwrap();
+        }
+        assert!(pipe.receive().await.is_none());
+    }
+}

@@ -1,0 +1,245 @@
+//! Replies on their way: JSON of bounded size, and memory for what clients have not read yet, also of
+//! bodies that are still coming. Must not know what a reply says.
+
+use axum::{
+    body::{self, Bytes, HttpBody as _},
+    extract::{Request, State},
+    http::{StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::{
+    Server,
+    client::{Slot, Slots},
+    queue::Refused,
+    reply::ApiError,
+    routes::internal,
+};
+
+/// Longest reply, bytes.
+pub(super) const MAX_REPLY: usize = 8 << 20;
+/// Longest reply that counts as a small one, bytes; such replies have memory of their own, so that large
+/// ones that nobody reads shut out no question.
+pub(super) const SMALL_REPLY: usize = 64 << 10;
+/// Memory for small replies that are being sent, bytes.
+pub(super) const SMALL_REPLIES: usize = 32 << 20;
+/// Memory for larger replies that are being sent, bytes.
+pub(super) const LARGE_REPLIES: usize = 48 << 20;
+/// Bytes of a body that need no place in the memory of bodies.
+pub(super) const SMALL_BODY: usize = 16 << 10;
+/// Memory for what bodies have beyond that, bytes.
+pub(super) const LARGE_BODIES: usize = 32 << 20;
+/// Seconds after which to ask again where memory is taken.
+const RETRY_SECONDS: u64 = 2;
+
+/// A reply as JSON of at most [`MAX_REPLY`] bytes.
+pub(super) struct Bounded<T>(pub(super) T);
+
+impl<T: Serialize> IntoResponse for Bounded<T> {
+    fn into_response(self) -> Response {
+        in_json(&self.0).map(json).into_response()
+    }
+}
+
+/// A reply as JSON of at most [`MAX_REPLY`] bytes.
+///
+/// # Errors
+/// That it is longer.
+pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
+    json_within(reply, MAX_REPLY)
+}
+
+/// A reply as JSON of at most `max` bytes; a longer one is not made.
+///
+/// # Errors
+/// That it is longer.
+pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String, ApiError> {
+    let mut text = Within { bytes: Vec::new(), max };
+    match serde_json::to_writer(&mut text, reply) {
+        // What counts as its memory is its length.
+        Ok(()) => String::from_utf8(text.bytes.into_boxed_slice().into())
+            .map_err(|error| internal(&serde_json::Error::io(io::Error::other(error)))),
+        Err(error) if error.is_io() => Err(too_long(max)),
+        Err(error) => Err(internal(&error)),
+    }
+}
+
+/// The error of a reply that is longer than `max` bytes.
+pub(super) fn too_long(max: usize) -> ApiError {
+    let message = format!("the reply has more than {max} bytes");
+    let remedy = "ask for less: a smaller k or limit, or no explain";
+    ApiError::new(StatusCode::BAD_REQUEST, "reply_too_long", message, remedy)
+}
+
+/// A reply that is JSON already.
+pub(super) fn json(text: String) -> impl IntoResponse + use<> {
+    ([(header::CONTENT_TYPE, "application/json")], text)
+}
+
+/// Bytes up to a number.
+struct Within {
+    bytes: Vec<u8>,
+    max: usize,
+}
+
+impl Write for Within {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.max {
+            return Err(io::Error::other("too long"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Memory for what is under way.
+pub(super) struct Memory {
+    small: Slots,
+    large: Slots,
+    bodies: Slots,
+}
+
+/// Bytes with their place in the memory.
+struct Held {
+    bytes: Bytes,
+    _place: Slot,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Memory {
+    /// The memory that this many clients share.
+    pub(super) fn new(clients: usize) -> Memory {
+        let places = |bytes| Slots::new(bytes, clients);
+        Memory {
+            small: places(SMALL_REPLIES),
+            large: places(LARGE_REPLIES),
+            bodies: places(LARGE_BODIES),
+        }
+    }
+
+    /// The same bytes, which keep a place until they are sent or dropped.
+    ///
+    /// # Errors
+    /// That there is no room for them now.
+    pub(super) fn hold(&self, bytes: Bytes) -> Result<Bytes, Refused> {
+        let places = if bytes.len() <= SMALL_REPLY { &self.small } else { &self.large };
+        let place = u32::try_from(bytes.len()).ok().and_then(|n| places.try_take(n));
+        let place = place.ok_or(Refused::Busy(RETRY_SECONDS))?;
+        Ok(Bytes::from_owner(Held { bytes, _place: place }))
+    }
+
+    /// What a body takes of it.
+    pub(super) fn body(&self) -> BodyMemory {
+        BodyMemory { places: self.bodies.clone(), taken: Arc::default() }
+    }
+}
+
+/// What one body takes of the memory of bodies, until this is dropped.
+#[derive(Clone)]
+pub(super) struct BodyMemory {
+    places: Slots,
+    taken: Arc<Mutex<(usize, Vec<Slot>)>>,
+}
+
+impl BodyMemory {
+    /// Takes room for a further part.
+    ///
+    /// # Errors
+    /// That there is none now.
+    pub(super) fn take(&self, part: usize) -> Result<(), Refused> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = taken.0;
+        taken.0 = before.saturating_add(part);
+        let beyond = taken.0.saturating_sub(SMALL_BODY.max(before));
+        if beyond > 0 {
+            let place = u32::try_from(beyond).ok().and_then(|n| self.places.try_take(n));
+            taken.1.push(place.ok_or(Refused::Busy(RETRY_SECONDS))?);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a reply that is too long or has no room; streams take room for each of their parts.
+pub(super) async fn bounded(
+    State(server): State<Arc<Server>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (parts, body) = next.run(request).await.into_parts();
+    let Some(size) = body.size_hint().exact() else {
+        return Response::from_parts(parts, body);
+    };
+    if size > MAX_REPLY as u64 {
+        return too_long(MAX_REPLY).into_response();
+    }
+    let Ok(bytes) = body::to_bytes(body, MAX_REPLY).await else {
+        return ApiError::from(Refused::Failed).into_response();
+    };
+    match server.memory.hold(bytes) {
+        Ok(bytes) => Response::from_parts(parts, bytes.into()),
+        Err(refused) => ApiError::from(refused).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_not_made_beyond_its_limit_and_the_error_names_k() {
+        assert_eq!(json_within(&["ab"], 6).unwrap(), r#"["ab"]"#);
+        let error = json_within(&["ab"], 5).unwrap_err();
+        assert!(error.told().contains("more than 5 bytes") && error.told().contains(" k "));
+        // Endless, and yet it ends.
+        struct Endless;
+        impl Serialize for Endless {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_seq(std::iter::repeat("x"))
+            }
+        }
+        assert!(in_json(&Endless).is_err());
+    }
+
+    #[test]
+    fn replies_hold_memory_until_they_are_dropped_and_large_ones_leave_room_for_small_ones() {
+        let memory = Memory::new(1);
+        let large = Bytes::from(vec![0; MAX_REPLY]);
+        let n = LARGE_REPLIES / MAX_REPLY;
+        let mut held: Vec<Bytes> = (0..n).map(|_| memory.hold(large.clone()).unwrap()).collect();
+        assert!(memory.hold(large.clone()).is_err());
+        assert!(memory.hold(Bytes::from(vec![0; SMALL_REPLY])).is_ok());
+        // A part of one that is still being sent keeps the whole.
+        let part = held.pop().map(|bytes| bytes.slice(..1));
+        assert!(memory.hold(large.clone()).is_err());
+        drop(part);
+        assert!(memory.hold(large).is_ok());
+    }
+
+    #[test]
+    fn small_bodies_come_through_while_large_ones_fill_the_memory() {
+        let memory = Memory::new(1);
+        let large = memory.body();
+        large.take(SMALL_BODY).unwrap();
+        large.take(LARGE_BODIES).unwrap();
+        let small = memory.body();
+        small.take(SMALL_BODY).unwrap();
+        assert!(small.take(1).is_err());
+        drop(large);
+        assert!(memory.body().take(SMALL_BODY + 1).is_ok());
+    }
+}
