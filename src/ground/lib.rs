@@ -3,6 +3,8 @@
 
 pub mod clock;
 pub mod files;
+pub mod owned_dir;
+pub mod pool_dir;
 pub mod tarball;
 pub mod units;
 pub mod words;

@@ -91,6 +91,12 @@ pub enum UnitsError {
     },
 }
 
+/// The task of the plan in a directory, whichever version made it; `None` without a plan.
+pub fn planned_task(dir: &Path) -> Option<Value> {
+    let bytes = files::read(&dir.join(PLAN), MAX_PLAN_BYTES).ok()?;
+    serde_json::from_slice::<Value>(&bytes).ok()?.get_mut("task").map(Value::take)
+}
+
 /// Content of [`PLAN`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Plan {

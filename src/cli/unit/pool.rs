@@ -8,7 +8,8 @@
 //! DIR/jobs/N       units: a program with its parameters on some queries
 //! ```
 //!
-//! Locks end with the process that holds them. Must not know: what rankings are worth.
+//! A directory that is neither empty nor marked as a pool is refused, also by workers. Locks end
+//! with the process that holds them. Must not know: what rankings are worth.
 
 use std::{
     fs::{self, File},
@@ -36,6 +37,7 @@ use agent_app::{
 };
 use agent_ground::{
     files,
+    pool_dir::PoolDir,
     units::{Claim, Units},
 };
 use agent_index::IndexedBase;
@@ -48,9 +50,6 @@ use agent_sandbox::program::Program;
 
 const RUN: &str = "run";
 const WORKERS: &str = "workers";
-const JOBS: &str = "jobs";
-/// A job that is being removed.
-const GONE: &str = ".gone";
 /// What the file of a program is called in a job.
 const PROGRAM: &str = "program.txt";
 /// Queries of a unit.
@@ -86,13 +85,14 @@ struct Taken {
 }
 
 pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
+    let pool = PoolDir::take(&args.dir)?;
     let _alive = registered(&args.dir)?;
     let dir = args.dir.display();
     ctx.printer.notice(&format!("working for {dir}; Ctrl-C ends it"));
     let mut bench = Bench::new(args.sandbox, ctx);
     let (mut n, mut idle, mut wait) = (0, Instant::now(), LOOK_FOR_WORK[0]);
     while !ctx.stop.load(Ordering::Relaxed) {
-        match next(&args.dir.join(JOBS)) {
+        match next(&pool) {
             Some(taken) => {
                 match bench.run(&taken.units, taken.unit) {
                     Ok(_) => n += 1,
@@ -141,14 +141,8 @@ fn registered(dir: &Path) -> Result<Registered> {
 }
 
 /// The first unit that has no result and that nobody works on.
-fn next(jobs: &Path) -> Option<Taken> {
-    let jobs = fs::read_dir(jobs).into_iter().flatten().flatten();
-    let mut jobs: Vec<PathBuf> = jobs
-        .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
-        .map(|entry| entry.path())
-        .collect();
-    jobs.sort_unstable();
-    for job in jobs {
+fn next(pool: &PoolDir) -> Option<Taken> {
+    for job in pool.jobs() {
         // One that is done is removed at any time.
         let Ok(units) = Units::open(&job) else { continue };
         for unit in 0..units.len() {
@@ -165,7 +159,7 @@ fn next(jobs: &Path) -> Option<Taken> {
 
 /// The pool of a run.
 pub(crate) struct Pool {
-    dir: PathBuf,
+    dir: PoolDir,
     /// The base on which programs run, and the fingerprint of its index.
     dataset: String,
     fingerprint: String,
@@ -191,7 +185,7 @@ impl Pool {
         ctx: &Context,
     ) -> Result<Self> {
         let shown = dir.display();
-        let jobs = dir.join(JOBS);
+        let pool = PoolDir::take(dir)?;
         let open = || {
             fs::create_dir_all(dir.join(WORKERS))?;
             File::options().create(true).truncate(false).write(true).open(dir.join(RUN))
@@ -201,18 +195,14 @@ impl Pool {
             return Err(anyhow!("another run uses the pool {shown}"))
                 .hint("give each run a directory of its own");
         }
-        if jobs.exists() {
-            fs::remove_dir_all(&jobs)
-                .with_context(|| format!("cannot empty {}", jobs.display()))?;
-        }
-        fs::create_dir(&jobs).with_context(|| format!("cannot make {}", jobs.display()))?;
+        let free = pool.clear().with_context(|| format!("cannot empty the pool {shown}"))?;
         Ok(Self {
-            dir: dir.to_owned(),
+            dir: pool,
             dataset: dataset.to_owned(),
             fingerprint: base.fingerprint().to_owned(),
             printer: ctx.printer.clone(),
             stop: ctx.stop.clone(),
-            jobs: AtomicU64::new(0),
+            jobs: AtomicU64::new(free),
             workers: Mutex::default(),
             theirs: AtomicUsize::new(0),
             all: AtomicUsize::new(0),
@@ -223,13 +213,13 @@ impl Pool {
     /// Reports how many rankings came from other processes.
     pub(crate) fn tell(&self) {
         let [theirs, all] = [&self.theirs, &self.all].map(|n| n.load(Ordering::Relaxed) as u64);
-        let (theirs, all, dir) = (count(theirs), count(all), self.dir.display());
+        let (theirs, all, dir) = (count(theirs), count(all), self.dir.path().display());
         self.printer.notice(&format!("{theirs} of {all} rankings came from workers of {dir}"));
     }
 
     /// The workers that live; says so when their number changes.
     fn workers(&self) -> usize {
-        let entries = fs::read_dir(self.dir.join(WORKERS)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.dir.path().join(WORKERS)).into_iter().flatten().flatten();
         let lives = |path: &Path| {
             let tried = File::open(path).map(|file| file.try_lock_shared());
             matches!(tried, Ok(Err(fs::TryLockError::WouldBlock)))
@@ -238,7 +228,7 @@ impl Pool {
         let n = seen.filter(|entry| lives(&entry.path())).count();
         let mut told = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         if told.replace(n) != Some(n) {
-            let dir = self.dir.display();
+            let dir = self.dir.path().display();
             self.printer.notice(&match n {
                 0 => format!(
                     "no worker lives in {dir}, so that all is done here; `agent unit work {dir}` \
@@ -262,8 +252,7 @@ impl Pool {
         let lines = lines.collect::<serde_json::Result<Vec<_>>>()?;
         let n = queries.len().div_ceil(UNIT_QUERIES) as u64;
         let file = Some((PROGRAM, program.source().as_bytes()));
-        // Names sort as numbers do.
-        Ok(Units::plan(&self.dir.join(JOBS).join(format!("{job:09}")), &task, &lines, n, file)?)
+        Ok(Units::plan(&self.dir.job(job), &task, &lines, n, file)?)
     }
 
     /// The rankings of a job: units that nobody works on are given to `here`, from the last one, as
@@ -347,8 +336,7 @@ impl Evaluators for Pool {
                 let ranked = self.shared(&units, n, here, &mut own);
                 // Nobody begins anything in it while it is removed; what cannot be removed now is
                 // removed by the next run.
-                let gone = self.dir.join(JOBS).join(GONE);
-                let _ = fs::rename(units.dir(), &gone).and_then(|()| fs::remove_dir_all(&gone));
+                let _ = self.dir.remove(units.dir());
                 ranked
             }
             Err(error) => {
