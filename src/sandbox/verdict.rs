@@ -7,7 +7,7 @@ use crate::{Failure, FailureKind, Limits, Param, given::Given};
 use agent_kb::{NodeId, best};
 
 /// Longest parameter name, bytes.
-const PARAM_NAME_BYTES: usize = 64;
+pub const PARAM_NAME_BYTES: usize = 64;
 
 /// The parameters that `params()` declares, by name.
 ///
@@ -189,6 +189,21 @@ pub(super) fn read_ranking(
     }
     let n = pairs.len();
     Ok(best(pairs, n))
+}
+
+/// Checks a ranking that another process computed, as that of a program.
+///
+/// # Errors
+/// [`FailureKind::Result`].
+pub fn check_ranking(
+    ranking: &[(NodeId, f32)],
+    n_nodes: usize,
+    limits: &Limits,
+) -> Result<(), Failure> {
+    let sorted = read_ranking(&Given::Ranking(ranking.to_vec()), n_nodes, limits)?;
+    let is_sorted = sorted == ranking;
+    let message = "the ranking is not sorted, best first and ties by ascending id";
+    is_sorted.then_some(()).ok_or_else(|| Failure::new(FailureKind::Result, message, limits))
 }
 
 /// A node that occurs more than once, if any.

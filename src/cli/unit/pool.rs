@@ -44,6 +44,7 @@ use agent_index::IndexedBase;
 use agent_infer::ParamValues;
 use agent_optimize::{
     OptimizeError,
+    foreign::{ForeignCheck, ForeignUnit},
     trial::{Evaluators, LocalRun, TrialRanking},
 };
 use agent_sandbox::program::Program;
@@ -86,13 +87,13 @@ struct Taken {
 
 pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
     let pool = PoolDir::take(&args.dir)?;
-    let _alive = registered(&args.dir)?;
+    let alive = registered(&args.dir)?;
     let dir = args.dir.display();
     ctx.printer.notice(&format!("working for {dir}; Ctrl-C ends it"));
     let mut bench = Bench::new(args.sandbox, ctx);
     let (mut n, mut idle, mut wait) = (0, Instant::now(), LOOK_FOR_WORK[0]);
     while !ctx.stop.load(Ordering::Relaxed) {
-        match next(&pool) {
+        match next(&pool, &alive.name()) {
             Some(taken) => {
                 match bench.run(&taken.units, taken.unit) {
                     Ok(_) => n += 1,
@@ -119,6 +120,13 @@ struct Registered {
     _file: File,
 }
 
+impl Registered {
+    /// The name with which the process signs.
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
 impl Drop for Registered {
     fn drop(&mut self) {
         // One that stays is not locked, and counts as nobody.
@@ -141,7 +149,7 @@ fn registered(dir: &Path) -> Result<Registered> {
 }
 
 /// The first unit that has no result and that nobody works on.
-fn next(pool: &PoolDir) -> Option<Taken> {
+fn next(pool: &PoolDir, name: &str) -> Option<Taken> {
     for job in pool.jobs() {
         // One that is done is removed at any time.
         let Ok(units) = Units::open(&job) else { continue };
@@ -149,6 +157,7 @@ fn next(pool: &PoolDir) -> Option<Taken> {
             if !units.is_done(unit)
                 && let Some(claim) = units.claim(unit)
                 && !units.is_done(unit)
+                && claim.sign(name).is_ok()
             {
                 return Some(Taken { job, units, unit, _claim: claim });
             }
@@ -171,6 +180,7 @@ pub(crate) struct Pool {
     /// Rankings that came from others, of all.
     theirs: AtomicUsize,
     all: AtomicUsize,
+    check: ForeignCheck,
     _mine: File,
 }
 
@@ -206,6 +216,7 @@ impl Pool {
             workers: Mutex::default(),
             theirs: AtomicUsize::new(0),
             all: AtomicUsize::new(0),
+            check: ForeignCheck::new(base.kb.n_nodes() as usize),
             _mine: mine,
         })
     }
@@ -265,6 +276,7 @@ impl Pool {
         own: &mut Vec<Claim>,
     ) -> std::result::Result<Vec<TrialRanking>, OptimizeError> {
         let mut ranked: Vec<Option<TrialRanking>> = vec![None; n];
+        let mut foreign = Vec::new();
         let places = |unit| {
             let range = units.range(unit);
             range.start as usize..range.end as usize
@@ -274,13 +286,15 @@ impl Pool {
         while !left.is_empty() {
             let before = left.len();
             left.retain(|&unit| {
-                let Some(bytes) = units.read(unit) else { return true };
-                // What is no result of rankings counts as none.
-                let theirs = decoded(&bytes, places(unit).len()).unwrap_or_default();
-                for (place, ranking) in places(unit).zip(theirs) {
-                    self.theirs.fetch_add(usize::from(ranking.is_some()), Ordering::Relaxed);
-                    ranked[place] = ranking.map(|ranking| (ranking, None));
+                if !units.is_done(unit) {
+                    return true;
                 }
+                let (places, worker) = (places(unit), units.signed_by(unit));
+                let bytes = units.read(unit, self.check.max_bytes(places.len()));
+                // What is not a result of rankings counts as one without any, which drops its worker.
+                let rankings = bytes.and_then(|bytes| decoded(&bytes, places.len()));
+                let rankings = rankings.unwrap_or_default();
+                foreign.push(ForeignUnit { worker, places, rankings });
                 false
             });
             let late = moved.elapsed() > PATIENCE;
@@ -306,6 +320,19 @@ impl Pool {
             }
             if left.len() < before {
                 moved = Instant::now();
+            }
+        }
+        for worker in self.check.keep(&mut foreign, here)? {
+            let dir = self.dir.path().display();
+            self.printer.warning(&format!(
+                "the worker {worker:?} of {dir} gave other rankings than this process; its units of \
+                 this trial and later ones do not count"
+            ));
+        }
+        for ForeignUnit { places, rankings, .. } in foreign {
+            for (place, ranking) in places.zip(rankings) {
+                self.theirs.fetch_add(usize::from(ranking.is_some()), Ordering::Relaxed);
+                ranked[place] = ranking.map(|ranking| (ranking, None));
             }
         }
         let missing: Vec<usize> = (0..n).filter(|&place| ranked[place].is_none()).collect();
