@@ -164,7 +164,7 @@ fn measure(
             ));
             return Ok(None);
         }
-        _ => dataset::find(name, ctx)?,
+        _ => dataset::chosen(args.dataset.as_deref(), &bundle.dataset.name, ctx)?,
     };
     let llm = match llm::open_for_programs(bundle, ctx) {
         Ok(llm) => llm,

@@ -16,7 +16,7 @@ use crate::{
         sources::{Entry, Place, Sources, declared, find},
     },
 };
-use agent_app::{error::Result, systems::SandboxArgs, text::MAX_SHOWN};
+use agent_app::{dataset, error::Result, systems::SandboxArgs, text::MAX_SHOWN};
 use agent_dataset::{LabelledQuery, is_synthetic, load_split};
 use agent_infer::ParamValues;
 use agent_optimize::trial::{Pool, Trial};
@@ -202,9 +202,16 @@ fn answers(
 ) -> Result<(Option<Answers>, Vec<Effect>)> {
     let known = from.on_validation.as_ref().zip(to.on_validation.as_ref());
     let known = known.filter(|(a, b)| a.queries == b.queries && !a.queries.is_empty());
-    let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
+    let made_for = sources.dataset.as_deref().unwrap_or_default();
     if let Some((a, b)) = known.filter(|_| !args.measure && !args.ablate && args.on == On::Val) {
-        return Ok((Some(of_journal(a, b, &queries_of(name, sources, ctx))?), Vec::new()));
+        return Ok((
+            Some(of_journal(
+                a,
+                b,
+                &queries_of(args.dataset.as_deref().unwrap_or(made_for), sources, ctx),
+            )?),
+            Vec::new(),
+        ));
     }
     // Nobody asked for a run, and it may not be possible.
     if !args.measure && !args.ablate && args.dataset.is_none() {
@@ -213,7 +220,8 @@ fn answers(
         );
         return Ok((None, Vec::new()));
     }
-    let mut ground = Ground::open(name, args.on, MAX_QUERIES, options, ctx)?;
+    let found = dataset::chosen(args.dataset.as_deref(), made_for, ctx)?;
+    let mut ground = Ground::open(&found, args.on, MAX_QUERIES, options, ctx)?;
     let category = sources.category(to).or_else(|| sources.category(from));
     if let Some((bundle, category)) = category.filter(|_| !args.all) {
         ground.keep_routed(bundle, category, ctx);

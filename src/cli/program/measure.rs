@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{Context, eval::SEED};
 use agent_app::{
-    dataset,
+    dataset::{self, Dataset},
     error::{Explain, Result},
     systems::all_threads,
 };
@@ -98,13 +98,13 @@ impl Ground {
     /// # Errors
     /// That there is no such dataset, that it has no index, or no queries.
     pub(super) fn open(
-        name: &str,
+        found: &Dataset,
         on: On,
         most: usize,
         options: &SandboxOptions,
         ctx: &Context,
     ) -> Result<Ground> {
-        let found = dataset::find(name, ctx)?;
+        let name = &found.base.name;
         let all = load_split(&found.base, &on.split())?;
         if all.is_empty() {
             return Err(anyhow!("\"{name}\" has no {on} queries")).hint("give another with --on");
@@ -112,7 +112,7 @@ impl Ground {
         let n = all.len();
         let take = n.min(most.max(1));
         let queries = (0..take).filter_map(|at| all.get(at * n / take).cloned()).collect();
-        let base = dataset::open(&found, ctx)?;
+        let base = dataset::open(found, ctx)?;
         let workers = Workers::new(all_threads()).context("cannot start threads for programs")?;
         let workers = Arc::new(workers);
         let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));

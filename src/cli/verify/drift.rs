@@ -31,7 +31,6 @@ use agent_infer::bundle::{Bundle, Drift};
 use agent_optimize::trial::mean;
 use agent_retrieve::eval::{Interval, statistics::bootstrap_interval};
 use agent_sandbox::{Origin, Place};
-use agent_tools::mentions::named_relations;
 
 /// Characters of a category.
 const MAX_SHOWN: usize = 60;
@@ -75,7 +74,7 @@ struct CategoryDrift<'a> {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let bundle = read_bundle(&args.file, ctx)?;
     let name = args.dataset.as_deref().unwrap_or(&bundle.dataset.name);
-    let dataset = dataset::find(name, ctx)?;
+    let dataset = dataset::chosen(args.dataset.as_deref(), &bundle.dataset.name, ctx)?;
     let base = dataset::open(&dataset, ctx)?;
     let is_same = bundle.check_base(&base).is_ok();
     if is_same && !args.json {
@@ -137,8 +136,7 @@ fn interval(ranks: &[f32], seed: u64) -> Result<Interval> {
 
 /// Relations that programs name and the base does not have.
 fn gone(bundle: &Bundle, base: &IndexedBase) -> BTreeSet<String> {
-    let programs = bundle.categories.iter().map(|category| category.program.source());
-    let named = programs.flat_map(named_relations);
+    let named = bundle.relations().into_iter();
     named.filter(|name| base.kb.relation_id(name).is_none()).collect()
 }
 
