@@ -345,7 +345,13 @@ fn parse_queries(
             continue;
         };
         let answers = match parse_answers(column(answers_at), value_at.map_or("", column), ids) {
-            Ok(answers) => answers,
+            Ok((answers, unknown)) => {
+                // The question keeps its other answers.
+                if let Some(fault) = unknown {
+                    problems.add_maybe_consequence(lost, path, line, fault);
+                }
+                answers
+            }
             Err(fault) => {
                 let follows = lost && fault.kind == ProblemKind::UnknownAnswer;
                 problems.add_maybe_consequence(follows, path, line, fault);
@@ -380,10 +386,15 @@ fn parse_queries(
     Ok(file)
 }
 
-/// The nodes that answer a query; a query with a value needs none.
-fn parse_answers(text: &str, value: &str, ids: AnswerIds<'_>) -> Result<Vec<NodeId>, Fault> {
+/// The nodes that answer a query, and the first answer that is not in the base; a query with a value
+/// needs none.
+fn parse_answers(
+    text: &str,
+    value: &str,
+    ids: AnswerIds<'_>,
+) -> Result<(Vec<NodeId>, Option<Fault>), Fault> {
     match parse_value(value)? {
-        Some(_) if ["", "[]"].contains(&text.trim()) => Ok(Vec::new()),
+        Some(_) if ["", "[]"].contains(&text.trim()) => Ok((Vec::new(), None)),
         _ => ids.parse(text),
     }
 }

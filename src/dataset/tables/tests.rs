@@ -688,3 +688,38 @@ fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
     fs::create_dir(dir.path().join("processed")).unwrap();
     assert_eq!(InputFormat::detect(dir.path()).unwrap(), InputFormat::Tables);
 }
+
+#[test]
+fn of_rows_that_are_the_same_one_is_taken() {
+    let (dir, home) = home();
+    csv_tables(dir.path());
+    let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    let first = PRODUCTS.lines().nth(1).unwrap();
+    write(dir.path(), &[("products.csv", &format!("{PRODUCTS}{first}\n{first}\n"))]);
+    let report = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap();
+    assert_eq!((report.base.record.n_nodes, report.repeated_rows), (5, 2));
+    // The same key with other cells is a mistake still.
+    let (key, _) = first.split_once(',').unwrap();
+    let other = first.replacen(',', ",Other ", 1);
+    write(dir.path(), &[("products.csv", &format!("{PRODUCTS}{other}\n"))]);
+    let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
+    assert!(error.to_string().contains(&format!("\"{key}\" occurs twice")), "{error}");
+}
+
+#[test]
+fn the_tables_of_a_full_text_index_are_no_types() {
+    let (dir, home) = home();
+    let file = dir.path().join("notes.sqlite");
+    let sql = "CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT);
+        INSERT INTO note VALUES (1, 'first'), (2, 'second');
+        CREATE VIRTUAL TABLE found USING fts5(title);
+        INSERT INTO found VALUES ('first');
+        CREATE VIRTUAL TABLE place USING rtree(id, x0, x1);
+        INSERT INTO place VALUES (1, 0, 1);";
+    rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+    let mapping = guess(&file, &[]).unwrap().mapping;
+    let types: Vec<&str> = mapping.nodes.iter().map(|of| of.node_type.as_str()).collect();
+    assert_eq!(types, ["note"]);
+    let report = import(&file, &mapping, &home, &ImportOptions::default()).unwrap();
+    assert_eq!(report.base.record.n_nodes, 2);
+}
