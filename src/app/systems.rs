@@ -196,9 +196,17 @@ pub fn open_runtime(
 /// # Errors
 /// That it cannot be read or was changed.
 pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
+    read_bundle_for(given, None, app)
+}
+
+/// As [`read_bundle`]; `latest` is that of the runs for the dataset, if one is given.
+///
+/// # Errors
+/// As [`read_bundle`].
+pub fn read_bundle_for(given: &Path, dataset: Option<&str>, app: &App) -> Result<Bundle> {
     let file = match app.network {
-        None => named::bundle_file(given, &app.home)?,
-        Some(_) => named::bundle_of_run(given, &app.home)?,
+        None if !named::is_latest(given) || given.exists() => named::bundle_file(given, &app.home)?,
+        _ => named::bundle_of_run(given, dataset, &app.home)?,
     };
     let bundle = Bundle::read(&file).map_err(SystemError::from)?;
     if named::is_latest(given) {
