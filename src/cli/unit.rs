@@ -6,6 +6,7 @@
 
 mod embed;
 mod evaluate;
+mod form;
 mod pool;
 mod words;
 mod work;
@@ -226,8 +227,8 @@ fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
 fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> Result<Units> {
     let bundle = read_bundle(given, ctx)?;
     let bytes = read(&named::bundle_file(given, &ctx.home)?)?;
-    let dataset = args.dataset.as_ref().unwrap_or(&bundle.dataset.name);
-    let (dataset, fingerprint) = named_index(&dataset::find(dataset, ctx)?, ctx)?;
+    let found = dataset::chosen(args.dataset.as_deref(), &bundle.dataset.name, ctx)?;
+    let (dataset, fingerprint) = named_index(&found, ctx)?;
     if bundle.dataset.index != fingerprint {
         let made_for = &bundle.dataset.name;
         return Err(anyhow!("the bundle was made for \"{made_for}\", and not for {dataset}"))
@@ -350,6 +351,7 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
         (_, None) => return Err(AppError::usage(anyhow!("--out says which file to write"))),
         (_, Some(file)) => file,
     };
+    check_form(&units, &task)?;
     let shown = file.display();
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let out = files::temporary_file(parent.unwrap_or(Path::new(".")), ".collected-");
@@ -369,6 +371,20 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
         count(collected.failed)
     ));
     Ok(Exit::Failed)
+}
+
+/// Checks the form of all results that are there.
+fn check_form(units: &Units, task: &Task) -> Result<()> {
+    for unit in 0..units.len() {
+        let (first, items) = units.items(unit)?;
+        // Missing ones are reported by the collection.
+        let Some(bytes) = units.read(unit, MAX_INPUT_BYTES) else { continue };
+        let file = units.result(unit);
+        form::check(&task.kind, first, &items, &bytes)
+            .map_err(|why| anyhow!("{} is not a result of unit {unit}: {why}", file.display()))
+            .hint("remove the file, and run the unit again")?;
+    }
+    Ok(())
 }
 
 /// The bundle that a plan carries.
@@ -392,7 +408,7 @@ fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
 
 /// The version of a base that was planned, imported here.
 fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
-    let served = dataset::locate(&task.dataset, ctx)?.base;
+    let served = dataset::installed(&task.dataset, ctx)?.base;
     let next = ctx.home.pending_version(&served.name)?;
     for base in next.into_iter().chain([served]) {
         let kb = Kb::open(&base.kb_dir())?;

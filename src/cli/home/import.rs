@@ -12,10 +12,13 @@ use crate::{
     Context, Exit,
     home::{BASES, Kind, MODELS, OPENINGS, RUNS, Thing, tell, things},
 };
-use agent_app::error::{Explain, Result};
+use agent_app::{
+    error::{Explain, Result},
+    text::count,
+};
 use agent_dataset::{BaseRecord, Home};
 use agent_ground::{
-    files,
+    files, space,
     tarball::{Tarball, Watch},
 };
 use agent_kb::{publish, sync_dir};
@@ -64,7 +67,7 @@ impl Thing {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let tarball = Tarball::open(&args.file)?;
     let things = things(tarball.members(), &ctx.home)?;
-    let total = things.iter().map(|thing| thing.bytes).sum();
+    let total: u64 = things.iter().map(|thing| thing.bytes).sum();
     ctx.ends_itself.store(true, Ordering::Relaxed);
     let (progress, mut done) = (ctx.printer.progress(), 0);
     let mut on_bytes = |n| {
@@ -82,6 +85,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     may_be_placed(&things, args.replace, &ctx.home)?;
     let home = ctx.home.path();
     let _turn = turn(home)?;
+    if let Some(free) = space::free_bytes(home).filter(|&free| free < total) {
+        let (total, free, home) = (count(total), count(free), home.display());
+        return Err(anyhow!("the import takes {total} bytes, and {free} are free in {home}"))
+            .hint("free space there, or import into another home with --home DIR");
+    }
     let staging = files::temporary_dir(home, STAGING_PREFIX);
     let staging = staging.with_context(|| format!("cannot write into {}", home.display()))?;
     tarball.unpack(Some(staging.path()), &mut watch)?;
