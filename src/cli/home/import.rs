@@ -18,7 +18,7 @@ use agent_app::{
 };
 use agent_dataset::{BaseRecord, Home};
 use agent_ground::{
-    files, space,
+    files, owned_dir, space,
     tarball::{Tarball, Watch},
 };
 use agent_kb::{publish, sync_dir};
@@ -26,6 +26,8 @@ use agent_optimize::journal::{self, DATABASE_FILE};
 
 /// What the names of imports under way begin with.
 const STAGING_PREFIX: &str = ".import-";
+/// The kind of a directory of one.
+const STAGING: &str = "import";
 
 /// Take in what another home wrote as one file
 ///
@@ -92,6 +94,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let staging = files::temporary_dir(home, STAGING_PREFIX);
     let staging = staging.with_context(|| format!("cannot write into {}", home.display()))?;
+    owned_dir::take(staging.path(), STAGING)?;
     tarball.unpack(Some(staging.path()), &mut watch)?;
     drop(progress);
     for thing in things.iter().filter(|thing| thing.kind == Kind::Dataset) {
@@ -122,8 +125,9 @@ fn turn(home: &Path) -> Result<Option<File>> {
             .hint("wait for it");
     }
     for entry in fs::read_dir(home).with_context(failed)?.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX) {
-            let left = entry.path();
+        let left = entry.path();
+        let is_staging = entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX);
+        if is_staging && owned_dir::take(&left, STAGING).is_ok() {
             fs::remove_dir_all(&left)
                 .with_context(|| format!("cannot remove {}", left.display()))?;
         }
