@@ -76,14 +76,22 @@ pub fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
 /// # Errors
 /// That there is no such file and no such run, or that the run has no bundle.
 pub fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
+    bundle_for(given, None, home)
+}
+
+/// As [`bundle_file`]; `latest` is that of the runs for a dataset, if one is given and has any.
+///
+/// # Errors
+/// As [`bundle_file`] and [`bundle_of_run`].
+pub fn bundle_for(given: &Path, dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
     if given.exists() && !given.is_dir() {
         return Ok(given.to_owned());
     }
-    if given.is_dir() { bundle_in(given.to_owned()) } else { bundle_of_run(given, None, home) }
+    if given.is_dir() { bundle_in(given.to_owned()) } else { bundle_of_run(given, dataset, home) }
 }
 
 /// The file of the bundle of a run, by its name or `latest`: of the runs for this dataset if one is
-/// given.
+/// given and has any.
 ///
 /// # Errors
 /// That there is no such run, that the run has no bundle, or that `latest` could mean runs for several
@@ -102,10 +110,11 @@ fn latest_bundle(dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
         let file = dir.join(BUNDLE_FILE);
         let Ok(changed) = fs::metadata(&file).and_then(|data| data.modified()) else { continue };
         let made_for = Bundle::made_for(&file).unwrap_or_default();
-        if dataset.is_none_or(|dataset| dataset == made_for) {
-            let of = latest.entry(made_for).or_insert((changed, file.clone()));
-            *of = (changed, file).max(of.clone());
-        }
+        let of = latest.entry(made_for).or_insert((changed, file.clone()));
+        *of = (changed, file).max(of.clone());
+    }
+    if let Some((_, file)) = dataset.and_then(|dataset| latest.remove(dataset)) {
+        return Ok(file);
     }
     if latest.len() > 1 {
         let runs = latest.values().filter_map(|(_, file)| file.parent()?.file_name());
@@ -116,10 +125,7 @@ fn latest_bundle(dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
     let found = latest.into_values().next().map(|(_, file)| file);
     let runs = runs_dir(home);
     found
-        .ok_or_else(|| match dataset {
-            Some(dataset) => anyhow!("{} holds no bundle for {dataset:?}", runs.display()),
-            None => anyhow!("{} does not hold a run with a bundle", runs.display()),
-        })
+        .ok_or_else(|| anyhow!("{} does not hold a run with a bundle", runs.display()))
         .hint("begin one with `agent optimize`")
 }
 
@@ -146,13 +152,13 @@ pub fn is_latest(given: &Path) -> bool {
 }
 
 /// The name of a system with the bundle or model in it as a path: `bundle:latest` becomes `bundle:`
-/// and that file; other names stay.
+/// and that file, of the runs for the dataset if one is given; other names stay.
 ///
 /// # Errors
 /// As [`bundle_file`] and [`model_dir`].
-pub fn system(name: &str, home: &Home) -> Result<String> {
+pub fn system(name: &str, dataset: Option<&str>, home: &Home) -> Result<String> {
     if let Some(given) = name.strip_prefix(BUNDLE).filter(|given| !given.is_empty()) {
-        return Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), home)?.display()));
+        return Ok(format!("{BUNDLE}{}", bundle_for(Path::new(given), dataset, home)?.display()));
     }
     for (model, behind) in MODELS {
         let Some(given) = name.strip_prefix(model).filter(|given| !given.is_empty()) else {

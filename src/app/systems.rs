@@ -141,9 +141,9 @@ fn with_opener<T>(
 ///
 /// # Errors
 /// As [`named::system`]; that the system needs more than the base.
-pub fn system_name(given: &str, app: &App) -> Result<String> {
+pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
     if app.network.is_none() {
-        return named::system(given, &app.home);
+        return named::system(given, Some(dataset), &app.home);
     }
     check_served(given)?;
     Ok(given.to_owned())
@@ -205,8 +205,8 @@ pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
 /// As [`read_bundle`].
 pub fn read_bundle_for(given: &Path, dataset: Option<&str>, app: &App) -> Result<Bundle> {
     let file = match app.network {
-        None if !named::is_latest(given) || given.exists() => named::bundle_file(given, &app.home)?,
-        _ => named::bundle_of_run(given, dataset, &app.home)?,
+        None => named::bundle_for(given, dataset, &app.home)?,
+        Some(_) => named::bundle_of_run(given, dataset, &app.home)?,
     };
     let bundle = Bundle::read(&file).map_err(SystemError::from)?;
     if named::is_latest(given) {

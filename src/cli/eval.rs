@@ -328,7 +328,7 @@ fn open_all<'a>(
     ctx: &Context,
 ) -> Result<Vec<(&'a str, Box<dyn Retriever>)>> {
     let open = |one: &'a Chosen| {
-        let found = named::system(&one.system, &ctx.home)?;
+        let found = named::system(&one.system, Some(base.name()), &ctx.home)?;
         let resources = Resources { effort: one.effort, ..resources.clone() };
         Ok((one.label.as_str(), open_system(&found, base, &resources)?))
     };

@@ -250,7 +250,7 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
 
 /// Plans the rankings for labelled queries.
 fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
-    let full = named::system(given, &ctx.home)?;
+    let full = named::system(given, args.dataset.as_deref(), &ctx.home)?;
     let own_file =
         [BUNDLE, PROGRAM].into_iter().find_map(|kind| Some((kind, full.strip_prefix(kind)?)));
     let (system, file) = match own_file {
