@@ -74,9 +74,7 @@ pub fn chosen(given: Option<&str>, made_for: &str, app: &App) -> Result<Dataset>
 /// # Errors
 /// That it is not installed.
 pub fn installed(name: &str, app: &App) -> Result<Dataset> {
-    app.home
-        .get(name)
-        .hint("name a dataset with --dataset N, or install it under this name first")?;
+    app.home.get(name).hint("install it under this name, or name a dataset with --dataset N")?;
     find(name, app)
 }
 
