@@ -15,6 +15,7 @@ pub fn free_bytes(dir: &Path) -> Option<u64> {
     // SAFETY: the path ends with a zero byte, and the place is writable.
     #[expect(unsafe_code, reason = "the system's interface")]
     let status = unsafe { libc::statvfs(path.as_ptr(), &raw mut found) };
+    #[allow(clippy::useless_conversion, reason = "elsewhere the numbers are shorter")]
     let bytes = || u64::from(found.f_bavail).checked_mul(u64::from(found.f_frsize));
     (status == 0).then(bytes).flatten()
 }

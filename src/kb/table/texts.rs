@@ -14,12 +14,15 @@ use crate::table::{
     watch::Watch,
 };
 
+/// What a function makes of its arguments, of which none is null.
+type Function = fn(&[&str]) -> Result<Value>;
+
 /// Names of the functions.
 pub(super) const NAMES: [&str; 6] = ["instr", "like", "ltrim", "replace", "rtrim", "trim"];
 
 /// Registers the functions with a connection.
 pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()> {
-    let texts: [(&str, i32, fn(&[&str]) -> Result<Value>); 10] = [
+    let texts: [(&str, i32, Function); 10] = [
         ("instr", 2, |of| Ok(Value::Number(instr(of[0], of[1])))),
         ("like", 2, |of| like(of[0], of[1], None)),
         ("like", 3, |of| like(of[0], of[1], Some(of[2]))),
