@@ -111,7 +111,7 @@ impl Perform for Request {
 
     fn perform(&self, app: &App) -> Result<Reply> {
         let question = check_query(&self.question)?;
-        let system = system_name(&self.system, app)?;
+        let system = system_name(&self.system, &self.dataset, app)?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let llm = llm::open(&self.llm, None, app)?;
         let resources = Resources::new(Some(&llm), self.sandbox.places(app)?, app);

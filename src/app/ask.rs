@@ -10,8 +10,8 @@ use crate::{
     App, Explain, Result, dataset,
     llm::{self, LlmArgs},
     operation::Perform,
-    search,
-    systems::{Resources, SandboxArgs, open_bundle, read_bundle},
+    query, search,
+    systems::{Resources, SandboxArgs, open_bundle, read_bundle_for},
 };
 use agent_ask::{Analyst, AskError, AskRecord, Helps, answer::Answered};
 use agent_index::IndexedBase;
@@ -175,8 +175,8 @@ impl Request {
             return Err(error).hint("a question for nodes is answered with --bundle FILE");
         };
         app.watch.notice(&format!("nodes of the bundle, not a table: {error}"));
-        let bundle = read_bundle(file, app)?;
-        bundle.check_base(&base)?;
+        let bundle = read_bundle_for(file, Some(base.name()), app)?;
+        query::check_fit(&bundle, &base, app)?;
         let resources = Resources::new(llm, self.sandbox.places(app)?, app);
         let opened = open_bundle(&bundle, &base, &resources)?;
         let answer = opened.answers.answer(question, NODES, Detail::default())?;

@@ -60,6 +60,24 @@ pub fn find(dataset: &str, app: &App) -> Result<Dataset> {
     Ok(found)
 }
 
+/// The dataset that the command line gives, or else the one that a bundle, a plan or a run was made
+/// for: that must be the name of an installed base, so that no file decides what is imported here.
+///
+/// # Errors
+/// As [`locate`] for what is given; that `made_for` is not installed.
+pub fn chosen(given: Option<&str>, made_for: &str, app: &App) -> Result<Dataset> {
+    given.map_or_else(|| installed(made_for, app), |given| find(given, app))
+}
+
+/// The installed base of a name that a file holds.
+///
+/// # Errors
+/// That it is not installed.
+pub fn installed(name: &str, app: &App) -> Result<Dataset> {
+    app.home.get(name).hint("install it under this name, or name a dataset with --dataset N")?;
+    find(name, app)
+}
+
 /// What is said of a base of which a later import waits for its index.
 pub fn waiting(name: &str) -> String {
     format!(
@@ -327,6 +345,10 @@ fn tell_of_losses(report: &ImportReport, app: &App) {
     if report.duplicate_edges > 0 {
         let dropped = count(report.duplicate_edges);
         app.watch.notice(&format!("{dropped} duplicate edges were dropped"));
+    }
+    if report.repeated_rows > 0 {
+        let rows = counted(report.repeated_rows, "row");
+        app.watch.notice(&format!("{rows} left out: all cells are those of another row"));
     }
     if report.filler_nodes > 0 {
         let filled = count(report.filler_nodes.into());

@@ -2,6 +2,7 @@
 //! `latest`. Must not know what is done with them.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Component, Path, PathBuf},
     time::SystemTime,
@@ -15,6 +16,7 @@ use crate::{
 };
 use agent_dataset::Home;
 use agent_ground::words::nearest;
+use agent_infer::bundle::Bundle;
 use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
 /// Names the run that was written to last.
@@ -90,18 +92,57 @@ pub fn run_of_name(name: &Path, home: &Home) -> Result<PathBuf> {
 /// # Errors
 /// That there is no such file and no such run, or that the run has no bundle.
 pub fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
+    bundle_for(given, None, home)
+}
+
+/// As [`bundle_file`]; `latest` is that of the runs for a dataset, if one is given and has any.
+///
+/// # Errors
+/// As [`bundle_file`] and [`bundle_of_run`].
+pub fn bundle_for(given: &Path, dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
     if given.exists() && !given.is_dir() {
         return Ok(given.to_owned());
     }
-    bundle_in(if given.is_dir() { given.to_owned() } else { find(given, BUNDLE_FILE, home)? })
+    if given.is_dir() { bundle_in(given.to_owned()) } else { bundle_of_run(given, dataset, home) }
 }
 
-/// The file of the bundle of a run, by its name or `latest`.
+/// The file of the bundle of a run, by its name or `latest`: of the runs for this dataset if one is
+/// given and has any.
 ///
 /// # Errors
-/// That there is no such run, or that the run has no bundle.
-pub fn bundle_of_run(name: &Path, home: &Home) -> Result<PathBuf> {
+/// That there is no such run, that the run has no bundle, or that `latest` could mean runs for several
+/// datasets.
+pub fn bundle_of_run(name: &Path, dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
+    if is_latest(name) {
+        return latest_bundle(dataset, home);
+    }
     bundle_in(find(name, BUNDLE_FILE, home)?)
+}
+
+/// The bundle that was written last.
+fn latest_bundle(dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
+    let mut latest: BTreeMap<String, (SystemTime, PathBuf)> = BTreeMap::new();
+    for dir in run_dirs(home)? {
+        let file = dir.join(BUNDLE_FILE);
+        let Ok(changed) = fs::metadata(&file).and_then(|data| data.modified()) else { continue };
+        let made_for = Bundle::made_for(&file).unwrap_or_default();
+        let of = latest.entry(made_for).or_insert((changed, file.clone()));
+        *of = (changed, file).max(of.clone());
+    }
+    if let Some((_, file)) = dataset.and_then(|dataset| latest.remove(dataset)) {
+        return Ok(file);
+    }
+    if latest.len() > 1 {
+        let runs = latest.values().filter_map(|(_, file)| file.parent()?.file_name());
+        let runs: Vec<String> = runs.map(|run| run.display().to_string()).take(MAX_SHOWN).collect();
+        return Err(anyhow!("{LATEST:?} could mean runs for {} datasets", latest.len()))
+            .hint(format!("name a dataset with --dataset N, or a run: {}", runs.join(", ")));
+    }
+    let found = latest.into_values().next().map(|(_, file)| file);
+    let runs = runs_dir(home);
+    found
+        .ok_or_else(|| anyhow!("{} does not hold a run with a bundle", runs.display()))
+        .hint("begin one with `agent optimize`")
 }
 
 fn bundle_in(dir: PathBuf) -> Result<PathBuf> {
@@ -127,13 +168,13 @@ pub fn is_latest(given: &Path) -> bool {
 }
 
 /// The name of a system with the bundle or model in it as a path: `bundle:latest` becomes `bundle:`
-/// and that file; other names stay.
+/// and that file, of the runs for the dataset if one is given; other names stay.
 ///
 /// # Errors
 /// As [`bundle_file`] and [`model_dir`].
-pub fn system(name: &str, home: &Home) -> Result<String> {
+pub fn system(name: &str, dataset: Option<&str>, home: &Home) -> Result<String> {
     if let Some(given) = name.strip_prefix(BUNDLE).filter(|given| !given.is_empty()) {
-        return Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), home)?.display()));
+        return Ok(format!("{BUNDLE}{}", bundle_for(Path::new(given), dataset, home)?.display()));
     }
     for (model, behind) in MODELS {
         let Some(given) = name.strip_prefix(model).filter(|given| !given.is_empty()) else {
@@ -160,13 +201,24 @@ pub fn model_names(home: &Home) -> Vec<String> {
     names
 }
 
+/// Whether an import may make a run of a name: letters, digits, `-`, `_` and `.`, but not `latest`.
+pub fn is_run_name(name: &str) -> bool {
+    name != LATEST && is_plain(name)
+}
+
+/// Whether a name is one of letters, digits, `-`, `_` and `.` that no shell and no terminal reads
+/// otherwise.
+fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.starts_with(['.', '-']) && !name.is_empty() && name.chars().all(plain)
+}
+
 /// Where a new model of a name goes.
 ///
 /// # Errors
 /// That it is no name.
 pub fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+    if !is_plain(name) {
         return Err(anyhow!("{name:?} is no name of a model")).hint("use letters, digits, - and _");
     }
     Ok(models_dir(home).join(name))
@@ -208,10 +260,9 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
         let changed = |dir: &PathBuf| fs::metadata(dir.join(file)).ok()?.modified().ok();
         let by_time = dirs.into_iter().filter_map(|dir| Some((changed(&dir)?, dir)));
         let latest: Option<(SystemTime, PathBuf)> = by_time.max();
-        let what = if file == BUNDLE_FILE { "a run with a bundle" } else { "a run" };
         return latest
             .map(|(_, dir)| dir)
-            .ok_or_else(|| anyhow!("{} does not hold {what}", runs_dir(home).display()))
+            .ok_or_else(|| anyhow!("{} does not hold a run", runs_dir(home).display()))
             .hint("begin one with `agent optimize`");
     }
     let mut parts = given.components();
@@ -239,5 +290,37 @@ fn known(name: &str, dirs: &[PathBuf]) -> String {
             let shown = names.iter().rev().take(MAX_SHOWN).copied().collect::<Vec<_>>();
             format!("runs, the last first: {}", shown.join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_bundle_is_that_of_a_dataset() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path());
+        let write = |run: &str, dataset: &str| {
+            let dir = runs_dir(&home).join(run);
+            fs::create_dir_all(&dir).unwrap();
+            let text = format!("{{\"dataset\": {{\"name\": \"{dataset}\"}}}}");
+            fs::write(dir.join(BUNDLE_FILE), text).unwrap();
+        };
+        let latest = |dataset| {
+            let file = bundle_of_run(Path::new(LATEST), dataset, &home)?;
+            Result::Ok(file.parent().unwrap().file_name().unwrap().to_owned())
+        };
+        assert!(latest(None).unwrap_err().message().contains("does not hold a run with a bundle"));
+        write("desk-1", "desk");
+        write("desk-2", "desk");
+        assert_eq!(latest(None).unwrap(), "desk-2");
+        write("shop-1", "shop");
+        let error = latest(None).unwrap_err();
+        assert!(error.message().contains("2 datasets"), "{}", error.message());
+        assert!(error.hints()[0].contains("desk-2, shop-1"), "{:?}", error.hints());
+        assert_eq!(latest(Some("desk")).unwrap(), "desk-2");
+        assert_eq!(latest(Some("shop")).unwrap(), "shop-1");
+        assert!(latest(Some("other")).is_err());
     }
 }

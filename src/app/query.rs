@@ -15,13 +15,13 @@ use crate::{
     dataset,
     llm::{self, LlmArgs},
     operation::Perform,
-    systems::{Effort, OpenedBundle, Resources, SandboxArgs, open_bundle, read_bundle},
+    systems::{Effort, OpenedBundle, Resources, SandboxArgs, open_bundle, read_bundle_for},
     unassisted,
 };
 use agent_index::IndexedBase;
 use agent_infer::{
     self as infer, AnswerRecord,
-    bundle::{Bundle, BundleError},
+    bundle::{Bundle, BundleError, Fit},
 };
 use agent_retrieve::{Answer, Detail, StandIn, check_query};
 
@@ -116,9 +116,9 @@ impl Session {
     /// # Errors
     /// That the bundle or the base cannot be opened, or the bundle was made for another base.
     pub fn open(bundle: &Path, options: &Options, app: &App) -> Result<Session> {
-        let bundle = read_bundle(bundle, app)?;
-        let name = options.dataset.as_ref().unwrap_or(&bundle.dataset.name);
-        let base = dataset::open(&dataset::find(name, app)?, app)?;
+        let bundle = read_bundle_for(bundle, options.dataset.as_deref(), app)?;
+        let found = dataset::chosen(options.dataset.as_deref(), &bundle.dataset.name, app)?;
+        let base = dataset::open(&found, app)?;
         check_base(&bundle, &base, options.force, app)?;
         let llm = llm::open_if_configured(&options.llm, options.effort > Effort::None, app)?;
         let places = options.sandbox.places(app)?;
@@ -206,11 +206,26 @@ fn warn(answer: &Answer, app: &App) {
 
 /// Refuses another base than the bundle's unless forced.
 fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, app: &App) -> Result<()> {
-    match bundle.check_base(base) {
+    match check_fit(bundle, base, app) {
         Err(error @ BundleError::OtherBase { .. }) if force => {
             app.watch.warning(&format!("--force: {error}"));
             Ok(())
         }
         checked => checked.hint("--force answers with it all the same"),
     }
+}
+
+/// Warns of a later version of the bundle's base.
+///
+/// # Errors
+/// That it is another base.
+pub(crate) fn check_fit(
+    bundle: &Bundle,
+    base: &IndexedBase,
+    app: &App,
+) -> std::result::Result<(), BundleError> {
+    if bundle.fit(base)? == Fit::Updated {
+        app.watch.warning(&bundle.updated());
+    }
+    Ok(())
 }

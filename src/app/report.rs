@@ -137,7 +137,7 @@ fn measure(
             ));
             return Ok(None);
         }
-        _ => dataset::find(name, app)?,
+        _ => dataset::chosen(request.dataset.as_deref(), &bundle.dataset.name, app)?,
     };
     let llm = match llm::open_for_programs(bundle, app) {
         Ok(llm) => llm,

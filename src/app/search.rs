@@ -105,7 +105,7 @@ impl Perform for Request {
         }
         let text = check_query(self.text.as_deref().unwrap_or_default())?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
-        let name = system_name(&self.system, app)?;
+        let name = system_name(&self.system, &self.dataset, app)?;
         let is_asked = !systems::request_bounds(&name, Effort::None)?.is_empty();
         let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
         let resources = Resources::new(llm.as_ref(), self.sandbox.places(app)?, app);

@@ -141,12 +141,12 @@ fn with_opener<T>(
 ///
 /// # Errors
 /// As [`named::system`]; that the system needs more than the base, or that there is no such run.
-pub fn system_name(given: &str, app: &App) -> Result<String> {
+pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
     if app.network.is_none() {
-        return named::system(given, &app.home);
+        return named::system(given, Some(dataset), &app.home);
     }
     if let Some(run) = given.strip_prefix(named::BUNDLE) {
-        let file = named::bundle_of_run(Path::new(run), &app.home)?;
+        let file = named::bundle_of_run(Path::new(run), Some(dataset), &app.home)?;
         return Ok(format!("{}{}", named::BUNDLE, file.display()));
     }
     check_served(given)?;
@@ -200,9 +200,14 @@ pub fn open_runtime(
 /// # Errors
 /// As [`named::bundle_file`] and [`named::bundle_of_run`].
 pub fn bundle_file(given: &Path, app: &App) -> Result<PathBuf> {
+    bundle_file_for(given, None, app)
+}
+
+/// As [`bundle_file`]; `latest` is that of the runs for the dataset, if one is given.
+fn bundle_file_for(given: &Path, dataset: Option<&str>, app: &App) -> Result<PathBuf> {
     match app.network {
-        None => named::bundle_file(given, &app.home),
-        Some(_) => named::bundle_of_run(given, &app.home),
+        None => named::bundle_for(given, dataset, &app.home),
+        Some(_) => named::bundle_of_run(given, dataset, &app.home),
     }
 }
 
@@ -211,7 +216,15 @@ pub fn bundle_file(given: &Path, app: &App) -> Result<PathBuf> {
 /// # Errors
 /// That it cannot be read or was changed.
 pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
-    let file = bundle_file(given, app)?;
+    read_bundle_for(given, None, app)
+}
+
+/// As [`read_bundle`]; `latest` is that of the runs for the dataset, if one is given.
+///
+/// # Errors
+/// As [`read_bundle`].
+pub fn read_bundle_for(given: &Path, dataset: Option<&str>, app: &App) -> Result<Bundle> {
+    let file = bundle_file_for(given, dataset, app)?;
     let bundle = Bundle::read(&file).map_err(SystemError::from)?;
     if named::is_latest(given) {
         let run = file.parent().and_then(Path::file_name).unwrap_or_default().display();

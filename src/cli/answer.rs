@@ -41,7 +41,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.dry_run {
         check_query(&request.question)?;
         let check = if request.check { "=check" } else { "" };
-        let whole = format!("answer{check}:{}", named::system(&request.system, &ctx.home)?);
+        let system = named::system(&request.system, Some(&request.dataset), &ctx.home)?;
+        let whole = format!("answer{check}:{system}");
         return forecast::print(&of_one(&whole, &request.llm, ctx)?, 1, args.json, ctx);
     }
     let reply = request.perform(ctx)?;

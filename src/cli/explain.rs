@@ -17,7 +17,7 @@ use agent_app::{
     eval::queries::{self, Filter},
     explained::explain_all,
     llm::{self, LlmArgs},
-    systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle, read_program},
+    systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle_for, read_program},
 };
 use agent_dataset::{LabelledQuery, Split, nodes_of_ids};
 use agent_index::IndexedBase;
@@ -102,10 +102,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Err(AppError::usage(anyhow!("the test split is for measuring only")))
             .hint("explain the queries of val, or measure with `agent eval --split test`");
     }
-    let bundle = file.map(|file| read_bundle(file, ctx)).transpose()?;
+    let bundle =
+        file.map(|file| read_bundle_for(file, args.dataset.as_deref(), ctx)).transpose()?;
     let made_for = bundle.as_ref().map_or("", |bundle| &bundle.dataset.name);
     let name = args.dataset.as_deref().unwrap_or(made_for);
-    let dataset = dataset::find(name, ctx)?;
+    let dataset = dataset::chosen(args.dataset.as_deref(), made_for, ctx)?;
     let of_split = match &text {
         Some(text) => check_query(text).map(|_| Vec::new())?,
         None => of_split(

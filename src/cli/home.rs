@@ -112,7 +112,7 @@ fn placed<'a>(path: &'a str, home: &Home) -> Option<(&'a str, &'a str, &'a str)>
             home.path_of(name).is_ok() && OF_BASE.iter().any(|known| of_base(known))
         }
         MODELS => named::new_model_dir(name, home).is_ok(),
-        RUNS => true,
+        RUNS => named::is_run_name(name),
         _ => false,
     };
     is_known.then_some((folder, name, file))

@@ -68,7 +68,11 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
                 ScopeName::Admin => Scope::Admin,
             };
             let key = Keys::change(&file, |keys| keys.add(&args.name, scope))?;
-            ctx.printer.data(&key)?;
+            if let Err(error) = ctx.printer.data(&key) {
+                // Nobody has seen it.
+                Keys::change(&file, |keys| keys.remove(&args.name))?;
+                return Err(error);
+            }
             ctx.printer.notice("keep it: it is not shown again; servers know it once started anew");
         }
         Command::List(args) => {

@@ -11,7 +11,7 @@ use anyhow::anyhow;
 
 use crate::{Context, Exit};
 use agent_app::{
-    dataset,
+    dataset::{self, Dataset},
     error::{AppError, Explain, Result},
     llm::{self, LlmArgs},
     named,
@@ -185,8 +185,7 @@ impl ServedArgs {
             helper,
         };
         let mut bases: Vec<Served> = Vec::new();
-        let open = |name: &str| -> Result<Served> {
-            let dataset = dataset::find(name, ctx)?;
+        let open = |dataset: Dataset| -> Result<Served> {
             let base = dataset::open(&dataset, ctx)?;
             Ok(Served::new(dataset.base, base, opening.clone()))
         };
@@ -196,13 +195,13 @@ impl ServedArgs {
                 return Err(AppError::usage(anyhow!("two bundles are for {name:?}")))
                     .hint("give one; PUT /v1/bundles/active exchanges it later");
             }
-            let base = open(&name)?;
+            let base = open(dataset::installed(&name, ctx)?)?;
             base.activate(&named::bundle_file(given, &ctx.home)?)?;
             bases.push(base);
         }
         for name in &self.bases {
             if !bases.iter().any(|base| base.name == *name) {
-                bases.push(open(name)?);
+                bases.push(open(dataset::find(name, ctx)?)?);
             }
         }
         if bases.is_empty() {

@@ -5,6 +5,7 @@
 //! run again, and nothing is scored for it.
 
 mod embed;
+mod form;
 mod words;
 mod work;
 mod worker;
@@ -195,8 +196,8 @@ fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
 fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> Result<Units> {
     let bundle = read_bundle(given, ctx)?;
     let bytes = read(&named::bundle_file(given, &ctx.home)?)?;
-    let dataset = args.dataset.as_ref().unwrap_or(&bundle.dataset.name);
-    let (dataset, fingerprint) = named_index(&dataset::find(dataset, ctx)?, ctx)?;
+    let found = dataset::chosen(args.dataset.as_deref(), &bundle.dataset.name, ctx)?;
+    let (dataset, fingerprint) = named_index(&found, ctx)?;
     if bundle.dataset.index != fingerprint {
         let made_for = &bundle.dataset.name;
         return Err(anyhow!("the bundle was made for \"{made_for}\", and not for {dataset}"))
@@ -218,7 +219,7 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
 
 /// Plans the rankings for labelled queries.
 fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
-    let full = named::system(given, &ctx.home)?;
+    let full = named::system(given, args.dataset.as_deref(), &ctx.home)?;
     let own_file =
         [BUNDLE, PROGRAM].into_iter().find_map(|kind| Some((kind, full.strip_prefix(kind)?)));
     let (system, file) = match own_file {
@@ -319,6 +320,7 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
         (_, None) => return Err(AppError::usage(anyhow!("--out says which file to write"))),
         (_, Some(file)) => file,
     };
+    check_form(&units, &task)?;
     let shown = file.display();
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let out = files::temporary_file(parent.unwrap_or(Path::new(".")), ".collected-");
@@ -338,6 +340,20 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
         count(collected.failed)
     ));
     Ok(Exit::Failed)
+}
+
+/// Checks the form of all results that are there.
+fn check_form(units: &Units, task: &Task) -> Result<()> {
+    for unit in 0..units.len() {
+        let (first, items) = units.items(unit)?;
+        // Missing ones are reported by the collection.
+        let Some(bytes) = units.read(unit, MAX_INPUT_BYTES) else { continue };
+        let file = units.result(unit);
+        form::check(&task.kind, first, &items, &bytes)
+            .map_err(|why| anyhow!("{} is not a result of unit {unit}: {why}", file.display()))
+            .hint("remove the file, and run the unit again")?;
+    }
+    Ok(())
 }
 
 /// The bundle that a plan carries.
@@ -361,7 +377,7 @@ fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
 
 /// The version of a base that was planned, imported here.
 fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
-    let served = dataset::locate(&task.dataset, ctx)?.base;
+    let served = dataset::installed(&task.dataset, ctx)?.base;
     let next = ctx.home.pending_version(&served.name)?;
     for base in next.into_iter().chain([served]) {
         let kb = Kb::open(&base.kb_dir())?;

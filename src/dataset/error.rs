@@ -438,7 +438,11 @@ impl Problems {
 
     /// Adds a problem; the caller skips the line.
     pub(super) fn add(&mut self, file: &Path, line: u64, fault: Fault) {
-        let Fault { kind, message, excerpt, hint } = fault;
+        let Fault { kind, message, excerpt, mut hint } = fault;
+        // It is done already.
+        if let Some(at) = hint.find(", or import with --lenient").filter(|_| self.lenient) {
+            hint.truncate(at);
+        }
         let problem = Problem { file: file.to_path_buf(), line, kind, message, excerpt, hint };
         let (count, examples) = self.counts.entry(kind).or_default();
         *count += 1;

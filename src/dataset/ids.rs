@@ -101,32 +101,43 @@ impl<'a> AnswerIds<'a> {
     }
 
     /// The nodes of a list such as `[3, 17]` or `["B-7", product:17]`, sorted, distinct. Python's
-    /// other notations for a few items are equivalent: `(3, 17)`, `{3, 17}`, each with or without a
-    /// trailing comma.
+    /// other ways to write a few items mean the same: `(3, 17)`, `{3, 17}`, each with or without a
+    /// comma at the end. Answers that are not in the base are left out; what is wrong with the first of
+    /// these.
     ///
     /// # Errors
-    /// An error in the list.
-    pub(super) fn parse(self, text: &str) -> Result<Vec<NodeId>, Fault> {
+    /// What is wrong with the list.
+    pub(super) fn parse(self, text: &str) -> Result<(Vec<NodeId>, Option<Fault>), Fault> {
         let items = items(text)?;
-        let mut answers = Vec::with_capacity(items.len());
+        let (mut answers, mut unknown) = (Vec::with_capacity(items.len()), None);
         for item in items {
-            match self {
-                AnswerIds::Numbers(n_nodes) => answers.push(number(item, n_nodes)?),
-                AnswerIds::Keys(kb) => answers.push(node_of_key(item, kb)?),
+            let answer = match self {
+                AnswerIds::Numbers(n_nodes) => number(item, n_nodes).map(Some),
+                AnswerIds::Keys(kb) => node_of_key(item, kb).map(Some),
                 AnswerIds::Moved(moved) => {
-                    let before = number(item, u32::try_from(moved.len()).unwrap_or(u32::MAX))?;
-                    answers.extend(moved.get(before as usize).copied().flatten());
+                    let n_before = u32::try_from(moved.len()).unwrap_or(u32::MAX);
+                    number(item, n_before).map(|before| moved.get(before as usize).copied()?)
                 }
+            };
+            match answer {
+                Ok(answer) => answers.extend(answer),
+                Err(fault) if fault.kind == ProblemKind::UnknownAnswer => {
+                    unknown.get_or_insert(fault);
+                }
+                Err(fault) => return Err(fault),
             }
         }
         if answers.is_empty() {
-            let message = "none of the answers is still in the base";
+            if let Some(fault) = unknown {
+                return Err(fault);
+            }
+            let message = "none of the answers is in the base any more";
             let hint = "label the question again";
             return Err(Fault::new(ProblemKind::UnknownAnswer, message, hint));
         }
         answers.sort_unstable();
         answers.dedup();
-        Ok(answers)
+        Ok((answers, unknown))
     }
 }
 
@@ -325,7 +336,9 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Vec<NodeId>, String> {
-        AnswerIds::Numbers(3).parse(text).map_err(|fault| fault.message_and_hint())
+        let parsed = AnswerIds::Numbers(3).parse(text);
+        let parsed = parsed.and_then(|(answers, unknown)| unknown.map_or(Ok(answers), Err));
+        parsed.map_err(|fault| fault.message_and_hint())
     }
 
     #[test]
@@ -358,7 +371,7 @@ mod tests {
     fn keys_may_hold_commas_within_quotes_and_answers_of_before_move() {
         assert_eq!(items("[\"a, b\", c'd, 'e' ]").ok().unwrap(), ["a, b", "c'd", "e"]);
         let moved = [None, Some(7), Some(4)];
-        assert_eq!(AnswerIds::Moved(&moved).parse("[0, 1, 2]").ok().unwrap(), [4, 7]);
+        assert_eq!(AnswerIds::Moved(&moved).parse("[0, 1, 2]").ok().unwrap().0, [4, 7]);
         assert!(AnswerIds::Moved(&moved).parse("[0]").is_err());
     }
 

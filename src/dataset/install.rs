@@ -80,6 +80,8 @@ pub struct ImportReport {
     pub kept_questions: Option<(u64, u64)>,
     /// Dropped duplicate edges.
     pub duplicate_edges: u64,
+    /// Rows of nodes left out since another row has the same cells.
+    pub repeated_rows: u64,
     /// Empty nodes inserted for missing ids.
     pub filler_nodes: u32,
     /// Values of the STaRK benchmark kept as the text that Python prints, such as dates.
@@ -113,6 +115,7 @@ pub(super) struct Install {
     /// Edges passed to the writer.
     pub(super) n_pushed: u64,
     pub(super) filler_nodes: u32,
+    pub(super) repeated_rows: u64,
     /// Whether some lines yielded no node, so unknown ids may refer to them.
     pub(super) lost_nodes: bool,
     pub(super) staging: Staging,
@@ -137,6 +140,7 @@ impl Install {
             problems: Problems::new(options.lenient),
             n_pushed: 0,
             filler_nodes: 0,
+            repeated_rows: 0,
             lost_nodes: false,
             printed_values: 0,
             staging,
@@ -217,6 +221,7 @@ impl Install {
             kept_questions,
             duplicate_edges: self.n_pushed - manifest.n_edges,
             filler_nodes: self.filler_nodes,
+            repeated_rows: self.repeated_rows,
             printed_values: self.printed_values,
             problems,
         })

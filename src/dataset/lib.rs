@@ -63,6 +63,7 @@ mod ids;
 mod install;
 mod label;
 mod lines;
+mod links;
 mod neutral;
 mod openings;
 mod queries;

@@ -26,6 +26,7 @@ use crate::{
     ids::{Ids, in_range},
     install::{Install, Watch},
     lines::{Line, Lines, MAX_LINE_BYTES},
+    links,
     neutral::node::{NodeKey, NodeLine, json_message},
     render::{MAX_DOCUMENT_BYTES, Template, render_field, render_text},
 };
@@ -61,6 +62,7 @@ pub fn import_neutral(
     stop: &AtomicBool,
 ) -> Result<ImportReport, DatasetError> {
     let mut watch = Watch { on_progress, stop };
+    links::refuse_outside(source)?;
     let mut install = Install::begin(home, name, source, options)?;
     let (meta, templates) = read_toml(source)?;
     let nodes = required(source, "nodes.jsonl")?;

@@ -343,14 +343,12 @@ fn parse_queries(
             problems.add(path, line, fault.with_excerpt(&row_text(&record)));
             continue;
         };
-        let answers = match parse_answers(column(answers_at), value_at.map_or("", column), ids) {
-            Ok(answers) => answers,
-            Err(fault) => {
-                let follows = lost && fault.kind == ProblemKind::UnknownAnswer;
-                problems.add_maybe_consequence(follows, path, line, fault);
-                continue;
-            }
-        };
+        let (answers, fault) = parse_answers(column(answers_at), value_at.map_or("", column), ids);
+        if let Some(fault) = fault {
+            let follows = lost && fault.kind == ProblemKind::UnknownAnswer;
+            problems.add_maybe_consequence(follows, path, line, fault);
+        }
+        let Some(answers) = answers else { continue };
         if column(text_at).trim().is_empty() {
             let hint = "write the question, or leave the row out";
             let fault = Fault::new(ProblemKind::EmptyQuery, "the question is empty", hint);
@@ -379,11 +377,20 @@ fn parse_queries(
     Ok(file)
 }
 
-/// The answers of a query that are nodes; a query with a value needs none.
-fn parse_answers(text: &str, value: &str, ids: AnswerIds<'_>) -> Result<Vec<NodeId>, Fault> {
-    match parse_value(value)? {
-        Some(_) if ["", "[]"].contains(&text.trim()) => Ok(Vec::new()),
+/// The nodes that answer a query, those that are in the base, and what is wrong with the others; a
+/// query with a value needs none. `None` if nothing answers it.
+fn parse_answers(
+    text: &str,
+    value: &str,
+    ids: AnswerIds<'_>,
+) -> (Option<Vec<NodeId>>, Option<Fault>) {
+    let parsed = parse_value(value).and_then(|value| match value {
+        Some(_) if ["", "[]"].contains(&text.trim()) => Ok((Vec::new(), None)),
         _ => ids.parse(text),
+    });
+    match parsed {
+        Ok((answers, unknown)) => (Some(answers), unknown),
+        Err(fault) => (None, Some(fault)),
     }
 }
 

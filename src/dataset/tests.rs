@@ -7,13 +7,13 @@ use std::{
 use proptest::prelude::*;
 
 use crate::{
-    DatasetError, Home, ImportOptions, ImportReport, LabelledQuery, Phase, ProblemKind, Progress,
-    ResolvedDataset, Split, given, import_neutral,
+    Base, DatasetError, Home, ImportOptions, ImportReport, LabelledQuery, Phase, ProblemKind,
+    Progress, ResolvedDataset, Split, given, import_neutral,
     lines::{Line, Lines},
     load_split, load_test, load_values, render_field, render_text,
 };
 use agent_kb::{
-    Direction, Kb,
+    Direction, Kb, NodeId,
     answer::{AnswerValue, Cell},
     verify,
 };
@@ -743,4 +743,20 @@ proptest! {
             Err(_) => prop_assert!(left_in(&home).is_empty()),
         }
     }
+}
+
+#[test]
+fn a_question_keeps_the_answers_that_are_there() {
+    let source = dataset(&[("qa.csv", "id,query,answer_ids\n1,a,\"[1, 99]\"\n2,b,[98]\n")]);
+    let Imported { _dir, report, .. } = imported(source.path(), true);
+    assert_eq!(report.base.record.n_queries, 1);
+    assert_eq!(stored_answers(&report.base), [vec![1]]);
+    let problem = &report.problems[0];
+    assert_eq!((problem.kind, problem.count), (ProblemKind::UnknownAnswer, 2));
+    assert!(!problem.examples[0].hint.contains("--lenient"), "{}", problem.examples[0].hint);
+}
+
+fn stored_answers(base: &Base) -> Vec<Vec<NodeId>> {
+    let queries = crate::queries::stored_queries(base, "qa.csv").unwrap();
+    queries.into_iter().map(|query| query.answers).collect()
 }

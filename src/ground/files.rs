@@ -19,18 +19,31 @@ use tempfile::{Builder, NamedTempFile, TempDir};
 /// [`io::ErrorKind::InvalidInput`] for anything but a regular file, which is then not opened
 /// (opening a pipe would wait for its writer); the error of the system otherwise.
 pub fn open(path: &Path) -> io::Result<File> {
-    let regular = |metadata: fs::Metadata| match metadata.is_file() {
-        true => Ok(()),
-        false => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is not a regular file; give the path of a regular file",
-        )),
-    };
-    regular(fs::metadata(path)?)?;
+    regular(&fs::metadata(path)?)?;
     let file = File::open(path)?;
     // What is opened may be another file by now.
-    regular(file.metadata()?)?;
+    regular(&file.metadata()?)?;
     Ok(file)
+}
+
+/// Opens a regular file to be read and appended to, also through links; makes it if there is none.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_append(path: &Path) -> io::Result<File> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        metadata => regular(&metadata?)?,
+    }
+    let file = File::options().read(true).append(true).create(true).open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(metadata: &fs::Metadata) -> io::Result<()> {
+    let message = "it is not a regular file; give the path of a regular file";
+    let other = || io::Error::new(io::ErrorKind::InvalidInput, message);
+    metadata.is_file().then_some(()).ok_or_else(other)
 }
 
 /// Reads a regular file of at most `limit` bytes.
@@ -126,6 +139,8 @@ mod tests {
         let link = dir.path().join("endless");
         std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
         assert_eq!(read(&link, 10).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(open_to_append(&link).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert!(open_to_append(&dir.path().join("new")).is_ok());
     }
 
     #[cfg(unix)]

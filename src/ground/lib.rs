@@ -3,6 +3,9 @@
 
 pub mod clock;
 pub mod files;
+pub mod owned_dir;
+pub mod pool_dir;
+pub mod space;
 pub mod tarball;
 pub mod units;
 pub mod words;

@@ -6,7 +6,7 @@
 //! DIR/in/N           the items of unit N, one per line
 //! DIR/NAME           a file that every unit reads, if the task has one
 //! DIR/out/DIGEST     the result of a unit; DIGEST is of the plan and its number
-//! DIR/claims/N       locked by the process that works on unit N
+//! DIR/claims/N       locked by the process that works on unit N; its name, if it signs
 //! ```
 //!
 //! The directory appears in one step, and so does each result. A result is the output of the unit,
@@ -36,7 +36,11 @@ const FORMAT: &str = "agent-units-1";
 const SEAL_START: &[u8] = br#"{"format":"agent-units-1","#;
 /// Maximum size of a plan, bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
-/// Maximum size of a seal, bytes.
+/// Longest file that units read, and longest input of a unit, bytes.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Longest name of a process that signs a claim, bytes.
+const MAX_SIGNATURE_BYTES: u64 = 100;
+/// Longest seal, bytes.
 const MAX_SEAL_BYTES: u64 = 1 << 20;
 /// Bytes read or written at a time.
 const BLOCK_BYTES: usize = 1 << 16;
@@ -89,6 +93,12 @@ pub enum UnitsError {
         /// The cause.
         source: io::Error,
     },
+}
+
+/// The task of the plan in a directory, whichever version made it; `None` without a plan.
+pub fn planned_task(dir: &Path) -> Option<Value> {
+    let bytes = files::read(&dir.join(PLAN), MAX_PLAN_BYTES).ok()?;
+    serde_json::from_slice::<Value>(&bytes).ok()?.get_mut("task").map(Value::take)
 }
 
 /// Content of [`PLAN`].
@@ -251,7 +261,11 @@ impl Units {
     pub fn file(&self) -> Result<Option<PathBuf>, UnitsError> {
         let Some((name, digest)) = &self.plan.file else { return Ok(None) };
         let path = self.dir.join(name);
-        let bytes = fs::read(&path).map_err(io_error(&path))?;
+        // A plan names no file but its own.
+        if Path::new(name).file_name() != Some(name.as_ref()) {
+            return Err(UnitsError::Changed(path));
+        }
+        let bytes = files::read(&path, MAX_FILE_BYTES).map_err(io_error(&path))?;
         if hex(&bytes) == *digest { Ok(Some(path)) } else { Err(UnitsError::Changed(path)) }
     }
 
@@ -263,7 +277,7 @@ impl Units {
         let digest = usize::try_from(unit).ok().and_then(|at| self.plan.inputs.get(at));
         let digest = digest.ok_or(UnitsError::NoUnit { unit, n: self.len() })?;
         let path = self.dir.join(INPUTS).join(unit.to_string());
-        let bytes = fs::read(&path).map_err(io_error(&path))?;
+        let bytes = files::read(&path, MAX_FILE_BYTES).map_err(io_error(&path))?;
         let text = String::from_utf8(bytes).ok().filter(|text| hex(text.as_bytes()) == *digest);
         let text = text.ok_or(UnitsError::Changed(path))?;
         Ok((self.range(unit).start, text.lines().map(str::to_owned).collect()))
@@ -274,10 +288,13 @@ impl Units {
         share(self.plan.items, self.len(), unit)
     }
 
-    /// Output of a unit, if it has a complete result.
-    pub fn read(&self, unit: u64) -> Option<Vec<u8>> {
+    /// Output of a unit, if it has a complete result of at most `limit` bytes.
+    pub fn read(&self, unit: u64, limit: u64) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut content = Content::open(&self.result(unit), unit).ok()?;
+        if content.seal.bytes > limit {
+            return None;
+        }
         content.read_to_end(&mut bytes).ok().map(|_| bytes)
     }
 
@@ -296,6 +313,12 @@ impl Units {
             Err(TryLockError::WouldBlock) => None,
             _ => Some(Claim(file)),
         }
+    }
+
+    /// Name of the last process that signed a claim on a unit; empty if none did.
+    pub fn signed_by(&self, unit: u64) -> String {
+        let path = self.dir.join(CLAIMS).join(unit.to_string());
+        files::read_text(&path, MAX_SIGNATURE_BYTES).unwrap_or_default()
     }
 
     /// Units without a complete result, ascending. Reads all results.
@@ -354,8 +377,8 @@ impl Units {
         Ok(results.collected)
     }
 
-    /// Path of the result of a unit.
-    fn result(&self, unit: u64) -> PathBuf {
+    /// Where the result of a unit is.
+    pub fn result(&self, unit: u64) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.digest.as_bytes()).update(&unit.to_le_bytes());
         self.dir.join(RESULTS).join(hasher.finalize().to_hex().as_str())
@@ -363,7 +386,20 @@ impl Units {
 }
 
 /// The lock of a process on a unit.
-pub struct Claim(#[expect(dead_code, reason = "its lock ends with it")] File);
+pub struct Claim(File);
+
+impl Claim {
+    /// Notes the name of this process, of at most 100 bytes.
+    ///
+    /// # Errors
+    /// That it cannot be written.
+    pub fn sign(&self, name: &str) -> io::Result<()> {
+        let mut file = &self.0;
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(name.as_bytes())
+    }
+}
 
 /// A result being written; it is removed unless it is published.
 pub struct ResultWriter<'a> {
@@ -592,6 +628,13 @@ mod tests {
         let units = Units::open(&path).unwrap();
         assert!(matches!(units.items(2), Err(UnitsError::NoUnit { unit: 2, n: 2 })));
         assert_eq!(fs::read(units.file().unwrap().unwrap()).unwrap(), b"text");
+        // A file outside of the plan, whose digest is right.
+        let outside = path.join(PLAN);
+        fs::write(dir.path().join("text"), "text").unwrap();
+        let plan = fs::read_to_string(&outside).unwrap();
+        fs::write(&outside, plan.replace("\"shared\"", "\"../text\"")).unwrap();
+        assert!(matches!(Units::open(&path).unwrap().file(), Err(UnitsError::Changed(_))));
+        fs::write(&outside, plan).unwrap();
         fs::write(path.join("shared"), "other").unwrap();
         assert!(matches!(units.file(), Err(UnitsError::Changed(_))));
         fs::write(path.join(INPUTS).join("1"), "other\n").unwrap();
@@ -633,6 +676,10 @@ mod tests {
         let units = Units::plan(&path, &"x", &items(2), 2, None).unwrap();
         let claim = units.claim(0);
         assert!(claim.is_some() && Units::open(&path).unwrap().claim(0).is_none());
+        assert_eq!(units.signed_by(0), "");
+        claim.as_ref().unwrap().sign("a long name").unwrap();
+        claim.as_ref().unwrap().sign("name").unwrap();
+        assert_eq!(units.signed_by(0), "name");
         assert!(units.claim(1).is_some());
         drop(claim);
         assert!(units.claim(0).is_some());
@@ -643,6 +690,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let units = Units::plan(&dir.path().join("a"), &"x", &items(2), 2, None).unwrap();
         units.publish(0, b"a\n", vec!["why".to_owned(); MAX_LISTED_FAILURES + 1]).unwrap();
+        assert_eq!((units.read(0, 1), units.read(0, 2)), (None, Some(b"a\n".to_vec())));
         units.publish(1, b"", Vec::new()).unwrap();
         let found = units.collect(&mut io::sink()).unwrap();
         assert_eq!((found.bytes, found.failed), (2, MAX_LISTED_FAILURES as u64 + 1));

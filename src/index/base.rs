@@ -138,6 +138,11 @@ impl IndexedBase {
         [(WORDS, self.words_seal.as_ref()), (VECTORS, self.embedder.record().seal.as_ref())]
     }
 
+    /// The name under which it is installed.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Identifies base, index format and embedder: equal fingerprints give equal answers.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint

@@ -13,7 +13,8 @@ use crate::{
     self as infer, AnswerRecord, BundleRetriever, ParamValues, ProgramRetriever, React, Rerank,
     Runtime,
     bundle::{
-        Bundle, Category, Dataset, FORMAT, Fusion, Member, Provenance, Validation, router::Router,
+        Bundle, Category, Dataset, FORMAT, Fit, Fusion, Member, Provenance, Validation,
+        reranker::Reranker, router::Router,
     },
 };
 use agent_dataset::{
@@ -741,4 +742,48 @@ fn react_fails_where_the_model_does_and_tells_outages_apart() {
     assert!(matches!(&error, RetrieveError::Program(why) if why.contains("no node")), "{error}");
     let error = failed(Err(LlmError::Stopped));
     assert!(matches!(error, RetrieveError::Llm(_)) && error.is_outage());
+}
+
+#[test]
+fn weights_without_bounds_are_no_bundle() {
+    let base = example_base();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bundle.json");
+    let read = |change: &dyn Fn(&mut Bundle)| {
+        let mut bundle = bundle(&base, 1, ["product", "brand"]);
+        change(&mut bundle);
+        bundle.sealed().write(&path).unwrap();
+        Bundle::read(&path)
+    };
+    assert!(read(&|_| {}).is_ok());
+    let huge = |bundle: &mut Bundle| {
+        bundle.router.weights.insert("always".to_owned(), vec![3e38, -3e38]);
+    };
+    let reranker = |bundle: &mut Bundle| {
+        bundle.reranker = Some(Reranker { weights: [("ranks".to_owned(), 1e30)].into() });
+    };
+    for change in [&huge as &dyn Fn(&mut Bundle), &reranker] {
+        let error = read(change).unwrap_err().to_string();
+        assert!(error.contains("a weight is beyond"), "{error}");
+    }
+}
+
+#[test]
+fn a_bundle_fits_later_versions_of_its_base_that_have_what_it_names() {
+    let base = example_base();
+    let mut bundle = bundle(&base, 1, ["product", "brand"]);
+    assert_eq!(bundle.fit(&base).unwrap(), Fit::Same);
+    bundle.dataset.index = "of before".to_owned();
+    bundle.dataset.name = base.name().to_owned();
+    assert_eq!(bundle.fit(&base).unwrap(), Fit::Updated);
+    let other = |change: &dyn Fn(&mut Bundle)| {
+        let mut bundle = bundle.clone();
+        change(&mut bundle);
+        assert!(bundle.fit(&base).is_err());
+    };
+    other(&|bundle| bundle.dataset.name = "another".to_owned());
+    other(&|bundle| drop(bundle.router.weights.insert("finds town".to_owned(), vec![0.0, 0.0])));
+    let source =
+        "fn retrieve(query, candidates, params) { hop(candidates, \"lives_in\", \"out\") }";
+    other(&|bundle| bundle.categories[0].program = Program::new(source));
 }

@@ -161,13 +161,7 @@ impl Recorder {
     /// # Errors
     /// [`CassetteError`].
     pub fn open(path: &Path) -> Result<Recorder, CassetteError> {
-        let mut file = File::options()
-            .read(true)
-            .append(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(CassetteError::io("open", path))?;
+        let mut file = files::open_to_append(path).map_err(CassetteError::io("open", path))?;
         lock(&file, path)?;
         let (lines, bytes) = read_lines(&mut file, path, true)?;
         file.set_len(bytes).map_err(CassetteError::io("write", path))?;
@@ -270,7 +264,7 @@ impl Cassette {
     /// # Errors
     /// [`CassetteError`].
     pub fn open(path: &Path) -> Result<Cassette, CassetteError> {
-        let mut file = File::open(path).map_err(CassetteError::io("open", path))?;
+        let mut file = files::open(path).map_err(CassetteError::io("open", path))?;
         let (lines, _) = read_lines(&mut file, path, false)?;
         Ok(Cassette { path: path.to_owned(), lines, asked: Mutex::default() })
     }

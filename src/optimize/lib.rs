@@ -26,6 +26,7 @@ pub mod discover;
 pub mod e_value;
 pub mod fallback;
 mod first_better;
+pub mod foreign;
 mod freeze;
 mod gate;
 #[cfg(test)]

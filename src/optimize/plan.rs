@@ -13,7 +13,7 @@ use crate::mine::Step;
 use agent_ground::words::fold;
 use agent_index::IndexedBase;
 use agent_kb::{Direction, TypeId};
-use agent_sandbox::program::Program;
+use agent_sandbox::{PARAM_NAME_BYTES, program::Program};
 use agent_tools::source::{comment, literal, literals};
 
 /// Number of nodes that a program ranks by text.
@@ -25,6 +25,11 @@ const SEARCHED: usize = 200;
 
 /// Prefix of variables for entities that are linked both ways.
 const LIKELY: &str = "likely_";
+
+/// Longest word for a branch, bytes: with `w_` before it, it names a parameter.
+const WORD_BYTES: usize = PARAM_NAME_BYTES - 2;
+/// Words of parameters that every program has: `w_text` and so on.
+const NO_WEIGHTS: [&str; 7] = ["both", "search", "text", "cover", "names", "meaning", "itself"];
 
 /// Names that variables must not have: parameters of a program, and keywords.
 const NO_VARIABLES: [&str; 6] = ["query", "candidates", "params", "as", "is", "this"];
@@ -77,6 +82,14 @@ fn identifier(name: &str) -> String {
     word
 }
 
+/// The beginning of an identifier with as few `2` behind it as make it none that is taken, at most
+/// [`WORD_BYTES`] in all.
+fn distinct(word: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let beginning = |n: usize| &word[..word.len().min(WORD_BYTES.saturating_sub(n))];
+    let mut words = (0..=WORD_BYTES).map(|n| format!("{}{}", beginning(n), "2".repeat(n)));
+    words.find(|word| !is_taken(word)).unwrap_or_default()
+}
+
 fn plural(word: &str) -> String {
     match word.strip_suffix('y') {
         Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
@@ -111,10 +124,9 @@ fn words_of_types(base: &IndexedBase, plan: &Plan) -> BTreeMap<TypeId, String> {
         if words.contains_key(&branch.start) {
             continue;
         }
-        let mut word = identifier(base.kb.type_name(branch.start));
-        while NO_VARIABLES.contains(&plural(&word).as_str()) || words.values().any(|w| *w == word) {
-            word.push('2');
-        }
+        let word = distinct(&identifier(base.kb.type_name(branch.start)), |word| {
+            NO_VARIABLES.contains(&plural(word).as_str()) || words.values().any(|w| w == word)
+        });
         words.insert(branch.start, word);
     }
     words
@@ -131,7 +143,7 @@ struct NamedBranch<'a> {
 
 fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<NamedBranch<'a>> {
     let words = words_of_types(base, plan);
-    let mut taken = BTreeSet::new();
+    let mut taken: BTreeSet<String> = NO_WEIGHTS.map(str::to_owned).into();
     plan.branches
         .iter()
         .map(|branch| {
@@ -142,15 +154,14 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<NamedBranch<'a>
                 LinkedBy::Described => "described_",
                 LinkedBy::Either => LIKELY,
             };
+            let relation =
+                || branch.steps.last().map_or("", |step| base.kb.relation_name(step.relation));
             let mut suffix = word.clone();
-            if !taken.insert(suffix.clone()) {
-                let relation =
-                    branch.steps.last().map_or("", |step| base.kb.relation_name(step.relation));
-                suffix = format!("{word}_{}", identifier(relation));
-                while !taken.insert(suffix.clone()) {
-                    suffix.push('2');
-                }
+            if taken.contains(&suffix) {
+                suffix = format!("{word}_{}", identifier(relation()));
             }
+            let suffix = distinct(&suffix, |name| taken.contains(name));
+            taken.insert(suffix.clone());
             NamedBranch {
                 branch,
                 kind,
@@ -388,7 +399,7 @@ mod tests {
 
     use super::*;
     use agent_index as index;
-    use agent_kb::{Kb, KbMeta, KbWriter, Manifest, RelationId};
+    use agent_kb::{Kb, KbMeta, KbWriter, MAX_LABEL_BYTES, Manifest, RelationId};
     use agent_sandbox::{Code, Limits, RhaiSandbox, Sandbox, Workers};
 
     /// A base with types `a`, `b` and `c` and the relation `r`, whose names are then changed to
@@ -470,6 +481,22 @@ mod tests {
             let distinct: BTreeSet<&str> = names.iter().copied().collect();
             assert_eq!(names.len(), distinct.len(), "{source}");
             assert!(NO_VARIABLES.iter().all(|name| !distinct.contains(name)), "{source}");
+        }
+    }
+
+    #[test]
+    fn names_of_any_length_and_those_of_parameters_make_parameters() {
+        let long = |last: char| format!("{}{last}", "a_long_name_".repeat(MAX_LABEL_BYTES / 12));
+        let long = ['x', 'y', 'z'].map(long);
+        let relation = "r".repeat(MAX_LABEL_BYTES);
+        for types in [long.each_ref().map(String::as_str), ["text", "names", "z"], ["both"; 3]] {
+            let (_dir, base) = base(types, &relation);
+            let source = compiled(&base);
+            let sandbox = RhaiSandbox::new(std::sync::Arc::new(Workers::new(1).unwrap()));
+            let limits = Limits::default();
+            let program = sandbox.compile(Code::Rhai(&source), &limits).unwrap();
+            let declared = sandbox.declared_params(&program, &limits);
+            assert!(declared.is_ok(), "{declared:?}\n{source}");
         }
     }
 }

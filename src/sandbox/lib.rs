@@ -56,6 +56,7 @@ pub use failure::{Failure, FailureKind, Position, Usage};
 pub use limits::Limits;
 pub use rhai::RhaiSandbox;
 pub use trust::{Origin, Trust};
+pub use verdict::{PARAM_NAME_BYTES, check_ranking};
 pub use wasm::{WasmSandbox, interface_page, is_module, module_header};
 pub use workers::{JobLost, MAX_WORKERS, Pending, QUEUE_PER_WORKER, STACK_BYTES, Workers};
 

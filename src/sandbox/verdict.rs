@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use crate::{Failure, FailureKind, Limits, Param, given::Given};
 use agent_kb::{NodeId, best};
 
-/// Maximum length of a parameter name, bytes.
-const PARAM_NAME_BYTES: usize = 64;
+/// Longest parameter name, bytes.
+pub const PARAM_NAME_BYTES: usize = 64;
 
 /// The parameters that `params()` declares, by name.
 ///
@@ -191,7 +191,22 @@ pub(super) fn read_ranking(
     Ok(best(pairs, n))
 }
 
-/// A node that occurs more than once, if there is one.
+/// Checks a ranking that another process computed, as that of a program.
+///
+/// # Errors
+/// [`FailureKind::Result`].
+pub fn check_ranking(
+    ranking: &[(NodeId, f32)],
+    n_nodes: usize,
+    limits: &Limits,
+) -> Result<(), Failure> {
+    let sorted = read_ranking(&Given::Ranking(ranking.to_vec()), n_nodes, limits)?;
+    let is_sorted = sorted == ranking;
+    let message = "the ranking is not sorted, best first and ties by ascending id";
+    is_sorted.then_some(()).ok_or_else(|| Failure::new(FailureKind::Result, message, limits))
+}
+
+/// A node that occurs more than once, if any.
 fn repeated_node(pairs: &[(NodeId, f32)]) -> Option<NodeId> {
     let mut ids: Vec<NodeId> = pairs.iter().map(|pair| pair.0).collect();
     ids.sort_unstable();

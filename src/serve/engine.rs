@@ -17,7 +17,7 @@ use agent_dataset::{Base, DatasetError, Home, LabelledQuery, Split, Summary, loa
 use agent_index::{Access, IndexError, IndexedBase};
 use agent_infer::{
     Runtime,
-    bundle::{Bundle, Category},
+    bundle::{Bundle, Category, Fit},
 };
 use agent_kb::Kb;
 use agent_optimize::journal::PREFIX_DIGITS;
@@ -228,7 +228,7 @@ impl Served {
         self.now.load_full()
     }
 
-    /// Reads a bundle, checks that it was made for this base and that all its programs compile, and
+    /// Reads a bundle, checks that it was made for this base, or an earlier version of it, and that all its programs compile, and
     /// lets it answer from now on; questions under way are finished by the one before.
     ///
     /// # Errors
@@ -236,8 +236,11 @@ impl Served {
     /// goes on answering.
     pub fn activate(&self, file: &Path) -> Result<(), SystemError> {
         let _changing = locked(&self.changing);
-        let bundle = Bundle::read(file)?;
-        self.now().activate(bundle, &file.display().to_string(), false)
+        let (bundle, now) = (Bundle::read(file)?, self.now());
+        if bundle.fit(&now.base)? == Fit::Updated {
+            tracing::warn!("{}", bundle.updated());
+        }
+        now.activate(bundle, &file.display().to_string(), true)
     }
 
     /// Opens the version of the base that is installed now, reads and checks all its files, opens a

@@ -282,6 +282,35 @@ fn another_base_is_refused_unless_forced() {
 }
 
 #[test]
+fn a_bundle_has_no_directory_imported() {
+    let (world, bundle) = world_with(SEARCHES);
+    let installed = || fs::read_dir(world.path("home/bases")).unwrap().count();
+    let before = installed();
+    for name in [world.source(), "./tiny".to_owned(), "../x".to_owned(), "amazon".to_owned()] {
+        let mut named = bundle.clone();
+        named.dataset.name.clone_from(&name);
+        named.sealed().write(&world.path("named.json")).unwrap();
+        world.run(["query", "named.json", "dart"]).fails(1, &["--dataset N"]);
+        world.run(["explain", "named.json"]).fails(1, &["--dataset N"]);
+        world.run(["serve", "--bundle", "named.json", "--listen", "127.0.0.1:0"]).fails(1, &[]);
+        fs::write(world.path("questions.jsonl"), "{\"query\": \"dart\"}\n").unwrap();
+        let plan = ["unit", "plan", "units", "--bundle", "named.json", "--batch"];
+        world.run(plan.into_iter().chain(["questions.jsonl"])).fails(1, &["--dataset N"]);
+        assert_eq!(installed(), before, "{name}");
+    }
+    // Nor has a plan.
+    let plan = ["unit", "plan", "units", "--bundle", "bundle.json", "--batch", "questions.jsonl"];
+    world.run(plan).done();
+    let file = world.path("units/plan.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let path = serde_json::to_string(&world.source()).unwrap();
+    fs::write(&file, text.replace("\"dataset\": \"tiny\"", &format!("\"dataset\": {path}")))
+        .unwrap();
+    world.run(["unit", "run", "units", "0"]).fails(1, &["--dataset N"]);
+    assert_eq!(installed(), before);
+}
+
+#[test]
 fn a_bundle_that_does_what_it_says_is_verified() {
     let (world, _) = world_with(SEARCHES);
     let checks = world.run(["verify", "bundle.json", "--json"]).json_lines();

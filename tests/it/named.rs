@@ -57,6 +57,19 @@ fn only_runs_of_the_home_are_removed() {
     fs::write(world.path("mine/letter"), "dear").unwrap();
     world.run(["run", "remove", "mine"]).fails(2, &["mine is not in", "yourself"]);
     assert!(world.path("mine/letter").exists());
+    let runs = world.path("home/runs");
+    fs::create_dir_all(runs.join("letters")).unwrap();
+    fs::write(runs.join("letters/letter"), "dear").unwrap();
+    world.run(["run", "remove", "letters"]).fails(2, &["is not a run", "yourself"]);
+    assert!(runs.join("letters/letter").exists());
+    // Of a link the entry is removed, and not where it leads.
+    #[cfg(unix)]
+    {
+        fs::write(world.path("mine/bundle.json"), "{}").unwrap();
+        std::os::unix::fs::symlink(world.path("mine"), runs.join("link")).unwrap();
+        world.run(["run", "remove", "mine"]).done();
+        assert!(world.path("mine/letter").exists() && !runs.join("link").exists());
+    }
 }
 
 #[test]

@@ -14,7 +14,15 @@ const MAX_LINES: usize = 900;
 /// Foreign crates, and the only places that may name them.
 const FOREIGN: &[(&str, &[&str])] = &[
     ("cudarc", &["src/embed/gpu/"]),
-    ("libc", &["src/ground/clock.rs", "src/cli/cut.rs", "src/serve/connections.rs"]),
+    (
+        "libc",
+        &[
+            "src/ground/clock.rs",
+            "src/ground/space.rs",
+            "src/cli/cut.rs",
+            "src/serve/connections.rs",
+        ],
+    ),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
     ("minijinja", &["src/llm/prompts/"]),
     ("jsonschema", &["tests/it/answers.rs"]),

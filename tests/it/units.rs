@@ -382,3 +382,15 @@ fn a_run_with_workers_freezes_the_bundle_of_one_process() {
     let idle = world.run(["unit", "work", "pool-0-0", "--idle", "0"]);
     assert!(idle.stderr.contains("ran 0 units"), "{}", idle.stderr);
 }
+
+#[test]
+fn a_pool_takes_no_directory_of_others() {
+    let world = World::shop();
+    fs::create_dir(world.path("mine")).unwrap();
+    world.run(["unit", "plan", "mine/jobs", "--index", "shop", "--words"]).done();
+    let optimize = ["optimize", "--dataset", "shop", "--run", "run", "--pool", "mine"];
+    let other = ["is not a pool", "new or empty directory"];
+    world.run(optimize).fails(1, &other);
+    world.run(["unit", "work", "mine", "--idle", "0"]).fails(1, &other);
+    assert!(world.path("mine/jobs/plan.json").exists());
+}

@@ -49,7 +49,7 @@ pub(crate) fn open(
     let places = sandbox.places(app)?;
     let resources = Resources { queries, ..Resources::new(llm.as_ref(), places, app) };
     let open = |one: &Chosen| {
-        let name = system_name(&one.system, app)?;
+        let name = system_name(&one.system, base.name(), app)?;
         let resources = Resources { effort: one.effort, ..resources.clone() };
         Ok((one.label.clone(), open_system(&name, base, &resources)?))
     };

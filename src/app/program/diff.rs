@@ -7,7 +7,7 @@ use similar::TextDiff;
 use utoipa::ToSchema;
 
 use crate::{
-    App, Result,
+    App, Result, dataset,
     operation::Perform,
     program::{
         hunks::hunks,
@@ -210,10 +210,11 @@ fn answers(
 ) -> Result<(Option<Answers>, Vec<Effect>)> {
     let known = from.on_validation.as_ref().zip(to.on_validation.as_ref());
     let known = known.filter(|(a, b)| a.queries == b.queries && !a.queries.is_empty());
-    let name = request.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
+    let made_for = sources.dataset.as_deref().unwrap_or_default();
     if let Some((a, b)) =
         known.filter(|_| !request.measure && !request.ablate && request.on == On::Val)
     {
+        let name = request.dataset.as_deref().unwrap_or(made_for);
         return Ok((Some(of_journal(a, b, &queries_of(name, sources, app))?), Vec::new()));
     }
     // Nobody asked for a run, and it may not be possible.
@@ -223,7 +224,8 @@ fn answers(
         );
         return Ok((None, Vec::new()));
     }
-    let mut ground = Ground::open(name, request.on, MAX_QUERIES, options, app)?;
+    let found = dataset::chosen(request.dataset.as_deref(), made_for, app)?;
+    let mut ground = Ground::open(&found, request.on, MAX_QUERIES, options, app)?;
     let category = sources.category(to).or_else(|| sources.category(from));
     if let Some((bundle, category)) = category.filter(|_| !request.all) {
         ground.keep_routed(bundle, category, app);

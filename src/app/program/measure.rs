@@ -15,7 +15,11 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{App, Explain, Result, dataset, systems::all_threads};
+use crate::{
+    App, Explain, Result,
+    dataset::{self, Dataset},
+    systems::all_threads,
+};
 use agent_dataset::{LabelledQuery, Split, load_split};
 use agent_infer::{
     ParamValues, Runtime,
@@ -95,13 +99,13 @@ impl Ground {
     /// # Errors
     /// That there is no such dataset, that it has no index, or no queries.
     pub fn open(
-        name: &str,
+        found: &Dataset,
         on: On,
         most: usize,
         options: &SandboxOptions,
         app: &App,
     ) -> Result<Ground> {
-        let found = dataset::find(name, app)?;
+        let name = &found.base.name;
         let all = load_split(&found.base, &on.split())?;
         if all.is_empty() {
             return Err(anyhow!("\"{name}\" has no {on} queries")).hint("give another with --on");
@@ -109,7 +113,7 @@ impl Ground {
         let n = all.len();
         let take = n.min(most.max(1));
         let queries = (0..take).filter_map(|at| all.get(at * n / take).cloned()).collect();
-        let base = dataset::open(&found, app)?;
+        let base = dataset::open(found, app)?;
         let workers = Workers::new(all_threads()).context("cannot start threads for programs")?;
         let workers = Arc::new(workers);
         let cache = Some(Arc::new(ToolCache::new(CACHE_BYTES)));

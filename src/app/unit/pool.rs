@@ -8,7 +8,8 @@
 //! DIR/jobs/N       units: a program with its parameters on some queries
 //! ```
 //!
-//! Locks end with the process that holds them. Must not know: what rankings are worth.
+//! A directory that is neither empty nor marked as a pool is refused, also by workers. Locks end
+//! with the process that holds them. Must not know: what rankings are worth.
 
 use std::{
     fs::{self, File},
@@ -32,21 +33,20 @@ use crate::{
 };
 use agent_ground::{
     files,
+    pool_dir::PoolDir,
     units::{Claim, Units},
 };
 use agent_index::IndexedBase;
 use agent_infer::ParamValues;
 use agent_optimize::{
     OptimizeError,
+    foreign::{ForeignCheck, ForeignUnit},
     trial::{Evaluators, LocalRun, TrialRanking},
 };
 use agent_sandbox::program::Program;
 
 const RUN: &str = "run";
 const WORKERS: &str = "workers";
-const JOBS: &str = "jobs";
-/// A job that is being removed.
-const GONE: &str = ".gone";
 /// What the file of a program is called in a job.
 const PROGRAM: &str = "program.txt";
 /// Queries of a unit.
@@ -71,6 +71,13 @@ pub struct Taken {
 pub struct Registered {
     path: PathBuf,
     _file: File,
+}
+
+impl Registered {
+    /// The name with which the process signs.
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
 }
 
 impl Drop for Registered {
@@ -98,21 +105,16 @@ pub fn registered(dir: &Path) -> Result<Registered> {
     Ok(register().with_context(|| format!("cannot work in {}", workers.display()))?)
 }
 
-/// The first unit of a pool that has no result and that nobody works on.
-pub fn next(dir: &Path) -> Option<Taken> {
-    let jobs = fs::read_dir(dir.join(JOBS)).into_iter().flatten().flatten();
-    let mut jobs: Vec<PathBuf> = jobs
-        .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
-        .map(|entry| entry.path())
-        .collect();
-    jobs.sort_unstable();
-    for job in jobs {
+/// The first unit of a pool that has no result and that nobody works on; the worker signs it.
+pub fn next(pool: &PoolDir, worker: &Registered) -> Option<Taken> {
+    for job in pool.jobs() {
         // One that is done is removed at any time.
         let Ok(units) = Units::open(&job) else { continue };
         for unit in 0..units.len() {
             if !units.is_done(unit)
                 && let Some(claim) = units.claim(unit)
                 && !units.is_done(unit)
+                && claim.sign(&worker.name()).is_ok()
             {
                 return Some(Taken { job, units, unit, _claim: claim });
             }
@@ -123,7 +125,7 @@ pub fn next(dir: &Path) -> Option<Taken> {
 
 /// The pool of a run.
 pub struct Pool {
-    dir: PathBuf,
+    dir: PoolDir,
     /// The base on which programs run, and the fingerprint of its index.
     dataset: String,
     fingerprint: String,
@@ -135,6 +137,7 @@ pub struct Pool {
     /// Rankings that came from others, of all.
     theirs: AtomicUsize,
     all: AtomicUsize,
+    check: ForeignCheck,
     _mine: File,
 }
 
@@ -145,7 +148,7 @@ impl Pool {
     /// That it cannot be used, or that another run uses it.
     pub fn open(dir: &Path, (dataset, base): (&str, &IndexedBase), app: &App) -> Result<Self> {
         let shown = dir.display();
-        let jobs = dir.join(JOBS);
+        let pool = PoolDir::take(dir)?;
         let open = || {
             fs::create_dir_all(dir.join(WORKERS))?;
             File::options().create(true).truncate(false).write(true).open(dir.join(RUN))
@@ -155,21 +158,18 @@ impl Pool {
             return Err(anyhow!("another run uses the pool {shown}"))
                 .hint("give each run a directory of its own");
         }
-        if jobs.exists() {
-            fs::remove_dir_all(&jobs)
-                .with_context(|| format!("cannot empty {}", jobs.display()))?;
-        }
-        fs::create_dir(&jobs).with_context(|| format!("cannot make {}", jobs.display()))?;
+        let free = pool.clear().with_context(|| format!("cannot empty the pool {shown}"))?;
         Ok(Self {
-            dir: dir.to_owned(),
+            dir: pool,
             dataset: dataset.to_owned(),
             fingerprint: base.fingerprint().to_owned(),
             watch: app.watch.clone(),
             stop: app.stop.clone(),
-            jobs: AtomicU64::new(0),
+            jobs: AtomicU64::new(free),
             workers: Mutex::default(),
             theirs: AtomicUsize::new(0),
             all: AtomicUsize::new(0),
+            check: ForeignCheck::new(base.kb.n_nodes() as usize),
             _mine: mine,
         })
     }
@@ -177,13 +177,13 @@ impl Pool {
     /// Reports how many rankings came from other processes.
     pub fn tell(&self) {
         let [theirs, all] = [&self.theirs, &self.all].map(|n| n.load(Ordering::Relaxed) as u64);
-        let (theirs, all, dir) = (count(theirs), count(all), self.dir.display());
+        let (theirs, all, dir) = (count(theirs), count(all), self.dir.path().display());
         self.watch.notice(&format!("{theirs} of {all} rankings came from workers of {dir}"));
     }
 
     /// The workers that live; says so when their number changes.
     fn workers(&self) -> usize {
-        let entries = fs::read_dir(self.dir.join(WORKERS)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.dir.path().join(WORKERS)).into_iter().flatten().flatten();
         let lives = |path: &Path| {
             let tried = File::open(path).map(|file| file.try_lock_shared());
             matches!(tried, Ok(Err(fs::TryLockError::WouldBlock)))
@@ -192,7 +192,7 @@ impl Pool {
         let n = seen.filter(|entry| lives(&entry.path())).count();
         let mut told = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         if told.replace(n) != Some(n) {
-            let dir = self.dir.display();
+            let dir = self.dir.path().display();
             self.watch.notice(&match n {
                 0 => format!(
                     "no worker lives in {dir}, so that all is done here; `agent unit work {dir}` \
@@ -216,8 +216,7 @@ impl Pool {
         let lines = lines.collect::<serde_json::Result<Vec<_>>>()?;
         let n = queries.len().div_ceil(UNIT_QUERIES) as u64;
         let file = Some((PROGRAM, program.source().as_bytes()));
-        // Names sort as numbers do.
-        Ok(Units::plan(&self.dir.join(JOBS).join(format!("{job:09}")), &task, &lines, n, file)?)
+        Ok(Units::plan(&self.dir.job(job), &task, &lines, n, file)?)
     }
 
     /// The rankings of a job: units that nobody works on are given to `here`, from the last one, as
@@ -230,6 +229,7 @@ impl Pool {
         own: &mut Vec<Claim>,
     ) -> std::result::Result<Vec<TrialRanking>, OptimizeError> {
         let mut ranked: Vec<Option<TrialRanking>> = vec![None; n];
+        let mut foreign = Vec::new();
         let places = |unit| {
             let range = units.range(unit);
             range.start as usize..range.end as usize
@@ -239,13 +239,15 @@ impl Pool {
         while !left.is_empty() {
             let before = left.len();
             left.retain(|&unit| {
-                let Some(bytes) = units.read(unit) else { return true };
-                // What is no result of rankings counts as none.
-                let theirs = decoded(&bytes, places(unit).len()).unwrap_or_default();
-                for (place, ranking) in places(unit).zip(theirs) {
-                    self.theirs.fetch_add(usize::from(ranking.is_some()), Ordering::Relaxed);
-                    ranked[place] = ranking.map(|ranking| (ranking, None));
+                if !units.is_done(unit) {
+                    return true;
                 }
+                let (places, worker) = (places(unit), units.signed_by(unit));
+                let bytes = units.read(unit, self.check.max_bytes(places.len()));
+                // What is not a result of rankings counts as one without any, which drops its worker.
+                let rankings = bytes.and_then(|bytes| decoded(&bytes, places.len()));
+                let rankings = rankings.unwrap_or_default();
+                foreign.push(ForeignUnit { worker, places, rankings });
                 false
             });
             let late = moved.elapsed() > PATIENCE;
@@ -271,6 +273,19 @@ impl Pool {
             }
             if left.len() < before {
                 moved = Instant::now();
+            }
+        }
+        for worker in self.check.keep(&mut foreign, here)? {
+            let dir = self.dir.path().display();
+            self.watch.warning(&format!(
+                "the worker {worker:?} of {dir} gave other rankings than this process; its units of \
+                 this trial and later ones do not count"
+            ));
+        }
+        for ForeignUnit { places, rankings, .. } in foreign {
+            for (place, ranking) in places.zip(rankings) {
+                self.theirs.fetch_add(usize::from(ranking.is_some()), Ordering::Relaxed);
+                ranked[place] = ranking.map(|ranking| (ranking, None));
             }
         }
         let missing: Vec<usize> = (0..n).filter(|&place| ranked[place].is_none()).collect();
@@ -301,8 +316,7 @@ impl Evaluators for Pool {
                 let ranked = self.shared(&units, n, here, &mut own);
                 // Nobody begins anything in it while it is removed; what cannot be removed now is
                 // removed by the next run.
-                let gone = self.dir.join(JOBS).join(GONE);
-                let _ = fs::rename(units.dir(), &gone).and_then(|()| fs::remove_dir_all(&gone));
+                let _ = self.dir.remove(units.dir());
                 ranked
             }
             Err(error) => {

@@ -28,7 +28,6 @@ use agent_infer::bundle::{Bundle, Drift};
 use agent_optimize::trial::mean;
 use agent_retrieve::eval::{Interval, statistics::bootstrap_interval};
 use agent_sandbox::{Origin, Place};
-use agent_tools::mentions::named_relations;
 
 /// Characters of a category.
 const MAX_SHOWN: usize = 60;
@@ -100,7 +99,7 @@ impl Session {
     pub fn open(request: &Request, app: &App) -> Result<Session> {
         let bundle = read_bundle(&request.bundle, app)?;
         let name = request.dataset.as_ref().unwrap_or(&bundle.dataset.name).clone();
-        let dataset = dataset::find(&name, app)?;
+        let dataset = dataset::chosen(request.dataset.as_deref(), &bundle.dataset.name, app)?;
         let base = dataset::open(&dataset, app)?;
         let is_same = bundle.check_base(&base).is_ok();
         Ok(Session { bundle, dataset, base, name, is_same })
@@ -170,8 +169,7 @@ fn interval(ranks: &[f32], seed: u64) -> Result<Interval> {
 
 /// Relations that programs name and the base does not have.
 fn gone(bundle: &Bundle, base: &IndexedBase) -> BTreeSet<String> {
-    let programs = bundle.categories.iter().map(|category| category.program.source());
-    let named = programs.flat_map(named_relations);
+    let named = bundle.relations().into_iter();
     named.filter(|name| base.kb.relation_id(name).is_none()).collect()
 }
 

@@ -12,10 +12,13 @@ use crate::{
     Context, Exit,
     home::{BASES, Kind, MODELS, OPENINGS, RUNS, Thing, tell, things},
 };
-use agent_app::error::{Explain, Result};
+use agent_app::{
+    error::{Explain, Result},
+    text::count,
+};
 use agent_dataset::{BaseRecord, Home};
 use agent_ground::{
-    files,
+    files, owned_dir, space,
     tarball::{Tarball, Watch},
 };
 use agent_kb::{publish, sync_dir};
@@ -23,6 +26,8 @@ use agent_optimize::journal::{self, DATABASE_FILE};
 
 /// What the names of imports under way begin with.
 const STAGING_PREFIX: &str = ".import-";
+/// The kind of a directory of one.
+const STAGING: &str = "import";
 
 /// Take in what another home wrote as one file
 ///
@@ -64,7 +69,7 @@ impl Thing {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let tarball = Tarball::open(&args.file)?;
     let things = things(tarball.members(), &ctx.home)?;
-    let total = things.iter().map(|thing| thing.bytes).sum();
+    let total: u64 = things.iter().map(|thing| thing.bytes).sum();
     ctx.ends_itself.store(true, Ordering::Relaxed);
     let (progress, mut done) = (ctx.printer.progress(), 0);
     let mut on_bytes = |n| {
@@ -82,8 +87,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     may_be_placed(&things, args.replace, &ctx.home)?;
     let home = ctx.home.path();
     let _turn = turn(home)?;
+    if let Some(free) = space::free_bytes(home).filter(|&free| free < total) {
+        let (total, free, home) = (count(total), count(free), home.display());
+        return Err(anyhow!("the import takes {total} bytes, and {free} are free in {home}"))
+            .hint("free space there, or import into another home with --home DIR");
+    }
     let staging = files::temporary_dir(home, STAGING_PREFIX);
     let staging = staging.with_context(|| format!("cannot write into {}", home.display()))?;
+    owned_dir::take(staging.path(), STAGING)?;
     tarball.unpack(Some(staging.path()), &mut watch)?;
     drop(progress);
     for thing in things.iter().filter(|thing| thing.kind == Kind::Dataset) {
@@ -114,8 +125,9 @@ fn turn(home: &Path) -> Result<Option<File>> {
             .hint("wait for it");
     }
     for entry in fs::read_dir(home).with_context(failed)?.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX) {
-            let left = entry.path();
+        let left = entry.path();
+        let is_staging = entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX);
+        if is_staging && owned_dir::take(&left, STAGING).is_ok() {
             fs::remove_dir_all(&left)
                 .with_context(|| format!("cannot remove {}", left.display()))?;
         }

@@ -8,6 +8,7 @@ use crate::{
     printer::{plain, table},
 };
 use agent_app::{
+    dataset,
     error::{Explain, Result},
     program::{
         measure::{Ground, On, compare, ranks},
@@ -88,9 +89,10 @@ struct At<'a> {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let sources = args.place.read(ctx)?;
     let entry = find(&sources, &args.program)?;
-    let name = args.dataset.as_deref().or(sources.dataset.as_deref()).unwrap_or_default();
+    let made_for = sources.dataset.as_deref().unwrap_or_default();
     let options = args.sandbox.places(ctx)?.of(sources.origin());
-    let mut ground = Ground::open(name, args.on, MAX_QUERIES, &options, ctx)?;
+    let found = dataset::chosen(args.dataset.as_deref(), made_for, ctx)?;
+    let mut ground = Ground::open(&found, args.on, MAX_QUERIES, &options, ctx)?;
     if let Some((bundle, category)) = sources.category(entry).filter(|_| !args.all) {
         ground.keep_routed(bundle, category, ctx);
     }

@@ -12,7 +12,10 @@ use agent_app::{
     error::{AppError, Explain, Result},
     named,
 };
-use agent_optimize::journal;
+use agent_optimize::{
+    BUNDLE_FILE,
+    journal::{self, DATABASE_FILE},
+};
 
 /// Begins the name of a directory that is being removed.
 const REMOVED: &str = ".removed-";
@@ -52,10 +55,16 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
     let dir = named::run_dir(run, &ctx.home)?;
     let place = |dir: &PathBuf| fs::canonicalize(dir).ok();
-    if !named::run_dirs(&ctx.home)?.iter().any(|known| place(known) == place(&dir)) {
+    let known = named::run_dirs(&ctx.home)?.into_iter().find(|known| place(known) == place(&dir));
+    // The entry of the home: of a link, the directory that it leads to stays.
+    let hint = "remove the directory yourself if nothing else is in it";
+    let Some(dir) = known else {
         let runs = named::runs_dir(&ctx.home);
-        return Err(AppError::usage(anyhow!("{} is not in {}", dir.display(), runs.display())))
-            .hint("remove the directory yourself if nothing else is in it");
+        let error = anyhow!("{} is not in {}", dir.display(), runs.display());
+        return Err(AppError::usage(error)).hint(hint);
+    };
+    if !is_run(&dir) {
+        return Err(AppError::usage(anyhow!("{} is not a run", dir.display()))).hint(hint);
     }
     // Also one that is frozen already, or that cannot be read.
     if let Some(pid) = journal::writer_pid(&dir) {
@@ -63,4 +72,10 @@ fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
             .hint("interrupt it first");
     }
     Ok(dir)
+}
+
+/// Whether a directory has the files of a run, or nothing at all.
+fn is_run(dir: &Path) -> bool {
+    let is_empty = fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+    is_empty || [DATABASE_FILE, BUNDLE_FILE].iter().any(|file| dir.join(file).exists())
 }

@@ -1,6 +1,9 @@
 //! `agent unit run`: what one unit does. Must not know how units are cut or collected.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
@@ -8,7 +11,7 @@ use rayon::prelude::*;
 use crate::{
     Context, Exit,
     query::batch::{self, Session},
-    unit::{BUNDLE, Query, RunArgs, carried, embed::Embedding, task_of, words},
+    unit::{BUNDLE, PROGRAM, Query, RunArgs, carried, embed::Embedding, task_of, travels, words},
 };
 use agent_app::{
     dataset,
@@ -163,8 +166,8 @@ impl<'a> Bench<'a> {
                 let bundle =
                     file.as_deref().filter(|_| system == BUNDLE).map(carried).transpose()?;
                 let (base, resources) = self.indexed(&task, bundle.as_ref())?;
-                let file = file.map(|path| path.display().to_string()).unwrap_or_default();
-                let system = open_system(&format!("{system}{file}"), &base, &resources)?;
+                let system = planned_system(system, file.as_deref())?;
+                let system = open_system(&system, &base, &resources)?;
                 let stand_in = Baseline::new(base.clone(), STAND_IN);
                 Opened::Rank { base, system, stand_in, tag: tag.clone(), depth: *depth }
             }
@@ -190,7 +193,7 @@ impl<'a> Bench<'a> {
         task: &Task,
         bundle: Option<&Bundle>,
     ) -> Result<(Arc<IndexedBase>, Resources)> {
-        let base = dataset::open(&dataset::find(&task.dataset, self.ctx)?, self.ctx)?;
+        let base = dataset::open(&dataset::installed(&task.dataset, self.ctx)?, self.ctx)?;
         same_base(task, &base)?;
         let llm = match bundle {
             Some(bundle) => llm::open_for_programs(bundle, self.ctx)
@@ -198,6 +201,16 @@ impl<'a> Bench<'a> {
             None => None,
         };
         Ok((base, Resources::new(llm.as_ref(), self.sandbox.places(self.ctx)?, self.ctx)))
+    }
+}
+
+/// The name of a planned system, with the file of the plan if it has one; a plan names no other file.
+fn planned_system(system: &str, file: Option<&Path>) -> Result<String> {
+    match file {
+        Some(file) if [BUNDLE, PROGRAM].contains(&system) => {
+            Ok(format!("{system}{}", file.display()))
+        }
+        _ => travels(system).map(|()| system.to_owned()),
     }
 }
 

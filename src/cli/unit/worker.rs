@@ -14,6 +14,7 @@ use agent_app::{
     text::counted,
     unit::pool::{next, registered},
 };
+use agent_ground::pool_dir::PoolDir;
 
 /// How often an idle worker looks for work, at first and at last.
 const LOOK_FOR_WORK: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(200)];
@@ -34,13 +35,14 @@ pub(crate) struct WorkArgs {
 }
 
 pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
-    let _alive = registered(&args.dir)?;
+    let pool = PoolDir::take(&args.dir)?;
+    let alive = registered(&args.dir)?;
     let dir = args.dir.display();
     ctx.printer.notice(&format!("working for {dir}; Ctrl-C ends it"));
     let mut bench = Bench::new(args.sandbox, ctx);
     let (mut n, mut idle, mut wait) = (0, Instant::now(), LOOK_FOR_WORK[0]);
     while !ctx.stop.load(Ordering::Relaxed) {
-        match next(&args.dir) {
+        match next(&pool, &alive) {
             Some(taken) => {
                 match bench.run(&taken.units, taken.unit) {
                     Ok(_) => n += 1,

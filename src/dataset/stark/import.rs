@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     DatasetError, Home, ImportOptions, ImportReport, Phase, Progress,
     install::{Install, Watch},
+    links,
     queries::StoredQueries,
     stark::{
         Kind,
@@ -96,6 +97,7 @@ pub fn import_stark(
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<ImportReport, DatasetError> {
+    links::refuse_outside(source)?;
     let mut install = Install::begin(home, name, source, options)?;
     let mut watch = Watch { on_progress, stop };
     let places = find(source, name)?;

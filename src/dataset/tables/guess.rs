@@ -22,6 +22,7 @@ use serde_json::Value;
 use crate::{
     DatasetError,
     error::Problems,
+    links,
     tables::{
         EdgesTable, End, Link, Mapping, NodesTable, TableHint,
         mapping::{JSON_LIST, relation_of, singular, snake, without_id},
@@ -133,6 +134,7 @@ struct TableFacts {
 /// # Errors
 /// [`DatasetError::BadInput`] if there is no table; those of reading.
 pub fn guess(source: &Path, hints: &[TableHint]) -> Result<Guess, DatasetError> {
+    links::refuse_outside(source)?;
     let root = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
     let files = match (hints, source.is_dir()) {
         ([], true) => tables_in(source)?,

@@ -2,8 +2,10 @@
 //! of edges once.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet, hash_map::DefaultHasher},
+    hash::{Hash as _, Hasher as _},
     path::{Component, Path, PathBuf},
+    rc::Rc,
     sync::atomic::AtomicBool,
 };
 
@@ -14,6 +16,7 @@ use crate::{
     error::{Fault, Problems},
     ids::Ids,
     install::{Install, Watch},
+    links,
     neutral::{Content, Templates, label_fault, read_toml},
     tables::{
         EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable,
@@ -42,6 +45,7 @@ pub fn import_tables(
     stop: &AtomicBool,
 ) -> Result<ImportReport, DatasetError> {
     let mut watch = Watch { on_progress, stop };
+    links::refuse_outside(source)?;
     let (nodes, edges) = open_tables(source, mapping)?;
     let (mut meta, templates) = read_toml(source)?;
     for (own, given) in [(&mut meta.title, &mapping.title), (&mut meta.licence, &mapping.licence)] {
@@ -60,6 +64,8 @@ pub fn import_tables(
         rejected: HashSet::new(),
         incomplete_types: BTreeSet::new(),
         n_pushed: 0,
+        rows: Vec::new(),
+        n_repeated: 0,
         writer: &mut install.writer,
     };
     let problems = &mut install.problems;
@@ -85,7 +91,8 @@ pub fn import_tables(
         import.edges(spec, table, problems, &mut || watch.report(Phase::Edges, done, total))?;
     }
     watch.report(Phase::Edges, total, total)?;
-    (install.n_pushed, install.lost_nodes) = (import.n_pushed, !import.incomplete_types.is_empty());
+    (install.n_pushed, install.repeated_rows) = (import.n_pushed, import.n_repeated);
+    install.lost_nodes = !import.incomplete_types.is_empty();
     install.finish(&meta, source, &mut watch)
 }
 
@@ -97,7 +104,7 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
     let mut problems = Problems::new(false);
     let types: BTreeSet<&str> =
         mapping.nodes.iter().map(|table| table.node_type.as_str()).collect();
-    let mut check = Check { root, types, problems: &mut problems };
+    let mut check = Check { root, types, files: BTreeMap::new(), problems: &mut problems };
     let mut nodes = Vec::new();
     for spec in &mapping.nodes {
         let Some(table) = check.table(&spec.file, spec.table.as_deref(), spec.line) else {
@@ -143,6 +150,8 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
 struct Check<'a> {
     root: &'a Path,
     types: BTreeSet<&'a str>,
+    /// Tables by file.
+    files: BTreeMap<PathBuf, Rc<[Table]>>,
     problems: &'a mut Problems,
 }
 
@@ -160,12 +169,25 @@ impl Check<'_> {
         self.problems.add(&path, line, Fault::new(ProblemKind::BadColumn, message, hint));
     }
 
+    /// All tables of a file, which is opened once.
+    fn tables_of(&mut self, path: &Path) -> Result<Rc<[Table]>, String> {
+        if let Some(known) = self.files.get(path) {
+            return Ok(known.clone());
+        }
+        if !path.is_file() {
+            return Err("no such file".to_owned());
+        }
+        let all: Rc<[Table]> = Table::all(path).map_err(|error| error.to_string())?.into();
+        self.files.insert(path.to_path_buf(), all.clone());
+        Ok(all)
+    }
+
     fn table(&mut self, file: &str, name: Option<&str>, line: u64) -> Option<Table> {
         let relative = Path::new(file);
         let is_below = relative.components().all(|part| matches!(part, Component::Normal(_)));
         let path = self.root.join(relative);
         let found = match is_below && !file.is_empty() {
-            true => Table::find(&path, name),
+            true => self.tables_of(&path).and_then(|all| Table::find(&all, name)),
             false => Err("it does not lie below the directory of the mapping".to_owned()),
         };
         match found {
@@ -224,6 +246,29 @@ struct Import<'a> {
     /// Types with unreadable rows.
     incomplete_types: BTreeSet<String>,
     n_pushed: u64,
+    /// Digest of the row of each node.
+    rows: Vec<u64>,
+    /// Rows left out since another has the same cells.
+    n_repeated: u64,
+}
+
+/// What became of a row of nodes.
+enum Pushed {
+    /// It is a node.
+    Node,
+    /// All its cells are those of the row with its id.
+    Repeated,
+    /// It has a problem.
+    Rejected(Fault),
+}
+
+/// A digest of the cells of a row, the same in every run.
+fn digest_of(row: &Row) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (column, value) in &row.cells {
+        (column, value.to_string()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// Reports progress and polls the stop flag.
@@ -250,10 +295,17 @@ impl Import<'_> {
             if n % ROWS_PER_REPORT == 0 {
                 report()?;
             }
-            if let Some(fault) = self.node(spec, n, &row, &linking)? {
-                self.rejected.insert((at, row.line));
-                n_twice += u64::from(fault.kind == ProblemKind::DuplicateId);
-                problems.add(&place, row.line, fault.with_excerpt(&row.excerpt()));
+            match self.node(spec, n, &row, &linking)? {
+                Pushed::Node => {}
+                Pushed::Repeated => {
+                    self.rejected.insert((at, row.line));
+                    self.n_repeated += 1;
+                }
+                Pushed::Rejected(fault) => {
+                    self.rejected.insert((at, row.line));
+                    n_twice += u64::from(fault.kind == ProblemKind::DuplicateId);
+                    problems.add(&place, row.line, fault.with_excerpt(&row.excerpt()));
+                }
             }
             Ok(true)
         })?;
@@ -281,24 +333,28 @@ impl Import<'_> {
         );
     }
 
-    /// Writes the node of a row; returns the problem if there is one.
+    /// Writes the node of a row, unless it repeats another row or has a problem.
     fn node(
         &mut self,
         spec: &NodesTable,
         n: u64,
         row: &Row,
         linking: &HashSet<&str>,
-    ) -> Result<Option<Fault>, DatasetError> {
+    ) -> Result<Pushed, DatasetError> {
+        let fault = |fault| Ok(Pushed::Rejected(fault));
         let Some(key) = key_of(spec, n, row) else {
             let column = spec.id.as_deref().unwrap_or_default();
             let message = format!("the row has no id: column \"{column}\" is empty");
             let hint = "give it one, or leave the row out";
-            return Ok(Some(Fault::new(ProblemKind::BadId, message, hint)));
+            return fault(Fault::new(ProblemKind::BadId, message, hint));
         };
-        if self.ids.get(&spec.node_type, &key).is_some() {
+        if let Some(node) = self.ids.get(&spec.node_type, &key) {
+            if self.rows.get(node as usize) == Some(&digest_of(row)) {
+                return Ok(Pushed::Repeated);
+            }
             let message = format!("the {} \"{key}\" occurs twice", spec.node_type);
             let hint = "ids are unique within a type; keep one of the rows";
-            return Ok(Some(Fault::new(ProblemKind::DuplicateId, message, hint)));
+            return fault(Fault::new(ProblemKind::DuplicateId, message, hint));
         }
         let name = spec.name.as_ref().and_then(|column| row.text(column));
         let details = details(spec, row, linking);
@@ -308,11 +364,13 @@ impl Import<'_> {
             details: &details,
         };
         let node = self.writer.n_nodes();
-        let fault = content.push(Some(&key), self.templates, self.writer)?;
-        if fault.is_none() {
-            self.ids.insert(&spec.node_type, &key, node);
+        if let Some(of_content) = content.push(Some(&key), self.templates, self.writer)? {
+            return fault(of_content);
         }
-        Ok(fault)
+        self.ids.insert(&spec.node_type, &key, node);
+        self.rows.resize(node as usize, 0);
+        self.rows.push(digest_of(row));
+        Ok(Pushed::Node)
     }
 
     /// Reads the links of a table of nodes.

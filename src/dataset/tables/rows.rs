@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use serde_json::{Map, Value};
@@ -35,14 +36,14 @@ pub(super) struct Table {
     kind: Kind,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Kind {
     Delimited,
     JsonLines,
     #[cfg(feature = "parquet")]
     Parquet,
-    /// A table of a database.
-    Sqlite(String),
+    /// Of a database.
+    Sqlite(Rc<sqlite::Database>, String),
 }
 
 /// One row.
@@ -164,8 +165,9 @@ impl Table {
         let of = |kind| Table { path: path.to_path_buf(), kind };
         let extension = extension(path);
         if DATABASES.contains(&extension.as_str()) || sqlite::is_database(path) {
-            let tables = sqlite::tables(path)?;
-            return Ok(tables.into_iter().map(|table| of(Kind::Sqlite(table))).collect());
+            let database = Rc::new(sqlite::Database::open(path)?);
+            let tables = database.tables()?.into_iter();
+            return Ok(tables.map(|table| of(Kind::Sqlite(database.clone(), table))).collect());
         }
         if DELIMITED.contains(&extension.as_str()) {
             return Ok(vec![of(Kind::Delimited)]);
@@ -180,15 +182,11 @@ impl Table {
         Err(not_a_table(path))
     }
 
-    /// The table with a name in a file.
+    /// The table with a name among all of a file.
     ///
     /// # Errors
-    /// Why the table cannot be read, or the existing tables.
-    pub(super) fn find(path: &Path, name: Option<&str>) -> Result<Table, String> {
-        if !path.is_file() {
-            return Err("no such file".to_owned());
-        }
-        let all = Table::all(path).map_err(|error| error.to_string())?;
+    /// The existing tables.
+    pub(super) fn find(all: &[Table], name: Option<&str>) -> Result<Table, String> {
         let names = || {
             let names = all.iter().filter_map(Table::name);
             names.collect::<Vec<_>>().join(", ")
@@ -208,7 +206,7 @@ impl Table {
     /// The table name, for a database.
     pub(super) fn name(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Sqlite(table) => Some(table),
+            Kind::Sqlite(_, table) => Some(table),
             _ => None,
         }
     }
@@ -221,7 +219,7 @@ impl Table {
     /// The file, for a database with the table, for messages.
     pub(super) fn place(&self) -> PathBuf {
         match &self.kind {
-            Kind::Sqlite(table) => PathBuf::from(format!("{}:{table}", self.path.display())),
+            Kind::Sqlite(_, table) => PathBuf::from(format!("{}:{table}", self.path.display())),
             _ => self.path.clone(),
         }
     }
@@ -244,7 +242,7 @@ impl Table {
             Kind::Delimited => delimited::columns(&self.path),
             #[cfg(feature = "parquet")]
             Kind::Parquet => columnar::columns(&self.path),
-            Kind::Sqlite(table) => sqlite::columns(&self.path, table),
+            Kind::Sqlite(database, table) => database.columns(table),
             Kind::JsonLines => {
                 let (mut columns, mut known) = (Vec::new(), HashSet::new());
                 // Problems of rows are reported when they are imported.
@@ -274,7 +272,7 @@ impl Table {
     /// The table cannot be read.
     pub(super) fn declared(&self) -> Result<sqlite::DeclaredKeys, DatasetError> {
         match &self.kind {
-            Kind::Sqlite(table) => sqlite::declared(&self.path, table),
+            Kind::Sqlite(database, table) => database.declared(table),
             _ => Ok(sqlite::DeclaredKeys::default()),
         }
     }
@@ -293,7 +291,7 @@ impl Table {
             Kind::JsonLines => each_json(&self.path, problems, on_row),
             #[cfg(feature = "parquet")]
             Kind::Parquet => columnar::each(&self.path, problems, on_row),
-            Kind::Sqlite(table) => sqlite::each(&self.path, table, &self.place(), problems, on_row),
+            Kind::Sqlite(database, table) => database.each(table, &self.place(), problems, on_row),
         }
     }
 }

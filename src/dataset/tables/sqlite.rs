@@ -3,7 +3,10 @@
 //! The database is untrusted: it is opened read-only, its views and triggers are never run, and no
 //! value is longer than the maximum line of a file.
 
-use std::path::Path;
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use rusqlite::{Connection, OpenFlags, config::DbConfig, limits::Limit, types::ValueRef};
 use serde_json::{Map, Number, Value};
@@ -20,6 +23,13 @@ use agent_ground::files;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Maximum number of tables of a database.
 const MAX_TABLES: usize = 1_000;
+
+/// What follows the name of a virtual table in the names of tables that hold its data: of full-text
+/// indexes (versions 3 to 5) and of R-trees.
+const SHADOWS: [&str; 11] = [
+    "config", "content", "data", "docsize", "idx", "node", "parent", "rowid", "segdir", "segments",
+    "stat",
+];
 
 /// Keys that the schema declares for a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,35 +73,129 @@ fn damaged(path: &Path) -> impl Fn(rusqlite::Error) -> DatasetError + '_ {
     }
 }
 
-fn open(path: &Path) -> Result<Connection, DatasetError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_LINE_BYTES as i32)?;
-        connection.pragma_update(None, "cell_size_check", true)?;
-        Ok(connection)
-    });
-    opened.map_err(damaged(path))
-}
-
-/// A name in SQL notation.
+/// A name as SQL writes it.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The tables by name, without computed ones.
-pub(super) fn tables(path: &Path) -> Result<Vec<String>, DatasetError> {
-    let connection = open(path)?;
-    let read = || {
-        let mut statement = connection.prepare(
-            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' \
-             ESCAPE '\\' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name",
-        )?;
-        let names = statement.query_map([], |row| row.get(0))?;
-        names.take(MAX_TABLES).collect::<rusqlite::Result<Vec<String>>>()
-    };
-    read().map_err(damaged(path))
+/// An open database. Its schema is read once, however many tables it has.
+#[derive(Debug)]
+pub(super) struct Database {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl Database {
+    /// Opens a database to read it.
+    ///
+    /// # Errors
+    /// [`DatasetError::BadInput`].
+    pub(super) fn open(path: &Path) -> Result<Self, DatasetError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+            connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_LINE_BYTES as i32)?;
+            connection.pragma_update(None, "cell_size_check", true)?;
+            Ok(connection)
+        });
+        Ok(Self { path: path.to_path_buf(), connection: opened.map_err(damaged(path))? })
+    }
+
+    /// The tables by name, without virtual ones and the tables in which those keep their data.
+    pub(super) fn tables(&self) -> Result<Vec<String>, DatasetError> {
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let mut statement = self.connection.prepare(
+                "SELECT name, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_schema WHERE type = 'table' \
+                 AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND sql IS NOT NULL ORDER BY name",
+            )?;
+            let all = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let all = all.collect::<rusqlite::Result<Vec<(String, bool)>>>()?;
+            // `pragma table_list` knows these, but connects virtual tables of a stranger.
+            let shadows: HashSet<String> = all
+                .iter()
+                .filter(|(_, is_virtual)| *is_virtual)
+                .flat_map(|(name, _)| SHADOWS.map(|end| format!("{name}_{end}").to_lowercase()))
+                .collect();
+            let names = all.into_iter().filter(|(_, is_virtual)| !is_virtual).map(|(name, _)| name);
+            let names = names.filter(|name| !shadows.contains(&name.to_lowercase()));
+            Ok(names.take(MAX_TABLES).collect())
+        };
+        read().map_err(damaged(&self.path))
+    }
+
+    /// The columns of a table in order.
+    pub(super) fn columns(&self, table: &str) -> Result<Vec<String>, DatasetError> {
+        let columns = columns_of(&self.connection, table).map_err(damaged(&self.path))?;
+        Ok(columns.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// What the schema says of a table.
+    pub(super) fn declared(&self, table: &str) -> Result<DeclaredKeys, DatasetError> {
+        declared(&self.connection, table).map_err(damaged(&self.path))
+    }
+
+    /// Reads all rows in the order of their keys.
+    pub(super) fn each(
+        &self,
+        table: &str,
+        place: &Path,
+        problems: &mut Problems,
+        on_row: &mut RowHandler<'_>,
+    ) -> Result<(), DatasetError> {
+        let Self { path, connection } = self;
+        let failed = damaged(path);
+        let columns = columns_of(connection, table).map_err(&failed)?;
+        let names: Vec<String> = columns.iter().map(|(name, _)| quoted(name)).collect();
+        let (names, table) = (names.join(", "), quoted(table));
+        // A table without row numbers is kept in the order of its primary key.
+        let numbered = connection.prepare(&format!("SELECT {names} FROM {table} ORDER BY rowid"));
+        let mut statement = match numbered {
+            Ok(statement) => statement,
+            Err(_) => {
+                connection.prepare(&format!("SELECT {names} FROM {table}")).map_err(&failed)?
+            }
+        };
+        let mut rows = statement.query([]).map_err(&failed)?;
+        let mut line = 0;
+        while let Some(row) = rows.next().map_err(&failed)? {
+            line += 1;
+            let mut cells = Map::new();
+            let mut is_text = true;
+            for (at, (name, _)) in columns.iter().enumerate() {
+                match row.get_ref(at).map_err(&failed)? {
+                    ValueRef::Integer(number) => {
+                        cells.insert(name.clone(), number.into());
+                    }
+                    ValueRef::Real(number) => {
+                        let number = Number::from_f64(number);
+                        cells.extend(number.map(|number| (name.clone(), Value::Number(number))));
+                    }
+                    ValueRef::Text(text) => match std::str::from_utf8(text) {
+                        Ok("") => {}
+                        Ok(text) => {
+                            drop(cells.insert(name.clone(), Value::String(text.to_owned())))
+                        }
+                        Err(_) => is_text = false,
+                    },
+                    // There is no text in it.
+                    ValueRef::Null | ValueRef::Blob(_) => {}
+                }
+            }
+            let row = Row { line, cells };
+            if !is_text {
+                let hint = "store texts as UTF-8";
+                let fault =
+                    Fault::new(ProblemKind::NotUtf8, "a text of the row is not UTF-8", hint);
+                problems.add(place, line, fault.with_excerpt(&row.excerpt()));
+                continue;
+            }
+            if !on_row(problems, row)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The columns of a table in order, with their positions in the primary key, from 1.
@@ -102,95 +206,26 @@ fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<Vec<(Str
     columns.collect()
 }
 
-/// The columns of a table in order.
-pub(super) fn columns(path: &Path, table: &str) -> Result<Vec<String>, DatasetError> {
-    let columns = columns_of(&open(path)?, table).map_err(damaged(path))?;
-    Ok(columns.into_iter().map(|(name, _)| name).collect())
-}
-
-/// The keys that the schema declares for a table.
-pub(super) fn declared(path: &Path, table: &str) -> Result<DeclaredKeys, DatasetError> {
-    let connection = open(path)?;
-    let read = || {
-        let mut key: Vec<(u32, String)> = columns_of(&connection, table)?
-            .into_iter()
-            .filter(|(_, place)| *place > 0)
-            .map(|(name, place)| (place, name))
-            .collect();
-        key.sort_unstable();
-        let mut statement = connection.prepare(
-            "SELECT seq, \"from\", \"table\", \"to\" FROM pragma_foreign_key_list(?1) \
-             ORDER BY id DESC, seq",
-        )?;
-        let columns = statement
-            .query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-        let mut links: Vec<Reference> = Vec::new();
-        for column in columns {
-            let (seq, column, table, target_column): (u32, String, String, Option<String>) =
-                column?;
-            match links.last_mut().filter(|_| seq > 0) {
-                Some(reference) => reference.columns.push(column),
-                None => links.push(Reference { columns: vec![column], table, target_column }),
-            }
-        }
-        Ok(DeclaredKeys { key: key.into_iter().map(|(_, name)| name).collect(), links })
-    };
-    read().map_err(damaged(path))
-}
-
-/// Reads all rows in the order of their keys.
-pub(super) fn each(
-    path: &Path,
-    table: &str,
-    place: &Path,
-    problems: &mut Problems,
-    on_row: &mut RowHandler<'_>,
-) -> Result<(), DatasetError> {
-    let connection = open(path)?;
-    let failed = damaged(path);
-    let columns = columns_of(&connection, table).map_err(&failed)?;
-    let names: Vec<String> = columns.iter().map(|(name, _)| quoted(name)).collect();
-    let (names, table) = (names.join(", "), quoted(table));
-    // A table without row numbers is kept in the order of its primary key.
-    let numbered = connection.prepare(&format!("SELECT {names} FROM {table} ORDER BY rowid"));
-    let mut statement = match numbered {
-        Ok(statement) => statement,
-        Err(_) => connection.prepare(&format!("SELECT {names} FROM {table}")).map_err(&failed)?,
-    };
-    let mut rows = statement.query([]).map_err(&failed)?;
-    let mut line = 0;
-    while let Some(row) = rows.next().map_err(&failed)? {
-        line += 1;
-        let mut cells = Map::new();
-        let mut is_text = true;
-        for (at, (name, _)) in columns.iter().enumerate() {
-            match row.get_ref(at).map_err(&failed)? {
-                ValueRef::Integer(number) => {
-                    cells.insert(name.clone(), number.into());
-                }
-                ValueRef::Real(number) => {
-                    let number = Number::from_f64(number);
-                    cells.extend(number.map(|number| (name.clone(), Value::Number(number))));
-                }
-                ValueRef::Text(text) => match std::str::from_utf8(text) {
-                    Ok("") => {}
-                    Ok(text) => drop(cells.insert(name.clone(), Value::String(text.to_owned()))),
-                    Err(_) => is_text = false,
-                },
-                // There is no text in it.
-                ValueRef::Null | ValueRef::Blob(_) => {}
-            }
-        }
-        let row = Row { line, cells };
-        if !is_text {
-            let hint = "store texts as UTF-8";
-            let fault = Fault::new(ProblemKind::NotUtf8, "a text of the row is not UTF-8", hint);
-            problems.add(place, line, fault.with_excerpt(&row.excerpt()));
-            continue;
-        }
-        if !on_row(problems, row)? {
-            return Ok(());
+fn declared(connection: &Connection, table: &str) -> rusqlite::Result<DeclaredKeys> {
+    let mut key: Vec<(u32, String)> = columns_of(connection, table)?
+        .into_iter()
+        .filter(|(_, place)| *place > 0)
+        .map(|(name, place)| (place, name))
+        .collect();
+    key.sort_unstable();
+    let mut statement = connection.prepare(
+        "SELECT seq, \"from\", \"table\", \"to\" FROM pragma_foreign_key_list(?1) \
+         ORDER BY id DESC, seq",
+    )?;
+    let columns = statement
+        .query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    let mut links: Vec<Reference> = Vec::new();
+    for column in columns {
+        let (seq, column, table, target_column): (u32, String, String, Option<String>) = column?;
+        match links.last_mut().filter(|_| seq > 0) {
+            Some(reference) => reference.columns.push(column),
+            None => links.push(Reference { columns: vec![column], table, target_column }),
         }
     }
-    Ok(())
+    Ok(DeclaredKeys { key: key.into_iter().map(|(_, name)| name).collect(), links })
 }

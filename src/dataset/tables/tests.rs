@@ -440,7 +440,10 @@ fn ids_that_are_written_mean_the_same_nodes_when_they_are_read() {
     for node in 0..5 {
         assert_eq!(node_of_id(&kb, &id_of(&kb, node)).unwrap(), node);
         match id_list(&kb, &[node]) {
-            Ok(list) => assert_eq!(AnswerIds::for_base(&kb).parse(&list).ok(), Some(vec![node])),
+            Ok(list) => {
+                let parsed = AnswerIds::for_base(&kb).parse(&list).ok();
+                assert_eq!(parsed.map(|(answers, _)| answers), Some(vec![node]));
+            }
             Err(id) => assert_eq!((kb.name(node), &*id), ("Slate", "it's \"so\", ok")),
         }
     }
@@ -687,4 +690,39 @@ fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
     // Others than the benchmark call a folder `processed` too.
     fs::create_dir(dir.path().join("processed")).unwrap();
     assert_eq!(InputFormat::detect(dir.path()).unwrap(), InputFormat::Tables);
+}
+
+#[test]
+fn of_rows_that_are_the_same_one_is_taken() {
+    let (dir, home) = home();
+    csv_tables(dir.path());
+    let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    let first = PRODUCTS.lines().nth(1).unwrap();
+    write(dir.path(), &[("products.csv", &format!("{PRODUCTS}{first}\n{first}\n"))]);
+    let report = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap();
+    assert_eq!((report.base.record.n_nodes, report.repeated_rows), (5, 2));
+    // The same key with other cells is a mistake still.
+    let (key, _) = first.split_once(',').unwrap();
+    let other = first.replacen(',', ",Other ", 1);
+    write(dir.path(), &[("products.csv", &format!("{PRODUCTS}{other}\n"))]);
+    let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
+    assert!(error.to_string().contains(&format!("\"{key}\" occurs twice")), "{error}");
+}
+
+#[test]
+fn the_tables_of_a_full_text_index_are_no_types() {
+    let (dir, home) = home();
+    let file = dir.path().join("notes.sqlite");
+    let sql = "CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT);
+        INSERT INTO note VALUES (1, 'first'), (2, 'second');
+        CREATE VIRTUAL TABLE found USING fts5(title);
+        INSERT INTO found VALUES ('first');
+        CREATE VIRTUAL TABLE place USING rtree(id, x0, x1);
+        INSERT INTO place VALUES (1, 0, 1);";
+    rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+    let mapping = guess(&file, &[]).unwrap().mapping;
+    let types: Vec<&str> = mapping.nodes.iter().map(|of| of.node_type.as_str()).collect();
+    assert_eq!(types, ["note"]);
+    let report = import(&file, &mapping, &home, &ImportOptions::default()).unwrap();
+    assert_eq!(report.base.record.n_nodes, 2);
 }

@@ -22,10 +22,13 @@
 //! user forces it.
 
 pub mod cutoff;
+mod fit;
 pub mod reading;
 pub mod reranker;
 pub mod router;
 pub mod understood;
+
+pub use fit::Fit;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,6 +58,8 @@ const FIRST_VERSION: &str = "0.1.0";
 pub const MAX_CATEGORIES: usize = 64;
 /// Maximum number of members of a bundle.
 const MAX_MEMBERS: usize = 4;
+/// Largest weight of a router, a re-ranker or a cutoff, so that no sum of them is infinite.
+const MAX_WEIGHT: f32 = 1e6;
 /// Maximum size of a bundle, bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -469,10 +474,34 @@ impl Bundle {
                 && member.router.n_categories == own.len()
         };
         let too_many = bundle.router.n_categories > n || bundle.ensemble.len() >= MAX_MEMBERS;
+        let is_bounded = |weights: &[f32]| weights.iter().all(|weight| weight.abs() <= MAX_WEIGHT);
+        let bounded = |member: &Member| {
+            let of_router = member.router.weights.values().all(|weights| is_bounded(weights));
+            let reranker = member.reranker.iter().flat_map(|of| of.weights.values());
+            of_router && reranker.copied().all(|weight| is_bounded(&[weight]))
+        };
+        let cutoff = bundle.cutoff.iter().flat_map(|of| of.weights.values());
+        if !bundle.members().iter().all(bounded) || !cutoff.copied().all(|of| is_bounded(&[of])) {
+            return Err(malformed(format!("a weight is beyond {MAX_WEIGHT}")));
+        }
         if too_many || !bundle.members().iter().all(fits) {
             return Err(malformed("its routers do not match its categories".to_owned()));
         }
         Ok(bundle)
+    }
+
+    /// The name of the base that a bundle was made for, without checks; `None` if it cannot be read.
+    pub fn made_for(path: &Path) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Head {
+            dataset: Named,
+        }
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+        }
+        let head: Head = serde_json::from_slice(&files::read(path, MAX_BYTES).ok()?).ok()?;
+        Some(head.dataset.name)
     }
 
     /// The members of the ensemble. The first has the router, fusion and re-ranker of the bundle

@@ -1,57 +1,66 @@
 //! In-memory tables for read-only SQL: runs untrusted statements within limits.
 //!
-//! A table `t` has the column `id`, the node, and one column for each of its own. If a cell of a
-//! column may hold several values, `t` has them joined, up to 32 KiB, and a table `t_COLUMN(id,
-//! key, value)` has one row per value, where `key` identifies the value.
+//! A table `t` has the columns `id`, the node, and one for each of its own; of a column with several
+//! values in a cell, `t` has them joined, as far as 32 KiB go (as of any text), and a table `t_COLUMN(id, key, value)`
+//! has all of them, a row each, where `key` is what tells values apart.
 //!
 //! # Restrictions
 //!
-//! A statement begins with `select` or `with` and has no comments. The authorizer permits only
-//! reads of the loaded tables and harmless functions, so writes, `attach`, `pragma` and recursion
-//! are refused before anything runs. A statement ends by a deadline; its rows and their bytes are
-//! limited.
+//! It is one statement that begins with `select` or `with`, without comments; it is parsed only
+//! with an authorizer that knows nothing but reading the loaded tables and harmless functions, so
+//! that writes, `attach`, `pragma`, recursion and built-in tables are refused before anything runs.
+//! Its rows, their bytes and its heap are limited. A timer interrupts it at its deadline: SQLite then
+//! stops at the next jump of its machine, so one text, one function call and the instructions without
+//! a jump are limited too.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
 };
 
 use rusqlite::{
     Connection, ErrorCode, ToSql,
     config::DbConfig,
-    hooks::{AuthAction, AuthContext, Authorization},
+    hooks::{AuthContext, Authorization},
     limits::Limit,
     types::{ToSqlOutput, ValueRef},
 };
 
-use crate::table::{Cell, Key, NamedValue, Table, functions};
+use crate::table::{
+    Cell, Key, NamedValue, Table, functions, texts,
+    watch::{LoadedHeap, Watch},
+};
 
-/// Instructions of SQLite's virtual machine between two checks of the deadline.
-const STEPS_AT_ONCE: i32 = 10_000;
-/// Maximum size of one text, and of one row, bytes.
-const MAX_TEXT: i32 = 1 << 20;
-/// Maximum size of the joined values of one cell, bytes; a row of 16 such columns stays within
-/// [`MAX_TEXT`].
-const MAX_JOINED: usize = 1 << 15;
-/// Maximum length of a statement, bytes.
+/// Instructions of SQLite's machine between two looks at deadline and heap.
+const STEPS_AT_ONCE: i32 = 1_000;
+/// How often a statement is interrupted after its deadline: an interruption before its first
+/// instruction is lost.
+const AGAIN: Duration = Duration::from_millis(50);
+/// Bytes of one text and of one row of a statement.
+pub(super) const MAX_TEXT: i32 = 64 << 10;
+/// Bytes of one row while tables are loaded.
+const MAX_ROW: i32 = 1 << 20;
+/// Bytes of one cell, of its values joined or of its text, so that the rows of a table of 16 columns
+/// are no longer than that.
+const MAX_CELL: usize = 1 << 15;
+/// Bytes of a statement.
 const MAX_SQL: usize = 20_000;
 /// Maximum depth of an expression.
 const MAX_DEPTH: i32 = 100;
 /// Maximum number of parts of a compound statement.
 const MAX_COMPOUND: i32 = 20;
-/// Maximum length of a pattern, characters.
-const MAX_PATTERN: i32 = 200;
-/// Maximum number of instructions of a compiled statement.
-const MAX_INSTRUCTIONS: i32 = 50_000;
-/// Maximum size of all rows of a result, bytes.
+pub(super) const MAX_PATTERN: i32 = 200;
+/// Instructions that one statement is translated to.
+const MAX_INSTRUCTIONS: i32 = 3_000;
+/// Bytes of all rows of a result.
 const MAX_RESULT: usize = 16 << 20;
-/// Maximum number of 4 KiB pages of all tables of a database: 1 GiB.
+/// Pages that all tables of a database may fill, and bytes of a page: 1 GiB.
 const MAX_PAGES: u32 = 262_144;
-/// SQLite functions that statements may call, beside those of `functions`.
-pub(super) const FUNCTIONS: [&str; 37] = [
+const PAGE_BYTES: u64 = 4_096;
+/// Functions of SQLite that statements may call beside those of `functions` and `texts`. The time of
+/// each is linear in its texts.
+pub(super) const FUNCTIONS: [&str; 31] = [
     "abs",
     "avg",
     "coalesce",
@@ -65,28 +74,22 @@ pub(super) const FUNCTIONS: [&str; 37] = [
     "group_concat",
     "ifnull",
     "iif",
-    "instr",
     "length",
-    "like",
     "lower",
-    "ltrim",
     "max",
     "min",
     "ntile",
     "nullif",
     "percent_rank",
     "rank",
-    "replace",
     "round",
     "row_number",
-    "rtrim",
     "sign",
     "strftime",
     "substr",
     "substring",
     "sum",
     "total",
-    "trim",
     "typeof",
     "upper",
 ];
@@ -127,7 +130,10 @@ pub enum SqlError {
         /// The limit.
         rows: usize,
     },
-    /// The tables exceed the memory limit, or another SQLite error.
+    /// Its intermediate results are too large.
+    #[error("the statement needs more than {} MiB of memory; group or limit its rows", .0 >> 20)]
+    TooMuchMemory(u64),
+    /// The tables do not fit into memory, or SQLite failed otherwise.
     #[error("the tables cannot be held in memory: {0}")]
     Load(String),
 }
@@ -166,17 +172,6 @@ pub struct Rows {
     pub rows: Vec<Vec<SqlValue>>,
 }
 
-/// State of the authorizer and the deadline.
-#[derive(Default)]
-struct Watch {
-    /// Whether this module is loading tables.
-    loading: AtomicBool,
-    /// Reason of the last refusal.
-    refused: Mutex<Option<String>>,
-    /// Deadline of the running statement.
-    deadline: Mutex<Option<Instant>>,
-}
-
 /// Loaded tables.
 pub struct Database {
     connection: Connection,
@@ -193,11 +188,17 @@ impl Database {
         let opened = || -> rusqlite::Result<Database> {
             let mut connection = Connection::open_in_memory()?;
             harden(&mut connection, &watch)?;
-            watch.loading.store(true, Ordering::SeqCst);
-            let loaded = tables.iter().try_for_each(|(name, table)| fill(&connection, name, table));
-            loaded?;
+            let heap = LoadedHeap::begin(u64::from(MAX_PAGES) * PAGE_BYTES);
+            let mut names = Vec::new();
+            for (name, table) in tables {
+                names.extend(fill(&connection, name, table)?);
+            }
+            let pages: u32 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+            heap.end(u64::from(pages) * PAGE_BYTES);
             connection.pragma_update(None, "query_only", true)?;
-            watch.loading.store(false, Ordering::SeqCst);
+            connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_TEXT)?;
+            connection.set_limit(Limit::SQLITE_LIMIT_VDBE_OP, MAX_INSTRUCTIONS)?;
+            watch.restrict_to(names);
             Ok(Database { connection, watch: watch.clone() })
         };
         opened().map_err(|error| SqlError::Load(error.to_string()))
@@ -209,17 +210,38 @@ impl Database {
     /// [`SqlError`].
     pub fn query(&self, sql: &str, limits: &Limits) -> Result<Rows, SqlError> {
         is_one_reading_statement(sql)?;
-        let started = Instant::now();
-        let lock = |deadline| {
-            *self.watch.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
-        };
-        self.refusal();
-        lock(started.checked_add(limits.time));
-        let found = self.rows(sql, limits);
-        lock(None);
-        found.map_err(|error| match error {
-            Stopped::Limit(error) => error,
-            Stopped::Sqlite(error) => self.sql_error(&error, started, limits),
+        let _turn = self.watch.begin(limits.time);
+        let found = self.timed(sql, limits);
+        let reason = self.watch.reason();
+        found.map_err(|error| match (reason, error) {
+            (Some(reason), _) => reason,
+            (None, Stopped::Limit(error)) => error,
+            (None, Stopped::Sqlite(error)) => match error.sqlite_error_code() {
+                Some(ErrorCode::OperationInterrupted) => SqlError::Deadline(limits.time),
+                // That is how SQLite reports its limit of instructions.
+                Some(ErrorCode::OutOfMemory) => SqlError::Wrong("it is too complex".to_owned()),
+                _ => SqlError::Wrong(error.to_string()),
+            },
+        })
+    }
+
+    /// The rows, with a timer that interrupts the statement at its deadline.
+    fn timed(&self, sql: &str, limits: &Limits) -> Result<Rows, Stopped> {
+        let (done, is_done) = mpsc::channel::<()>();
+        let (handle, time) = (self.connection.get_interrupt_handle(), limits.time);
+        thread::scope(|scope| {
+            let timer = move || {
+                let mut wait = time;
+                while is_done.recv_timeout(wait) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    handle.interrupt();
+                    wait = AGAIN;
+                }
+            };
+            // Without a thread, the handler of progress is left.
+            let _timer = thread::Builder::new().spawn_scoped(scope, timer);
+            let found = self.rows(sql, limits);
+            drop(done);
+            found
         })
     }
 
@@ -244,23 +266,6 @@ impl Database {
             }
         }
         Ok(found)
-    }
-
-    /// Takes the reason of the last refusal.
-    fn refusal(&self) -> Option<String> {
-        self.watch.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn sql_error(&self, error: &rusqlite::Error, started: Instant, limits: &Limits) -> SqlError {
-        if let Some(reason) = self.refusal() {
-            return SqlError::Refused(reason);
-        }
-        match error.sqlite_error_code() {
-            Some(ErrorCode::OperationInterrupted) if started.elapsed() >= limits.time => {
-                SqlError::Deadline(limits.time)
-            }
-            _ => SqlError::Wrong(error.to_string()),
-        }
     }
 }
 
@@ -301,6 +306,7 @@ pub fn quoted(name: &str) -> String {
 /// Limits, functions, authorizer and deadline of a connection.
 fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<()> {
     functions::register(connection)?;
+    texts::register(connection, watch)?;
     connection.pragma_update(None, "max_page_count", MAX_PAGES)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "trusted_schema", false)?;
@@ -308,12 +314,11 @@ fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<(
     // A column that is not there is an error, and no text.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     for (limit, most) in [
-        (Limit::SQLITE_LIMIT_LENGTH, MAX_TEXT),
+        (Limit::SQLITE_LIMIT_LENGTH, MAX_ROW),
         (Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_SQL as i32),
         (Limit::SQLITE_LIMIT_EXPR_DEPTH, MAX_DEPTH),
         (Limit::SQLITE_LIMIT_COMPOUND_SELECT, MAX_COMPOUND),
         (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN),
-        (Limit::SQLITE_LIMIT_VDBE_OP, MAX_INSTRUCTIONS),
         (Limit::SQLITE_LIMIT_ATTACHED, 0),
         (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
     ] {
@@ -321,47 +326,10 @@ fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<(
     }
     let seen = watch.clone();
     connection.authorizer(Some(move |context: AuthContext<'_>| {
-        if seen.loading.load(Ordering::SeqCst) {
-            return Authorization::Allow;
-        }
-        let Some(what) = forbidden(&context.action) else { return Authorization::Allow };
-        let mut refused = seen.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.get_or_insert(what);
-        Authorization::Deny
+        if seen.allows(&context.action) { Authorization::Allow } else { Authorization::Deny }
     }))?;
     let seen = watch.clone();
-    connection.progress_handler(
-        STEPS_AT_ONCE,
-        Some(move || {
-            let deadline = *seen.deadline.lock().unwrap_or_else(PoisonError::into_inner);
-            deadline.is_some_and(|deadline| Instant::now() >= deadline)
-        }),
-    )
-}
-
-/// Why an action is refused; none for reading.
-fn forbidden(action: &AuthAction<'_>) -> Option<String> {
-    match action {
-        AuthAction::Select => None,
-        AuthAction::Read { table_name, .. } if table_name.starts_with("sqlite_") => {
-            Some(format!("it reads {table_name}"))
-        }
-        AuthAction::Read { .. } => None,
-        AuthAction::Function { function_name } => {
-            let name = function_name.to_lowercase();
-            let known = FUNCTIONS.iter().chain(&functions::NAMES);
-            let allowed = known.into_iter().any(|known| *known == name);
-            (!allowed).then(|| format!("it calls {function_name}"))
-        }
-        AuthAction::Recursive => Some("it is recursive".to_owned()),
-        AuthAction::Pragma { pragma_name, .. } => Some(format!("it uses pragma {pragma_name}")),
-        AuthAction::Attach { .. } => Some("it attaches a file".to_owned()),
-        other => {
-            let written = format!("{other:?}");
-            let what = written.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
-            Some(format!("it is not a read-only statement ({what})"))
-        }
-    }
+    connection.progress_handler(STEPS_AT_ONCE, Some(move || seen.is_to_stop()))
 }
 
 /// Checks by its words that a text is one read-only statement.
@@ -405,11 +373,14 @@ impl ToSql for Bound<'_> {
                 ToSqlOutput::Borrowed(ValueRef::Integer(*number as i64))
             }
             Cell::Number(number) => ToSqlOutput::Borrowed(ValueRef::Real(*number)),
-            Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Cell::Text(text) => {
+                let end = text.floor_char_boundary(MAX_CELL);
+                ToSqlOutput::Borrowed(ValueRef::Text(&text.as_bytes()[..end]))
+            }
             Cell::Many(named) => {
                 let mut joined = String::new();
                 for one in named.iter() {
-                    if joined.len() + one.name.len() > MAX_JOINED {
+                    if joined.len() + one.name.len() > MAX_CELL {
                         joined += "; ...";
                         break;
                     }
@@ -422,8 +393,9 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// Writes a table, and one further table for each column with several values in a cell.
-fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<()> {
+/// Writes a table, and one for each column with several values in a cell; their names.
+fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<Vec<String>> {
+    let mut names = vec![name.to_owned()];
     let columns: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
     let declared: String = columns.iter().map(|column| format!(", {column}")).collect();
     let transaction = connection.unchecked_transaction()?;
@@ -448,7 +420,9 @@ fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<
         if !has_many {
             continue;
         }
-        let long = quoted(&format!("{name}_{}", column.name));
+        let long = format!("{name}_{}", column.name);
+        names.push(long.clone());
+        let long = quoted(&long);
         connection.execute_batch(&format!(
             "CREATE TABLE {long} (id INTEGER, key, value TEXT, PRIMARY KEY (key, id)) WITHOUT ROWID"
         ))?;
@@ -470,5 +444,6 @@ fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<
             insert.raw_execute()?;
         }
     }
-    transaction.commit()
+    transaction.commit()?;
+    Ok(names)
 }

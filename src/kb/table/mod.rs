@@ -21,7 +21,9 @@ mod literals;
 pub mod statistics;
 #[cfg(test)]
 mod tests;
+mod texts;
 pub mod value;
+mod watch;
 
 use std::sync::Arc;
 

@@ -132,11 +132,11 @@ pub fn quantile(numbers: &mut [f64], share: f64) -> Option<f64> {
     if !(0.0..=1.0).contains(&share) {
         return None;
     }
-    numbers.sort_by(f64::total_cmp);
     let at = share * numbers.len().checked_sub(1)? as f64;
-    let low = *numbers.get(at.floor() as usize)?;
-    let high = *numbers.get(at.ceil() as usize)?;
-    Some(low + (high - low) * at.fract())
+    let (_, low, above) = numbers.select_nth_unstable_by(at.floor() as usize, f64::total_cmp);
+    let next = above.iter().copied().min_by(f64::total_cmp);
+    let high = next.filter(|_| at.fract() > 0.0).unwrap_or(*low);
+    Some(*low + (high - *low) * at.fract())
 }
 
 /// Tests whether numbers may come from a normal distribution: Shapiro-Wilk up to [`MAX_SHAPIRO`],

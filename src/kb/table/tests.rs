@@ -151,7 +151,7 @@ fn sql_reads_tables_and_has_statistics() {
     assert_eq!(one("SELECT pow(2, 10) + mod(7, 4) + ceil(0.5)"), SqlValue::Real(1028.0));
     assert_eq!(one("SELECT ln(0)"), SqlValue::Null);
     // Each function that statements may call is there.
-    for name in database::FUNCTIONS.iter().chain(&functions::NAMES) {
+    for name in database::FUNCTIONS.iter().chain(&functions::NAMES).chain(&texts::NAMES) {
         let known = [0, 1, 2, 3].into_iter().any(|n| {
             let arguments = vec!["1"; n].join(", ");
             let calls = [name.to_string(), format!("{name}({arguments})")];
@@ -201,6 +201,11 @@ fn hostile_sql_is_refused() {
         "SELECT printf('%1000000000d', 1)",
         "SELECT quote(id) FROM t",
         "SELECT * FROM sqlite_schema",
+        "SELECT * FROM json_each('[1, 2]')",
+        "SELECT count(*) FROM json_tree('[1, 2]')",
+        "SELECT count(*) FROM jsonb_each('[1, 2]')",
+        "SELECT 1 IN (SELECT value FROM \"JSON_each\"('[1, 2]'))",
+        "SELECT count(*) FROM dbstat",
         "SELECT sqlite_version()",
         "SELECT last_insert_rowid(), changes()",
         "SELECT * FROM pragma_database_list",
@@ -216,7 +221,7 @@ fn hostile_sql_is_refused() {
     for sql in ["SELECT nothing FROM t", "SELECT writefile('x', 'y')"] {
         assert!(matches!(asked(sql), Err(SqlError::Wrong(_))), "{sql}");
     }
-    // No text of more than a megabyte is ever made, nor a statement of many tables or parts.
+    // No text of more than 64 KiB is ever made, nor a statement of many tables or parts.
     let many = format!("SELECT count(*) FROM {}", vec!["t"; 70].join(" NATURAL JOIN "));
     let deep = format!("SELECT {}1{}", "abs(".repeat(1_200), ")".repeat(1_200));
     let wide = format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(100));
@@ -259,6 +264,106 @@ fn endless_sql_is_stopped() {
     let long = "SELECT replace(replace(replace(format('%0500d', 1), '0', format('%0500d', 1)), '0', \
                 format('%0500d', 1)), '0', format('%0500d', 1))";
     assert!(asked(long).is_err());
+}
+
+/// A table with one row of a long text, and one with many rows of long texts.
+fn long() -> Database {
+    let table = |n: usize| Table {
+        rows: (0..n as u32).collect(),
+        columns: vec![Column {
+            name: "text".to_owned(),
+            kind: ColumnKind::Categories,
+            unit: None,
+            source: String::new(),
+            cells: vec![Cell::Text("a".repeat(40_000).into()); n],
+            unfit: 0,
+        }],
+    };
+    Database::load(&[("t", &table(1)), ("u", &table(300))]).unwrap()
+}
+
+#[test]
+fn no_instruction_outlasts_the_deadline() {
+    let database = long();
+    let limits = Limits { time: Duration::from_millis(200), ..Limits::default() };
+    let twice = |sql: &str, n: usize| vec![sql; n].join(", ");
+    let needle = "substr(text, 1, 16000) || 'b'";
+    let over = |sql: &str| format!("SELECT sum({sql}) FROM u, u v, u w");
+    let statements = [
+        over("instr(v.text, substr(w.text, 1, 16000) || 'b')"),
+        over("length(replace(v.text, substr(w.text, 1, 16000) || 'b', 'c'))"),
+        over("length(trim(v.text || 'c', w.text || 'b'))"),
+        over("v.text LIKE '%' || substr(w.text, 1, 190) || 'b'"),
+        format!("SELECT {} FROM t", twice("(text LIKE '%' || substr(text, 1, 190) || id)", 400)),
+        format!("SELECT {} FROM t", twice(&format!("instr(text, {needle})"), 300)),
+        format!("SELECT {} FROM t", twice("strftime(replace(text, 'a', '%w'), '2020-01-01')", 100)),
+        // Copies of one expression.
+        format!(
+            "SELECT {} FROM (SELECT text LIKE '%' || substr(text, 1, 190) || 'b' AS c FROM t)",
+            twice("c", 900)
+        ),
+        format!("SELECT {} FROM (SELECT length(lower(text)) AS c FROM t)", twice("c", 900)),
+        format!(
+            "WITH {} SELECT count(*) FROM c20",
+            (1..=20).fold("c0 AS (SELECT 1 AS n)".to_owned(), |all, at| {
+                let last = at - 1;
+                format!("{all}, c{at} AS (SELECT x.n FROM c{last} x, c{last} y)")
+            })
+        ),
+    ];
+    for sql in &statements {
+        let begun = Instant::now();
+        let found = database.query(sql, &limits);
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(2), "{took:?}: {found:?} {sql}");
+    }
+}
+
+#[test]
+fn intermediate_results_are_bounded() {
+    let database = long();
+    for sql in [
+        "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY u.text || v.id DESC) AS n \
+         FROM u, u v, u w)",
+        "SELECT count(*) FROM (SELECT substr(u.text, 1, 9000) || v.id AS a, count(*) FROM u, u v GROUP BY 1)",
+    ] {
+        let found = database.query(sql, &Limits::default());
+        assert!(matches!(found, Err(SqlError::TooMuchMemory(_))), "{sql}: {found:?}");
+    }
+    // Other statements are not held for it.
+    assert!(database.query("SELECT text FROM u ORDER BY id DESC", &Limits::default()).is_ok());
+}
+
+#[test]
+fn functions_of_texts_are_those_of_sqlite() {
+    let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+    let own = long();
+    let texts = ["''", "'a'", "'aab'", "'Ünïcode %_'", "'bana%na'", "12", "1.5", "3.0", "NULL"];
+    let patterns =
+        ["''", "'%'", "'a%'", "'%A_'", "'%n_na'", "'%b%'", "'1%'", "'_'", "'%\\%%'", "NULL"];
+    let mut calls = Vec::new();
+    for x in texts {
+        calls.extend(["trim", "ltrim", "rtrim"].map(|name| format!("{name}({x})")));
+        for y in texts {
+            calls.extend(
+                ["instr", "trim", "ltrim", "rtrim"].map(|name| format!("{name}({x}, {y})")),
+            );
+            calls.push(format!("replace({x}, {y}, 'xy')"));
+        }
+        calls.extend(patterns.map(|pattern| format!("{x} LIKE {pattern}")));
+        calls.extend(patterns.map(|pattern| format!("{x} LIKE {pattern} ESCAPE '\\'")));
+    }
+    for call in calls {
+        let sql = format!("SELECT {call}");
+        let known: rusqlite::types::Value = sqlite.query_row(&sql, [], |row| row.get(0)).unwrap();
+        let known = match known {
+            rusqlite::types::Value::Null => SqlValue::Null,
+            rusqlite::types::Value::Integer(number) => SqlValue::Int(number),
+            rusqlite::types::Value::Text(text) => SqlValue::Text(text),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(own.query(&sql, &Limits::default()).unwrap().rows[0][0], known, "{call}");
+    }
 }
 
 #[test]

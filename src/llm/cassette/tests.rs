@@ -161,3 +161,15 @@ proptest! {
         prop_assert!(!excerpt.contains(char::is_control));
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_without_waiting_for_its_other_end() {
+    let dir = TempDir::new().expect("directory");
+    let pipe = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    for error in [Recorder::open(&pipe).map(drop), Cassette::open(&pipe).map(drop)] {
+        assert!(error.unwrap_err().to_string().contains("not a regular file"));
+    }
+}

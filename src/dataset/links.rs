@@ -1,0 +1,70 @@
+//! Refuses links in a directory of data to files outside of it, whose content would be imported and
+//! quoted in messages.
+
+use std::{fs, path::Path};
+
+use crate::DatasetError;
+
+/// Entries of a directory that are inspected.
+const MAX_ENTRIES: usize = 10_000;
+/// Folders within folders that data may lie in.
+const MAX_DEPTH: usize = 4;
+
+/// Checks the entries of a directory of data, and of its folders; anything else passes.
+///
+/// # Errors
+/// [`DatasetError::BadInput`] names the first link that leads to a file or directory outside.
+pub(super) fn refuse_outside(source: &Path) -> Result<(), DatasetError> {
+    match fs::canonicalize(source) {
+        Ok(root) if root.is_dir() => check(source, &root, MAX_DEPTH),
+        // Opening reports what is wrong with it.
+        _ => Ok(()),
+    }
+}
+
+fn check(dir: &Path, root: &Path, depth: usize) -> Result<(), DatasetError> {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(MAX_ENTRIES) {
+        let Ok(kind) = entry.file_type() else { continue };
+        let path = entry.path();
+        if kind.is_dir() && depth > 0 {
+            check(&path, root, depth - 1)?;
+        }
+        let target = kind.is_symlink().then(|| fs::canonicalize(&path).ok()).flatten();
+        let is_outside = |to: &Path| !to.starts_with(root) && (to.is_file() || to.is_dir());
+        if target.is_some_and(|to| is_outside(&to)) {
+            let message = "it is a link to outside of the directory; copy what it leads to, or \
+                           import the directory that holds it";
+            return Err(DatasetError::BadInput { path, message: message.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_within_a_directory_pass_and_those_to_outside_do_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("source");
+        fs::create_dir_all(source.join("tables/more")).unwrap();
+        fs::write(dir.path().join("secret"), "secret").unwrap();
+        fs::write(source.join("a.csv"), "id\n1\n").unwrap();
+        symlink("../a.csv", source.join("tables/b.csv")).unwrap();
+        symlink("/dev/zero", source.join("zero.csv")).unwrap();
+        symlink("nowhere", source.join("c.csv")).unwrap();
+        refuse_outside(&source).unwrap();
+        // The directory itself may be a link.
+        symlink(&source, dir.path().join("link")).unwrap();
+        refuse_outside(&dir.path().join("link")).unwrap();
+        for (place, to) in [("tables/more/d.csv", "secret"), ("folder", "")] {
+            symlink(dir.path().join(to), source.join(place)).unwrap();
+            let error = refuse_outside(&source).unwrap_err().to_string();
+            assert!(error.contains(place) && error.contains("outside"), "{error}");
+            fs::remove_file(source.join(place)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Marks directories as belonging to this program, so that it removes nothing from any other.
+//!
+//! ```text
+//! DIR/.agent-directory     the kind of the directory, one line
+//! ```
+//!
+//! Must not know what a kind of directory holds.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use crate::files;
+
+/// Name of the marker.
+const MARKER: &str = ".agent-directory";
+/// Longest marker, bytes.
+const MAX_MARKER_BYTES: u64 = 64;
+
+/// Why a directory is not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnedDirError {
+    /// It holds files and has no marker of this kind.
+    #[error("{} holds other files and is not a {kind}; name a new or empty directory", path.display())]
+    NotOwned {
+        /// The directory.
+        path: PathBuf,
+        /// The expected kind.
+        kind: &'static str,
+    },
+    /// The file system refuses.
+    #[error("cannot use {}: {source}", path.display())]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+/// Makes and marks a directory of a kind. One that exists must be empty or marked already; several
+/// processes may do so at once.
+///
+/// # Errors
+/// [`OwnedDirError`]; then the directory is unchanged.
+pub fn take(dir: &Path, kind: &'static str) -> Result<(), OwnedDirError> {
+    let failed = |source| OwnedDirError::Io { path: dir.to_owned(), source };
+    fs::create_dir_all(dir).map_err(failed)?;
+    if is_marked(dir, kind) {
+        return Ok(());
+    }
+    if !is_empty(dir).map_err(failed)? {
+        return owned(dir, kind);
+    }
+    let mark = || -> io::Result<()> {
+        let mut file = files::temporary_file(dir, MARKER)?;
+        writeln!(file, "{kind}")?;
+        match file.persist_noclobber(dir.join(MARKER)) {
+            Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => Err(error.error),
+            _ => Ok(()),
+        }
+    };
+    mark().map_err(failed)?;
+    owned(dir, kind)
+}
+
+/// That a directory is marked, maybe by another process in the meantime.
+fn owned(dir: &Path, kind: &'static str) -> Result<(), OwnedDirError> {
+    let other = || OwnedDirError::NotOwned { path: dir.to_owned(), kind };
+    is_marked(dir, kind).then_some(()).ok_or_else(other)
+}
+
+fn is_marked(dir: &Path, kind: &str) -> bool {
+    let read = files::read(&dir.join(MARKER), MAX_MARKER_BYTES);
+    read.is_ok_and(|bytes| bytes.strip_suffix(b"\n") == Some(kind.as_bytes()))
+}
+
+/// Whether nothing but markers in the making lie in a directory.
+fn is_empty(dir: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(dir)? {
+        if !entry?.file_name().to_string_lossy().starts_with(MARKER) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_new_empty_and_marked_directories_are_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = dir.path().join("a/new");
+        take(&new, "pool").unwrap();
+        fs::write(new.join("file"), "kept").unwrap();
+        take(&new, "pool").unwrap();
+        assert!(matches!(take(&new, "run"), Err(OwnedDirError::NotOwned { kind: "run", .. })));
+        let other = dir.path().join("a");
+        assert!(matches!(take(&other, "pool"), Err(OwnedDirError::NotOwned { .. })));
+        assert_eq!(fs::read_dir(other).unwrap().count(), 1, "nothing was written");
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(matches!(take(&dir.path().join("file"), "pool"), Err(OwnedDirError::Io { .. })));
+    }
+}

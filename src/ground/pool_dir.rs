@@ -1,0 +1,162 @@
+//! The directory of a pool: jobs, each a directory of [units](crate::units), which a run plans and
+//! workers do.
+//!
+//! ```text
+//! DIR/.agent-directory   marks it as a pool
+//! DIR/jobs/N             a job
+//! ```
+//!
+//! Nothing is removed but jobs of a marked directory. Must not know what a job computes.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    owned_dir::{self, OwnedDirError},
+    units,
+};
+
+/// The kind of a directory that is a pool.
+const KIND: &str = "pool";
+const JOBS: &str = "jobs";
+/// A job that is being removed.
+const GONE: &str = ".gone";
+/// Digits of the number of a job; names sort as numbers do.
+const DIGITS: usize = 9;
+/// The entry `kind` of the task of a job.
+pub const JOB_KIND: &str = "evaluate";
+
+/// A directory that is marked as a pool.
+#[derive(Clone, Debug)]
+pub struct PoolDir {
+    dir: PathBuf,
+}
+
+impl PoolDir {
+    /// Takes a directory that is new, empty or a pool already.
+    ///
+    /// # Errors
+    /// [`OwnedDirError`]; then nothing in it was changed.
+    pub fn take(dir: &Path) -> Result<Self, OwnedDirError> {
+        owned_dir::take(dir, KIND)?;
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where the job of a number is or will be.
+    pub fn job(&self, number: u64) -> PathBuf {
+        self.jobs_dir().join(format!("{number:0DIGITS$}"))
+    }
+
+    /// The jobs, by number.
+    pub fn jobs(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.jobs_dir()).into_iter().flatten().flatten();
+        let mut jobs: Vec<PathBuf> =
+            entries.map(|entry| entry.path()).filter(|path| is_job(path)).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
+    /// Removes all jobs, and makes the directory of jobs if there is none; the first free number.
+    ///
+    /// # Errors
+    /// That something cannot be removed or made.
+    pub fn clear(&self) -> io::Result<u64> {
+        let dir = self.jobs_dir();
+        fs::create_dir_all(&dir)?;
+        if fs::symlink_metadata(&dir)?.is_symlink() {
+            return Err(io::Error::other("it is a link"));
+        }
+        remove_if_present(&dir.join(GONE))?;
+        for job in self.jobs() {
+            self.remove(&job)?;
+        }
+        let entries = fs::read_dir(&dir)?.flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+        Ok(numbers.max().map_or(0, |last| last.saturating_add(1)))
+    }
+
+    /// Removes a job, in one step as workers see.
+    ///
+    /// # Errors
+    /// That it cannot be removed; what is left is removed by the next [`clear`](Self::clear).
+    pub fn remove(&self, job: &Path) -> io::Result<()> {
+        let gone = self.jobs_dir().join(GONE);
+        fs::rename(job, &gone)?;
+        fs::remove_dir_all(&gone)
+    }
+
+    fn jobs_dir(&self) -> PathBuf {
+        self.dir.join(JOBS)
+    }
+}
+
+/// Whether a path is a directory with the number and the plan of a job.
+fn is_job(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let is_number = name.len() >= DIGITS && name.iter().all(u8::is_ascii_digit);
+    let kind = || units::planned_task(path)?.get("kind")?.as_str().map(|kind| kind == JOB_KIND);
+    let is_dir = fs::symlink_metadata(path).is_ok_and(|data| data.is_dir());
+    is_number && is_dir && kind() == Some(true)
+}
+
+fn remove_if_present(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Units;
+
+    #[test]
+    fn only_jobs_of_a_pool_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let plan = |name: &str, kind: &str| {
+            let task = serde_json::json!({ "kind": kind });
+            Units::plan(&path.join(JOBS).join(name), &task, &["item".to_owned()], 1, None).unwrap();
+        };
+        // The directory of somebody else, with planned units in `jobs`.
+        fs::create_dir_all(path.join(JOBS)).unwrap();
+        plan("000000000", JOB_KIND);
+        assert!(matches!(PoolDir::take(&path), Err(OwnedDirError::NotOwned { .. })));
+        assert!(path.join("jobs/000000000/plan.json").exists());
+        fs::remove_dir_all(&path).unwrap();
+        let pool = PoolDir::take(&path).unwrap();
+        assert_eq!(pool.clear().unwrap(), 0);
+        plan("000000000", JOB_KIND);
+        plan("000000001", "answer");
+        plan("mine", JOB_KIND);
+        fs::create_dir(path.join("jobs/000000007")).unwrap();
+        assert_eq!(pool.jobs(), [pool.job(0)]);
+        assert_eq!(PoolDir::take(&path).unwrap().clear().unwrap(), 8);
+        let left = fs::read_dir(path.join(JOBS)).unwrap().flatten();
+        let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["000000001", "000000007", "mine"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_to_other_directories_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("pool"), dir.path().join("other"));
+        let task = serde_json::json!({ "kind": JOB_KIND });
+        fs::create_dir(&other).unwrap();
+        Units::plan(&other.join("000000000"), &task, &["item".to_owned()], 1, None).unwrap();
+        let pool = PoolDir::take(&path).unwrap();
+        std::os::unix::fs::symlink(&other, path.join(JOBS)).unwrap();
+        assert!(pool.clear().is_err());
+        assert!(other.join("000000000/plan.json").exists());
+    }
+}

@@ -1,0 +1,58 @@
+//! Decides whether a bundle may answer on a base: the one that it was made for, or a later version of
+//! it with the types and relations that the bundle names.
+
+use std::collections::BTreeSet;
+
+use crate::bundle::{Bundle, BundleError};
+use agent_index::IndexedBase;
+use agent_tools::mentions::named_relations;
+
+/// How a base relates to the one that a bundle was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It is the same.
+    Same,
+    /// It has the same name and other data, and all types and relations that the bundle names.
+    Updated,
+}
+
+impl Bundle {
+    /// How a base relates to the one that the bundle was made for.
+    ///
+    /// # Errors
+    /// [`BundleError::OtherBase`] for any other base.
+    pub fn fit(&self, base: &IndexedBase) -> Result<Fit, BundleError> {
+        match self.check_base(base) {
+            Ok(()) => Ok(Fit::Same),
+            Err(_) if self.dataset.name == base.name() && self.knows_only(base) => Ok(Fit::Updated),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The warning for [`Fit::Updated`].
+    pub fn updated(&self) -> String {
+        let name = &self.dataset.name;
+        format!(
+            "{name} was updated since the bundle was made; `agent verify BUNDLE --drift \
+             --accept-drift` measures it on the update, and carries it over if it still fits"
+        )
+    }
+
+    /// The relations that its programs name.
+    pub fn relations(&self) -> BTreeSet<String> {
+        let programs = self.categories.iter().map(|category| category.program.source());
+        programs.flat_map(named_relations).collect()
+    }
+
+    /// Whether a base has all types that the routers know and relations that programs name.
+    fn knows_only(&self, base: &IndexedBase) -> bool {
+        let type_of = |feature: &str| {
+            let name = feature.strip_prefix("describes ").or(feature.strip_prefix("finds "));
+            name.map(str::to_owned)
+        };
+        let routers = self.members().into_iter().map(|member| member.router);
+        let mut types = routers.flat_map(|router| router.weights.into_keys());
+        types.all(|of| type_of(&of).is_none_or(|name| base.kb.type_id(&name).is_some()))
+            && self.relations().iter().all(|name| base.kb.relation_id(name).is_some())
+    }
+}

@@ -1,0 +1,186 @@
+//! SQL functions of texts in place of SQLite's own, whose time is the product of the lengths of two
+//! texts: these are linear, but for `like`, and each looks at the deadline before it begins.
+
+use std::sync::Arc;
+
+use rusqlite::{
+    Connection, Error, Result,
+    functions::{Context, FunctionFlags},
+    types::ValueRef,
+};
+
+use crate::table::{
+    database::{MAX_PATTERN, MAX_TEXT},
+    watch::Watch,
+};
+
+/// What a function makes of its arguments, of which none is null.
+type Function = fn(&[&str]) -> Result<Value>;
+
+/// Names of the functions.
+pub(super) const NAMES: [&str; 6] = ["instr", "like", "ltrim", "replace", "rtrim", "trim"];
+
+/// Registers the functions with a connection.
+pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()> {
+    let texts: [(&str, i32, Function); 10] = [
+        ("instr", 2, |of| Ok(Value::Number(instr(of[0], of[1])))),
+        ("like", 2, |of| like(of[0], of[1], None)),
+        ("like", 3, |of| like(of[0], of[1], Some(of[2]))),
+        ("replace", 3, |of| replace(of[0], of[1], of[2]).map(Value::Text)),
+        ("trim", 1, |of| Ok(Value::from(of[0].trim_matches(' ')))),
+        ("trim", 2, |of| Ok(Value::from(of[0].trim_matches(among(of[1]))))),
+        ("ltrim", 1, |of| Ok(Value::from(of[0].trim_start_matches(' ')))),
+        ("ltrim", 2, |of| Ok(Value::from(of[0].trim_start_matches(among(of[1]))))),
+        ("rtrim", 1, |of| Ok(Value::from(of[0].trim_end_matches(' ')))),
+        ("rtrim", 2, |of| Ok(Value::from(of[0].trim_end_matches(among(of[1]))))),
+    ];
+    let flags = FunctionFlags::SQLITE_UTF8
+        | FunctionFlags::SQLITE_DETERMINISTIC
+        | FunctionFlags::SQLITE_INNOCUOUS;
+    for (name, n, function) in texts {
+        let watch = watch.clone();
+        connection.create_scalar_function(name, n, flags, move |context| {
+            if watch.is_to_stop() {
+                return Err(failure("it is stopped"));
+            }
+            let given: Option<Vec<String>> =
+                (0..context.len()).map(|at| text(context, at)).collect();
+            let Some(given) = given else { return Ok(None) };
+            function(&given.iter().map(String::as_str).collect::<Vec<_>>()).map(Some)
+        })?;
+    }
+    Ok(())
+}
+
+/// What a function gives.
+enum Value {
+    Number(i64),
+    Text(String),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl rusqlite::ToSql for Value {
+    fn to_sql(&self) -> Result<rusqlite::types::ToSqlOutput<'_>> {
+        match self {
+            Self::Number(number) => number.to_sql(),
+            Self::Text(text) => text.to_sql(),
+        }
+    }
+}
+
+fn failure(why: &str) -> Error {
+    Error::UserFunctionError(why.into())
+}
+
+/// An argument as text, numbers with 15 digits; none for null.
+fn text(context: &Context<'_>, at: usize) -> Option<String> {
+    match context.get_raw(at) {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => {
+            let rounded = format!("{number:.14e}").parse().unwrap_or(number);
+            Some(format!("{rounded:?}"))
+        }
+        ValueRef::Text(text) | ValueRef::Blob(text) => {
+            Some(String::from_utf8_lossy(text).into_owned())
+        }
+    }
+}
+
+/// Number of the first character (from 1) at which a text has another; 0 if it has not.
+fn instr(text: &str, part: &str) -> i64 {
+    text.find(part).map_or(0, |at| text[..at].chars().count() as i64 + 1)
+}
+
+fn replace(text: &str, part: &str, by: &str) -> Result<String> {
+    if part.is_empty() {
+        return Ok(text.to_owned());
+    }
+    let grown = text.matches(part).count() * by.len().saturating_sub(part.len());
+    if text.len() + grown > MAX_TEXT as usize {
+        return Err(failure("string or blob too big"));
+    }
+    Ok(text.replace(part, by))
+}
+
+/// Whether a character is one of these.
+fn among(these: &str) -> impl Fn(char) -> bool {
+    let mut these: Vec<char> = these.chars().collect();
+    these.sort_unstable();
+    these.dedup();
+    move |c| these.binary_search(&c).is_ok()
+}
+
+/// A part of a pattern.
+#[derive(Clone, Copy)]
+enum Part {
+    /// Any number of characters.
+    Any,
+    /// One character.
+    One,
+    /// This character, in either case if it is ASCII.
+    This(char),
+}
+
+fn like(pattern: &str, text: &str, escape: Option<&str>) -> Result<Value> {
+    if pattern.len() > MAX_PATTERN as usize {
+        return Err(failure("LIKE or GLOB pattern too complex"));
+    }
+    let mut escapes = escape.unwrap_or_default().chars();
+    let escape = match (escape, escapes.next(), escapes.next()) {
+        (None, ..) => None,
+        (Some(_), Some(c), None) => Some(c),
+        _ => return Err(failure("ESCAPE expression must be a single character")),
+    };
+    let (mut parts, mut chars) = (Vec::with_capacity(pattern.len()), pattern.chars());
+    while let Some(c) = chars.next() {
+        parts.push(match c {
+            c if Some(c) == escape => match chars.next() {
+                Some(next) => Part::This(next),
+                None => return Ok(Value::Number(0)),
+            },
+            '%' => Part::Any,
+            '_' => Part::One,
+            c => Part::This(c),
+        });
+    }
+    Ok(Value::Number(matches(&parts, text).into()))
+}
+
+/// Whether a text fits a pattern. Time: at most the product of their lengths.
+fn matches(parts: &[Part], mut text: &str) -> bool {
+    let mut at = 0;
+    // Where to go on if the parts behind the last `Any` do not fit.
+    let mut again: Option<(usize, &str)> = None;
+    loop {
+        let mut chars = text.chars();
+        match (parts.get(at), chars.next()) {
+            (None, None) => return true,
+            (Some(Part::Any), _) => {
+                at += 1;
+                if at == parts.len() {
+                    return true;
+                }
+                again = Some((at, text));
+            }
+            (Some(Part::One), Some(_)) => (at, text) = (at + 1, chars.as_str()),
+            (Some(Part::This(c)), Some(d)) if c.eq_ignore_ascii_case(&d) => {
+                (at, text) = (at + 1, chars.as_str());
+            }
+            // At its end no further start fits either.
+            (_, None) => return false,
+            _ => {
+                let Some((from, start)) = again else { return false };
+                let mut chars = start.chars();
+                chars.next();
+                (at, text) = (from, chars.as_str());
+                again = Some((at, text));
+            }
+        }
+    }
+}
