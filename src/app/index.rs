@@ -63,6 +63,7 @@ pub struct Reply {
 impl Perform for Request {
     const NAME: &'static str = "index";
     const SUMMARY: &'static str = "Build the indexes of a dataset";
+    const CHANGES: bool = true;
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

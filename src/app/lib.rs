@@ -111,6 +111,8 @@ impl Progress for Unwatched {
 pub struct Network {
     /// The language model of the server, which is asked within its budget; no other one is.
     pub model: Option<Arc<Assistant>>,
+    /// Whether operations may change what is installed.
+    pub changes: bool,
 }
 
 /// What operations share.

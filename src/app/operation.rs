@@ -5,8 +5,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Result, answer, ask, compare, data, eval, index, optimize, program, query,
-    report, search, train, verify,
+    App, AppError, Explain as _, Result, answer, ask, compare, data, eval, index, optimize,
+    program, query, report, search, train, verify,
 };
 
 /// All operations, in the order of their reference.
@@ -40,6 +40,8 @@ pub trait Perform: DeserializeOwned + ToSchema {
     const NAME: &'static str;
     /// What it does, in one sentence.
     const SUMMARY: &'static str;
+    /// Whether it changes what is installed: bases, indexes, models, runs.
+    const CHANGES: bool = false;
     /// What it gives; as JSON it is what the command line prints with `--json`.
     type Reply: Serialize;
 
@@ -57,6 +59,8 @@ pub struct Operation {
     pub name: &'static str,
     /// What it does, in one sentence.
     pub summary: &'static str,
+    /// Whether it changes what is installed.
+    pub changes: bool,
     /// The JSON schema of its request.
     pub schema: fn() -> Value,
     perform: fn(&App, Value) -> Result<String>,
@@ -67,6 +71,7 @@ impl Operation {
         Operation {
             name: R::NAME,
             summary: R::SUMMARY,
+            changes: R::CHANGES,
             schema: || merged(serde_json::to_value(R::schema()).unwrap_or_default()),
             perform: |app, request| {
                 let request: R = serde_json::from_value(request)
@@ -85,8 +90,14 @@ impl Operation {
     /// prints.
     ///
     /// # Errors
-    /// That the request does not fit [`Operation::schema`]; those of the operation.
+    /// That the request does not fit [`Operation::schema`], or changes what is installed over a network
+    /// that may not; those of the operation.
     pub fn call(&self, app: &App, request: Value) -> Result<String> {
+        if self.changes && app.network.as_ref().is_some_and(|network| !network.changes) {
+            let name = self.name.replace('_', " ");
+            return Err(AppError::usage(anyhow::anyhow!("{name} changes what is installed")))
+                .hint("start the server with --allow-changes, or run the command on its machine");
+        }
         (self.perform)(app, request)
     }
 }

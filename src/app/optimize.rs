@@ -209,6 +209,7 @@ struct Session {
 impl Perform for Request {
     const NAME: &'static str = "optimize";
     const SUMMARY: &'static str = "Find, prove and freeze retrieval programs for a dataset";
+    const CHANGES: bool = true;
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

@@ -58,6 +58,10 @@ pub(super) struct ServedArgs {
     /// there are keys
     #[arg(long)]
     allow_programs: bool,
+    /// Let operations import, update, remove, index, train and optimize what is installed: those at
+    /// /v1/operations and, with --allow-programs, those of assistants
+    #[arg(long)]
+    allow_changes: bool,
     /// Answer with this many threads [default: one for each processor]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: Option<u64>,
@@ -158,6 +162,7 @@ impl ServedArgs {
             find: Arc::new(find),
             app: ctx.app.clone(),
             programs: self.allow_programs,
+            changes: self.allow_changes,
         };
         Ok(Serving { options, llm })
     }

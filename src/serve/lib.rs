@@ -95,6 +95,8 @@ pub struct Options {
     pub app: App,
     /// Whether assistants may run programs.
     pub programs: bool,
+    /// Whether operations may change what is installed.
+    pub changes: bool,
 }
 
 /// Who can ask over HTTP.
@@ -174,11 +176,11 @@ impl Server {
         hosts: Hosts,
         ending: watch::Receiver<bool>,
     ) -> Result<Arc<Server>, ServeError> {
-        let Options { bases, threads, find, app, programs } = options;
+        let Options { bases, threads, find, app, programs, changes } = options;
         // All bases are opened alike.
         let helper = bases.first().and_then(Served::helper);
         let effort = helper.map_or(Effort::None, |helper| helper.effort);
-        let network = Network { model: helper.map(|helper| helper.assistant.clone()) };
+        let network = Network { model: helper.map(|helper| helper.assistant.clone()), changes };
         let clients = keys.keys.len();
         let apart = |places| Apart::new(places, clients);
         let helped = apart(helper.map_or(0, |helper| helper.at_a_time));
@@ -205,6 +207,13 @@ impl Server {
             programs,
             ending,
         }))
+    }
+}
+
+impl Server {
+    /// Whether operations may change what is installed.
+    fn may_change(&self) -> bool {
+        self.app.network.as_ref().is_some_and(|network| network.changes)
     }
 }
 

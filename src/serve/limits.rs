@@ -315,6 +315,7 @@ mod tests {
             find: Arc::new(|_| Err(String::new())),
             app: App::new(Home::new(dir.path()), Arc::new(Unwatched)),
             programs: true,
+            changes: true,
         };
         let (_end, ending) = watch::channel(false);
         let server = Server::new(options, Keys::default(), Hosts::default(), ending).unwrap();

@@ -43,7 +43,7 @@ fn operations_are_commands_with_the_fields_of_their_requests() {
 fn operations_are_answered_over_http() {
     let world = World::shop();
     world.run(["index", "shop"]).done();
-    let served = Served::start(&world, ["--base", "shop"]);
+    let served = Served::start(&world, ["--base", "shop", "--allow-changes"]);
     let (status, listed) = served.get("/v1/operations");
     let listed: BTreeSet<&str> =
         listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
@@ -109,6 +109,15 @@ fn operations_are_answered_over_http() {
     assert_eq!((status, &reply["built"]), (200, &json!(false)), "{reply}");
     let (status, reply) = served.send("POST", "/v1/operations/data_list", &json!({}));
     assert_eq!((status, &reply["datasets"][0]["name"]), (200, &json!("shop")), "{reply}");
+    // Nothing is changed unless that is allowed.
+    let reader = Served::start(&world, ["--base", "shop"]);
+    for (name, request) in
+        [("data_remove", json!({"name": "shop"})), ("index", json!({"dataset": "shop"}))]
+    {
+        let (status, reply) = reader.send("POST", &format!("/v1/operations/{name}"), &request);
+        let remedy = reply["error"]["remedy"].as_str().unwrap_or_default();
+        assert_eq!((status, remedy.contains("--allow-changes")), (400, true), "{reply}");
+    }
     // A server without a language model asks none, whatever its settings name.
     let asked = json!({"dataset": "shop", "question": "which is of steel?"});
     let (status, reply) = served.send("POST", "/v1/operations/answer", &asked);
@@ -120,7 +129,7 @@ fn operations_are_answered_over_http() {
 #[test]
 fn a_server_optimizes_an_installed_base_and_writes_where_it_chooses() {
     let world = World::indexed();
-    let served = Served::start(&world, ["--base", "tiny"]);
+    let served = Served::start(&world, ["--base", "tiny", "--allow-changes"]);
     let optimize = |request: Value| served.send("POST", "/v1/operations/optimize", &request);
     let here = world.path("elsewhere").display().to_string();
     for wrong in [

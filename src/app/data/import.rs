@@ -164,6 +164,7 @@ impl Source {
 impl Perform for Request {
     const NAME: &'static str = "data_import";
     const SUMMARY: &'static str = "Import tables, a database, triples or a directory as a dataset";
+    const CHANGES: bool = true;
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

@@ -24,6 +24,7 @@ pub struct Reply {
 impl Perform for Request {
     const NAME: &'static str = "data_remove";
     const SUMMARY: &'static str = "Remove a dataset with its indexes";
+    const CHANGES: bool = true;
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

@@ -182,6 +182,7 @@ impl Serialize for Forecast {
 impl Perform for Request {
     const NAME: &'static str = "data_synthesize";
     const SUMMARY: &'static str = "Make questions with answers for a dataset that has none";
+    const CHANGES: bool = true;
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

@@ -54,6 +54,7 @@ impl Perform for Request {
     const NAME: &'static str = "data_update";
     const SUMMARY: &'static str =
         "Import a dataset again, index it as before, and replace it in one step";
+    const CHANGES: bool = true;
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

@@ -148,6 +148,7 @@ pub enum Reply {
 impl Perform for Request {
     const NAME: &'static str = "train_dense";
     const SUMMARY: &'static str = "Learn vectors of queries and nodes, so that a query is near to what answers it (DPR, ANCE)";
+    const CHANGES: bool = true;
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

@@ -60,6 +60,7 @@ fn seed() -> u64 {
 impl Perform for Request {
     const NAME: &'static str = "train_graph";
     const SUMMARY: &'static str = "Learn to order nodes by the graph around the query (QAGNN)";
+    const CHANGES: bool = true;
     type Reply = Trained<ModelInfo>;
 
     fn perform(&self, app: &App) -> Result<Trained<ModelInfo>> {

@@ -65,6 +65,7 @@ impl Perform for Request {
     const NAME: &'static str = "train_mfar";
     const SUMMARY: &'static str =
         "Learn how much each field of a node says, given the query (mFAR)";
+    const CHANGES: bool = true;
     type Reply = Trained<ModelInfo>;
 
     fn perform(&self, app: &App) -> Result<Trained<ModelInfo>> {

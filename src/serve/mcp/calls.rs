@@ -45,7 +45,7 @@ pub(crate) const TIME_MS: u64 = 20_000;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The tools that a client is told of.
-pub(super) fn tools(programs: bool) -> Vec<Tool> {
+pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
     let base =
         json!({"type": "string", "description": "Which base; may be left out if there is one"});
     let cursor =
@@ -101,14 +101,10 @@ pub(super) fn tools(programs: bool) -> Vec<Tool> {
             &["source", "query"],
             json!({"base": text, "status": text, "hits": list, "trace": list, "error": {"type": "object"}, "output": text}),
         ));
-    }
-    if programs {
-        tools.extend(
-            OPERATIONS
-                .iter()
-                .filter(|operation| !READS.contains(&operation.name))
-                .map(of_operation),
-        );
+        let offered = |operation: &&Operation| {
+            !READS.contains(&operation.name) && (changes || !operation.changes)
+        };
+        tools.extend(OPERATIONS.iter().filter(offered).map(of_operation));
     }
     tools
 }
@@ -119,8 +115,9 @@ fn of_operation(operation: &Operation) -> Tool {
         Value::Object(schema) => Arc::new(schema),
         _ => Arc::default(),
     };
-    Tool::new(operation.name, operation.summary, schema)
-        .with_annotations(ToolAnnotations::new().open_world(false))
+    let changes = operation.changes;
+    let hints = ToolAnnotations::new().read_only(!changes).destructive(changes).open_world(false);
+    Tool::new(operation.name, operation.summary, schema).with_annotations(hints)
 }
 
 fn tool(
@@ -494,7 +491,7 @@ mod tests {
 
     #[test]
     fn every_operation_is_a_tool() {
-        let tools = tools(true);
+        let tools = tools(true, true);
         for operation in OPERATIONS {
             let n = tools.iter().filter(|tool| tool.name == operation.name).count();
             assert_eq!(n, 1, "{}", operation.name);

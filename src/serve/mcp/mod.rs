@@ -108,7 +108,10 @@ impl ServerHandler for Assistants {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(calls::tools(self.may_run(&context))))
+        Ok(ListToolsResult::with_all_items(calls::tools(
+            self.may_run(&context),
+            self.server.may_change(),
+        )))
     }
 
     async fn call_tool(
