@@ -5,7 +5,10 @@ use clap::{
     builder::{EnumValueParser, PossibleValue, TypedValueParser},
 };
 use serde::{Deserialize as _, Deserializer, de::Error};
-use utoipa::openapi::{Object, ObjectBuilder, schema::Type};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
+};
 
 use agent_systems::bundle::Effort;
 use agent_train::{
@@ -26,12 +29,6 @@ pub trait Choices: Copy + Send + Sync + 'static {
 /// Reads a value of such an option.
 pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
     EnumValueParser::<Choice<T>>::new().map(|choice| choice.0)
-}
-
-/// The JSON schema of such an option: the names of its values.
-pub fn schema<T: Choices>() -> Object {
-    let names = T::ALL.iter().map(|choice| choice.0.described().0);
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).build()
 }
 
 /// An effort as a number from 0 to 2.
@@ -58,6 +55,34 @@ fn of_number<E: Error>(number: u8) -> Result<Effort, E> {
 /// A value of an option.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<T>(pub T);
+
+/// Types that stand for options in JSON schemas: the names of their values.
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident of $choices:ty;)*) => {$(
+        $(#[$doc])*
+        pub struct $name;
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let names = <$choices as Choices>::ALL.iter().map(|choice| choice.0.described().0);
+                ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).into()
+            }
+        }
+
+        impl ToSchema for $name {}
+    )*};
+}
+
+names! {
+    /// Names of variants of mFAR.
+    VariantName of Variant;
+    /// Names of what the weights of mFAR depend on.
+    ConditioningName of Conditioning;
+    /// Names of parts that a graph network goes without.
+    AblationName of Ablation;
+    /// Names of sources of negatives.
+    NegativesName of Negatives;
+}
 
 impl<T: Choices> ValueEnum for Choice<T> {
     fn value_variants<'a>() -> &'a [Self] {

@@ -249,11 +249,14 @@ fn homes_of_released_versions_are_read() {
             fs::create_dir_all(place.parent().unwrap()).unwrap();
             fs::write(place, bytes).unwrap();
         }
-        // Does nothing where the index is of a format that is read.
+        // Builds the index anew where it is of an earlier format, and says that it differs from the one
+        // that the bundle was made with.
         world.run(["index", "tiny"]).done();
         let answer = world.run(["query", "latest", "a light kite"]).done();
         assert!(answer.starts_with("1  blue kite"), "{version}: {answer}");
-        world.run(["verify", "latest"]).done();
+        let checked = world.run(["verify", "latest"]);
+        assert_eq!(checked.status, 1, "{version}: {}", checked.stdout);
+        assert!(checked.stdout.contains("the index of \"tiny\" is another"), "{}", checked.stdout);
         world.run(["run", "show", "latest"]).done();
         world.run(["doctor"]).done();
         // Frozen by this version, it has the same digest.

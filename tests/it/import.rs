@@ -87,7 +87,7 @@ fn tables_a_database_and_json_lines_give_the_same_answers_in_three_commands() {
     assert!(shown.contains("-> has_brand (1): Tidewell (B-002)"), "{shown}");
     let shown = world.run(["data", "show", "tables"]).done();
     assert!(shown.contains("questions   0\n"), "{shown}");
-    let table = world.run(["search", "tables", "Tidewell", "-k", "1"]).done();
+    let table = world.run(["search", "tables", "Tidewell", "--system", "bm25", "-k", "1"]).done();
     assert!(table.contains("B-002"), "{table}");
     world
         .run(["data", "show", "tables", "--node", "S-9"])

@@ -20,6 +20,8 @@ use crate::{
     support::{Ran, World},
 };
 
+/// Validation queries of a run that is to prove something.
+const VALIDATION: usize = 100;
 /// Queries of a gate.
 const GATE: usize = 25;
 /// What a change must gain in summed reciprocal rank to be kept.
@@ -266,7 +268,8 @@ fn a_model_takes_part_where_one_is_configured() {
 
 #[test]
 fn programs_that_ask_a_model_are_run_on_their_own_queries_alone() {
-    let world = World::shop();
+    // Few questions prove nothing where words alone answer most.
+    let world = World::shop_with(VALIDATION);
     let server = ModelServer::start(Mood::Asks);
     let asked = |run: &Path, args: &[&str]| -> Vec<String> {
         let fixed = ["--actor", "llm", "--model", "scripted", "--llm-steps", "2"];
@@ -298,7 +301,7 @@ fn programs_that_ask_a_model_are_run_on_their_own_queries_alone() {
         assert!(trial.queries.len() < n_train, "{trial:?}");
         kept += usize::from(trial.queries.len() > GATE);
     }
-    let most = asks::max_runs(25) as u64 * asks::REQUESTS_PER_RUN;
+    let most = asks::max_runs(VALIDATION) as u64 * asks::REQUESTS_PER_RUN;
     let n = of_tools();
     assert!(n > 0 && n as u64 <= most, "{n} requests, {kept} long trials");
     // Without them the same program is refused before it asks anything.

@@ -400,7 +400,7 @@ fn better(user: &str) -> String {
     let mut source = String::from(
         "fn params() {\n    #{ w_metapath: #{ value: 1.0, min: 0.0, max: 4.0 } }\n}\n\
          fn retrieve(query, candidates, params) {\n    \
-         let pool = normalize(search_with_names(query, [], 200)) * 0.5;\n",
+         let pool = normalize(search_fields(query, [], 200)) * 0.5;\n",
     );
     for metapath in &metapaths {
         source += &format!("    pool = pool + {metapath} * params.w_metapath;\n");

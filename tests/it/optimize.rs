@@ -358,7 +358,7 @@ fn every_opening_of_the_test_split_is_asked_for_counted_and_told() {
     assert_eq!(line["test_openings"], 2, "{line}");
     let test = line["test"].as_array().unwrap();
     let (bundle, baselines) = test.split_last().unwrap();
-    assert_eq!((baselines.len(), &bundle["n"]), (4, &8.into()), "{line}");
+    assert_eq!((baselines.len(), &bundle["n"]), (5, &8.into()), "{line}");
     for baseline in baselines {
         let [p, holm] = [&baseline["bundle_better_by"]["p"], &baseline["p_holm"]];
         assert!(holm.as_f64().unwrap() >= p.as_f64().unwrap(), "{baseline}");

@@ -96,7 +96,7 @@ fn every_way_to_fail_has_its_kind() {
     world.run(run("absent.rhai")).fails(1, &["parse: cannot read absent.rhai"]);
     world.run(run("absent.wasm")).fails(1, &["parse: cannot read absent.wasm"]);
     fs::write(world.path("text.wasm"), "fn retrieve(query, candidates, params) { #{} }").unwrap();
-    world.run(run("text.wasm")).fails(1, &["parse: the bytes are no module of WebAssembly"]);
+    world.run(run("text.wasm")).fails(1, &["parse: the bytes are not a WebAssembly module"]);
     world.run(run("program.rhai")).fails(1, &["error: parse:", "program.rhai:1:"]);
 }
 

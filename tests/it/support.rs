@@ -22,7 +22,9 @@ use tempfile::TempDir;
 /// Size of the sample of [`World::shop`]: some 900 nodes.
 const SHOP_SCALE: f64 = 0.0008;
 /// Queries of the sample that are kept, by split, so that a run takes a second or two.
-const SHOP_QUERIES: [(&str, usize); 3] = [("train", 50), ("val", 25), ("test", 10)];
+const SHOP_QUERIES: [(&str, usize); 2] = [("train", 50), ("test", 10)];
+/// Validation queries likewise.
+const SHOP_VALIDATION: usize = 25;
 
 /// The ids of [`World::keyed`] by the number of the node: some are numbers of other nodes.
 pub(crate) const KEYS: [&str; 6] = ["D-1", "3", "kite, red", "0", "B%204", "S-5"];
@@ -81,11 +83,16 @@ impl World {
 
     /// A home with a small generated sample, imported as `shop` and indexed.
     pub(crate) fn shop() -> World {
+        World::shop_with(SHOP_VALIDATION)
+    }
+
+    /// The same with another number of validation queries.
+    pub(crate) fn shop_with(validation: usize) -> World {
         let world = World::new();
         let files = world.path("sample");
         let options = SampleOptions { seed: 0, scale: Some(SHOP_SCALE) };
         generate(SampleKind::Amazon, options, &files, &mut |_| {}).unwrap();
-        for (split, n) in SHOP_QUERIES {
+        for (split, n) in SHOP_QUERIES.into_iter().chain([("val", validation)]) {
             let file = files.join(format!("split/{split}.index"));
             let all = fs::read_to_string(&file).unwrap();
             let kept: Vec<&str> = all.lines().take(n).collect();

@@ -81,7 +81,9 @@ const FETCHED: [&str; 2] = ["target", "node_modules"];
 
 /// The only places that start threads. What a program waits for on another thread must stay out of
 /// rayon's pool of the process, whose threads may all be waiting for programs; each says how it does.
-const STARTS_THREADS: [&str; 6] = [
+const STARTS_THREADS: [&str; 7] = [
+    // Interrupts statements at their deadline.
+    "src/kb/table/database.rs",
     // Programs, each thread with a pool of its own; a pool apart for the compiler.
     "src/sandbox/workers.rs",
     // Lets deadlines pass.

@@ -187,7 +187,7 @@ fn what_is_no_program_is_refused_before_a_run_is_begun() {
         ("broken.rhai", &["broken.rhai:2:", "parse"][..]),
         ("other.rhai", &["other.rhai: missing_function"]),
         ("numbers.rhai", &["numbers.rhai", "result", "k"]),
-        ("text.wasm", &["text.wasm: parse: the bytes are no module"]),
+        ("text.wasm", &["text.wasm: parse: the bytes are not a WebAssembly module"]),
         ("empty.wasm", &["empty.wasm: missing_function", "memory"]),
         ("letters.rhai", &["letters.rhai is not UTF-8"]),
         ("absent.rhai", &["cannot read absent.rhai"]),

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::{
     App, Result,
     bounded::Bounded,
-    choice::{choice, schema},
+    choice::{NegativesName, choice},
     operation::Perform,
     train::{ModelArgs, Rate, Trained},
 };
@@ -38,7 +38,7 @@ pub struct Request {
     /// Where nodes come from that do not answer, beside the other documents of a batch
     #[arg(long, value_name = "WHERE", value_parser = choice::<Negatives>(), default_value = negatives().name())]
     #[serde(default = "negatives")]
-    #[schema(schema_with = schema::<Negatives>)]
+    #[schema(value_type = NegativesName, inline)]
     pub negatives: Negatives,
     /// With --negatives self: how often the encoder is asked for them anew, at most 100
     #[arg(long, value_name = "N", default_value_t = refresh())]

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::{
     App, Result,
     bounded::Bounded,
-    choice::{choice, schema},
+    choice::{AblationName, choice},
     operation::Perform,
     train::{ModelArgs, Rate, Trained},
 };
@@ -23,7 +23,7 @@ pub struct Request {
     /// Leave a part out, to see what it is worth
     #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
     #[serde(default)]
-    #[schema(schema_with = schema::<Ablation>)]
+    #[schema(value_type = Option<AblationName>, inline)]
     pub without: Option<Ablation>,
     /// Looks at all queries, at most 1000
     #[arg(long, value_name = "N", default_value_t = epochs())]

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::{
     App, Plan, Result,
     bounded::Bounded,
-    choice::{choice, schema},
+    choice::{ConditioningName, VariantName, choice},
     operation::Perform,
     train::{ModelArgs, Trained},
 };
@@ -31,12 +31,12 @@ pub struct Request {
     /// What is weighed: fields alone, or the whole document with the names of neighbours too
     #[arg(long, value_name = "VARIANT", value_parser = choice::<Variant>(), default_value = "1+n")]
     #[serde(default = "variant")]
-    #[schema(schema_with = schema::<Variant>)]
+    #[schema(value_type = VariantName, inline)]
     pub variant: Variant,
     /// What the weights of a query depend on [default: what cross-validation finds best]
     #[arg(long, value_name = "WHAT", value_parser = choice::<Conditioning>())]
     #[serde(default)]
-    #[schema(schema_with = schema::<Conditioning>)]
+    #[schema(value_type = Option<ConditioningName>, inline)]
     pub conditioning: Option<Conditioning>,
     /// Seed of the folds of cross-validation
     #[arg(long, value_name = "S", default_value_t = seed())]

@@ -481,11 +481,11 @@ impl Bundle {
             of_router && reranker.copied().all(|weight| is_bounded(&[weight]))
         };
         let cutoff = bundle.cutoff.iter().flat_map(|of| of.weights.values());
-        if !bundle.members().iter().all(bounded) || !cutoff.copied().all(|of| is_bounded(&[of])) {
-            return Err(malformed(format!("a weight is beyond {MAX_WEIGHT}")));
-        }
         if too_many || !bundle.members().iter().all(fits) {
             return Err(malformed("its routers do not match its categories".to_owned()));
+        }
+        if !bundle.members().iter().all(bounded) || !cutoff.copied().all(|of| is_bounded(&[of])) {
+            return Err(malformed(format!("a weight is beyond {MAX_WEIGHT}")));
         }
         Ok(bundle)
     }

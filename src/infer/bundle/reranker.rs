@@ -383,7 +383,7 @@ mod tests {
         let rows: Vec<[f32; FEATURES.len()]> = [(1.0, 0.5), (0.0, 2.0)]
             .map(|(joined, length)| {
                 let mut row = [0.0; FEATURES.len()];
-                (row[0], row[17]) = (joined, length);
+                (row[0], row[18]) = (joined, length);
                 row
             })
             .to_vec();

@@ -1,0 +1,213 @@
+//! Settles mentions that may mean several things, by the words and mentions around them.
+
+use crate::{
+    lexicon::{Cue, is_anything, is_person},
+    mentions::{ARTICLES, COUNTS, Mention, Token, What},
+    schema::Schema,
+};
+use agent_index::IndexedBase;
+use agent_kb::TypeId;
+
+/// Resolves ambiguous words by their context.
+pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
+    let word = |at: usize| word(tokens, at);
+    // `the most genes are associated with`: here it is what links.
+    let counts =
+        |mention: &Mention| matches!(cue(mention), Some(Cue::HowMany | Cue::Most | Cue::Fewest));
+    let first = all.iter().position(counts).unwrap_or(all.len());
+    for mention in all.iter_mut().skip(first) {
+        let links =
+            tokens.get(mention.at.start).is_some_and(|own| schema.is_of_relation(&own.stem));
+        if links && cue(mention) == Some(Cue::Relate) {
+            mention.what = What::Relation;
+        }
+    }
+    // `related to how many genes there are`
+    let test = all.iter().position(is_test).unwrap_or(all.len());
+    for mention in all.iter_mut().skip(test) {
+        if cue(mention) == Some(Cue::HowMany) {
+            mention.what = What::Cue(Cue::NumberOf);
+        }
+    }
+    if let Some(mention) = all.first_mut().filter(|mention| mention.at.len() == 1)
+        && (word(mention.at.start) == "say"
+            || ["had", "were"].contains(&word(mention.at.start)) && says(tokens, &["would"]))
+    {
+        mention.what = What::Cue(Cue::Suppose);
+    }
+    let around = Around::new(base, schema, tokens, all);
+    for at in 0..all.len() {
+        if let (Some(what), Some(mention)) = (around.settled(all, at), all.get_mut(at)) {
+            mention.what = what;
+        }
+    }
+}
+
+/// The phrase of a mention, if it is one.
+fn cue(mention: &Mention) -> Option<Cue> {
+    match mention.what {
+        What::Cue(cue) => Some(cue),
+        _ => None,
+    }
+}
+
+/// Facts about the whole question that determine the meaning of ambiguous words.
+struct Around<'a> {
+    base: &'a IndexedBase,
+    tokens: &'a [Token],
+    /// Whether it has an assumption.
+    supposes: bool,
+    /// Whether it compares things.
+    differs: bool,
+    /// Whether it asks for a statistical test.
+    tests: bool,
+    /// Whether it contains `would`.
+    would: bool,
+    /// The type that `who` refers to.
+    people: Option<TypeId>,
+}
+
+impl<'a> Around<'a> {
+    fn new(base: &'a IndexedBase, schema: &Schema, tokens: &'a [Token], all: &[Mention]) -> Self {
+        let says = |words: &[&str]| says(tokens, words);
+        let supposes = all.iter().any(|own| cue(own) == Some(Cue::Suppose))
+            || says(&["would", "be", "left", "remain", "remained", "remaining", "still"]);
+        let differs = |own: &Mention| {
+            matches!(cue(own), Some(Cue::Differ | Cue::More(_) | Cue::Comparative(..)))
+        };
+        let (differs, tests) = (all.iter().any(differs), all.iter().any(is_test));
+        let (would, people) = (says(&["would"]), people(schema, all));
+        Self { base, tokens, supposes, differs, tests, would, people }
+    }
+
+    fn word(&self, at: usize) -> &'a str {
+        word(self.tokens, at)
+    }
+
+    /// The meaning of a mention in its context, if it differs from its own.
+    fn settled(&self, all: &[Mention], at: usize) -> Option<What> {
+        let mention = all.get(at)?;
+        let (start, end) = (mention.at.start, mention.at.end);
+        let (ahead, behind) = (all.get(..at)?, all.get(at + 1..)?);
+        let mut ahead = ahead.iter().rev().map(|own| &own.what);
+        let before = ahead
+            .find(|own| !matches!(own, What::Filler | What::Relation | What::Cue(Cue::Filler)));
+        let next = behind.first().map(|next| &next.what);
+        let named = behind.iter().map(|own| &own.what).find(|own| !matches!(own, What::Filler));
+        match &mention.what {
+            // `drugs without any indication`
+            What::Cue(Cue::LeaveOut) if self.word(start) == "without" && !self.supposes => {
+                let open = matches!(named, Some(What::Type(_) | What::Field(_) | What::Links(_)));
+                open.then_some(What::Cue(Cue::Not))
+            }
+            // `the number of targets`, `a target`, `target counts`; else it is how things are linked.
+            What::Links(_) => {
+                let article =
+                    start.checked_sub(1).is_some_and(|at| ARTICLES.contains(&self.word(at)));
+                let listed = COUNTS.contains(&self.word(end))
+                    || self.word(end) == "and" && matches!(named, Some(What::Links(_)));
+                let of_thing = matches!(next, Some(What::Thing(_) | What::NoThing(_)));
+                let counted = before.is_some_and(counts) || (article || listed) && !of_thing;
+                (!counted).then_some(What::Relation)
+            }
+            // `used papers`, `are significant`: some of them, but which is not known.
+            What::Filler
+                if self.word(start) == "used" && matches!(next, Some(What::Type(_)))
+                    || self.word(start).starts_with("significant")
+                        && !self.tests
+                        && !self.differs =>
+            {
+                Some(What::Unknown(self.word(start).to_owned()))
+            }
+            // What is said to have stopped is supposed to be gone only where it would be.
+            What::Cue(Cue::LeaveOut)
+                if self.word(start).starts_with("stop")
+                    && !self.would
+                    && !all.iter().any(|own| cue(own) == Some(Cue::Suppose)) =>
+            {
+                Some(What::Unknown(self.word(start).to_owned()))
+            }
+            // `how many things`: those that questions are about, where they are of one type.
+            What::Filler | What::Unknown(_) if is_anything(self.word(start)) => {
+                let counted = matches!(
+                    before,
+                    Some(What::Cue(Cue::HowMany | Cue::NumberOf | Cue::Most | Cue::More(_)))
+                );
+                match self.base.kb.candidate_types() {
+                    &[kind] if counted => Some(What::Type(kind)),
+                    _ => Some(What::Filler),
+                }
+            }
+            // `author list`, `reference counts`
+            What::Filler | What::Unknown(_) | What::Cue(Cue::HowMany)
+                if COUNTS.contains(&self.word(start))
+                    && all.get(at.wrapping_sub(1)).is_some_and(|own| {
+                        matches!(own.what, What::Type(_) | What::Links(_) | What::Field(_))
+                    }) =>
+            {
+                Some(What::Filler)
+            }
+            What::Cue(Cue::Which) if self.word(start) == "who" => self.people.map(What::Type),
+            _ => None,
+        }
+    }
+}
+
+/// Whether links after this are counted.
+fn counts(what: &What) -> bool {
+    matches!(
+        what,
+        What::Number(..)
+            | What::Cue(
+                Cue::HowMany
+                    | Cue::NumberOf
+                    | Cue::Most
+                    | Cue::Fewest
+                    | Cue::More(_)
+                    | Cue::Not
+                    | Cue::Of(_)
+                    | Cue::Correlate
+                    | Cue::Bound(_, false)
+            )
+    )
+}
+
+/// Whether a mention asks for a statistical test.
+fn is_test(mention: &Mention) -> bool {
+    matches!(
+        cue(mention),
+        Some(Cue::Relate | Cue::Correlate | Cue::Ranks | Cue::Spread | Cue::Normal)
+    )
+}
+
+fn word(tokens: &[Token], at: usize) -> &str {
+    tokens.get(at).map_or("", |token| token.word.as_str())
+}
+
+fn says(tokens: &[Token], words: &[&str]) -> bool {
+    tokens.iter().any(|token| words.contains(&token.word.as_str()))
+}
+
+/// The type that `who` refers to: the only type of people, if the question asks for a first or last
+/// and mentions no person otherwise.
+fn people(schema: &Schema, all: &[Mention]) -> Option<TypeId> {
+    let things = all.iter().filter(|own| matches!(own.what, What::Thing(_))).count();
+    let extreme = all.iter().any(|own| {
+        matches!(
+            own.what,
+            What::Cue(Cue::Most | Cue::Fewest | Cue::High | Cue::Low | Cue::Best(..))
+        )
+    });
+    let people = schema
+        .types
+        .iter()
+        .enumerate()
+        .filter(|(_, own)| own.words.iter().any(|word| is_person(word)));
+    let people: Vec<TypeId> = people.map(|(id, _)| TypeId(id as u16)).collect();
+    match people.as_slice() {
+        &[kind] if extreme && things < 2 => {
+            (!all.iter().any(|own| own.what == What::Type(kind))).then_some(kind)
+        }
+        _ => None,
+    }
+}
