@@ -63,7 +63,7 @@ pub(crate) fn keep(
 /// Makes the usual number of questions for a base without any, and keeps them.
 ///
 /// # Errors
-/// As [`make`] and [`keep`].
+/// That the base gives no questions, or that they cannot be written.
 pub fn for_base(base: &Base, indexed: &Arc<IndexedBase>, app: &App) -> Result<Base> {
     let options = Options { queries: QUERIES, seed: SEED, templates: None };
     let made = make(indexed, &options, None, app)?;

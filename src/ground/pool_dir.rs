@@ -1,4 +1,4 @@
-//! The directory of a pool: jobs, each a directory of [units](crate::units), which a run plans and
+//! The directory of a pool: jobs, each a directory of units, which a run plans and
 //! workers do.
 //!
 //! ```text

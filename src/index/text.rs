@@ -2,7 +2,7 @@
 //!
 //! Indexed per node: its document, its document with the names of its neighbours, and each of its
 //! fields; each is one file of [`postings`](crate::postings). One more, `weighted`, is of stems of document
-//! and names together: [`bm25f`](crate::bm25f). The file `nodes` has the array `types` `[n]` and the number
+//! and names together: `bm25f`. The file `nodes` has the array `types` `[n]` and the number
 //! of `fields` `[1]`.
 
 use std::{

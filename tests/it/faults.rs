@@ -117,6 +117,7 @@ fn refused_threads_are_told() {
 }
 
 #[cfg(target_os = "linux")]
+#[allow(clippy::disallowed_methods, reason = "the test limits the process it is about")]
 #[test]
 fn small_limits_of_the_system_end_with_a_line_or_do_not_matter() {
     let world = World::indexed();

@@ -32,7 +32,7 @@ pub struct Forecast {
 /// What one system would ask for one question.
 ///
 /// # Errors
-/// As [`all`].
+/// That a system is not known, or that no model is configured where one is asked.
 pub fn of_one(system: &str, args: &LlmArgs, app: &App) -> Result<Vec<Forecast>> {
     let (label, system) = (system.to_owned(), system.to_owned());
     all(&[Chosen { label, system, effort: Effort::default() }], 1, args, app)

@@ -163,6 +163,7 @@ proptest! {
 }
 
 #[cfg(unix)]
+#[allow(clippy::disallowed_methods, reason = "the test makes a pipe")]
 #[test]
 fn a_pipe_is_refused_without_waiting_for_its_other_end() {
     let dir = TempDir::new().expect("directory");
