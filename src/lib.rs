@@ -22,6 +22,7 @@
 //! | system | a named method that ranks nodes for a query | retriever, pipeline |
 //! | baseline | a system without any program | reference system |
 //! | `bm25+names` | BM25 over documents extended by the names of the node's neighbours | document expansion |
+//! | `bm25f` | BM25F over a node's document and its neighbours' names, by stems | Robertson, Zaragoza & Taylor 2004 |
 //! | entity linking | finding the nodes that a text names, each with a strength in `0..=1` | mention detection and disambiguation |
 //! | linked entity | a node that a query names (by entity linking) or describes (by search), from which a metapath starts | seed, topic entity, anchor |
 //! | entity index | the names, aliases and identifiers of all nodes, for entity linking | alias table, gazetteer |
