@@ -7,7 +7,8 @@ use agent_retrieve::Late;
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "late",
     arguments: "",
-    summary: "late interaction (ColBERT): the best of hybrid, ranked token by token",
+    summary: "late interaction: the best of hybrid, each token matched with the token vectors of the \
+              index's embedder (MaxSim; no trained ColBERT)",
     needs: &[Need::Part(Part::Late)],
     open: |_, opener| Ok(Box::new(Late::open(opener.base.clone())?)),
 };

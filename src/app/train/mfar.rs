@@ -29,7 +29,7 @@ pub struct Request {
     #[schema(inline)]
     pub model: ModelArgs,
     /// What is weighed: fields alone, or the whole document with the names of neighbours too
-    #[arg(long, value_name = "VARIANT", value_parser = choice::<Variant>(), default_value = "1+n")]
+    #[arg(long, value_name = "VARIANT", value_parser = choice::<Variant>(), default_value = "1+n:lexical")]
     #[serde(default = "variant")]
     #[schema(value_type = VariantName, inline)]
     pub variant: Variant,

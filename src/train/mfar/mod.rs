@@ -41,7 +41,7 @@ pub enum Variant {
     #[serde(rename = "lexical")]
     Lexical,
     /// BM25 of the whole document with the names of neighbours, and of every field.
-    #[serde(rename = "1+n")]
+    #[serde(rename = "1+n:lexical", alias = "1+n")]
     OnePlusN,
 }
 
@@ -76,7 +76,7 @@ impl Variant {
     pub fn name(self) -> &'static str {
         match self {
             Self::Lexical => "lexical",
-            Self::OnePlusN => "1+n",
+            Self::OnePlusN => "1+n:lexical",
         }
     }
 }
