@@ -115,13 +115,21 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Answer questions over a semi-structured knowledge base
+/// The shortest way to an answer, above the list of commands.
+const START: &str = "\
+First steps:
+  agent data import --name shop --from DIR    tables, a database, triples or a graph
+  agent index shop
+  agent optimize --dataset shop               learns from labelled questions; --synthesize makes some
+  agent query latest \"a durable steel bottle by Northpeak\"";
+
+/// Answer questions over tables that link to each other, or a graph with text
 ///
 /// Data go to stdout, everything else to stderr.
 /// Exit status: 0 done, 1 failed or finished with failures, 2 bad usage, 3 internal error, 130
 /// interrupted.
 #[derive(Debug, Parser)]
-#[command(name = "agent", version, arg_required_else_help = true)]
+#[command(name = "agent", version, arg_required_else_help = true, before_help = START)]
 struct Cli {
     #[command(flatten)]
     global: GlobalArgs,

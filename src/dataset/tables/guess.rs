@@ -70,8 +70,27 @@ const MAX_INVALID_SHARE: f64 = 0.05;
 const ROWS_PER_INVALID: u64 = 5;
 /// For a column with a certain name: maximum number of allowed invalid rows.
 const MAX_INVALID_ROWS: u64 = 3;
-/// Names of columns of names, best first.
-const NAME_NAMES: [&str; 6] = ["name", "title", "label", "display_name", "full_name", "caption"];
+/// Names of columns of names, best first: English, then German, Spanish, French, Italian and Portuguese.
+const NAME_NAMES: [&str; 18] = [
+    "name",
+    "title",
+    "label",
+    "display_name",
+    "full_name",
+    "caption",
+    "subject",
+    "headline",
+    "heading",
+    "titel",
+    "betreff",
+    "bezeichnung",
+    "nombre",
+    "asunto",
+    "nom",
+    "titre",
+    "nome",
+    "titulo",
+];
 /// Names of columns of relations.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Separators of list items within a cell.

@@ -170,6 +170,18 @@ fn a_column_with_a_wrong_id_is_a_relation_and_the_id_is_told() {
 }
 
 #[test]
+fn columns_that_name_rows_are_known_in_several_languages() {
+    for column in ["subject", "Betreff", "nombre"] {
+        let (dir, home) = home();
+        let tickets = format!("id,{column},status\nT-1,Printer jams,open\nT-2,No sound,closed\n");
+        write(dir.path(), &[("tickets.csv", &tickets)]);
+        let report = imported(dir.path(), &home);
+        let kb = Kb::open(&report.base.kb_dir()).unwrap();
+        assert_eq!(kb.name(0), "Printer jams", "{column}");
+    }
+}
+
+#[test]
 fn options_say_what_would_be_guessed_otherwise() {
     let (dir, home) = home();
     csv_tables(dir.path());
