@@ -213,7 +213,7 @@ def test_a_run_whose_workers_are_killed_freezes_the_bundle_of_one_machine(
     while not any(pool.glob("workers/worker-*")):
         assert kept.is_alive()
     what = ["--dataset", "shop", "--seed", "1", "--steps", "2", "--run", str(run)]
-    with killing(working, 0.3) as killed:
+    with killing(working, 0.05) as killed:
         world.run("optimize", *what, "--pool", pool)
     assert killed
     assert (run / "bundle.json").read_bytes() == bundle.read_bytes()
