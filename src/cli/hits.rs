@@ -113,7 +113,7 @@ fn named(hits: &[HitRecord<'_>]) -> Vec<String> {
     all.iter().zip(hits).map(told).collect()
 }
 
-/// Why a node is there, in at most so many characters: the paths to it from what the question names,
+/// Why a node is there, within a number of characters: the paths to it from what the question names,
 /// or else the words that it shares with it.
 pub(super) fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
     let first = hit.path.iter().filter(|path| !path.is_empty());

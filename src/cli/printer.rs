@@ -29,7 +29,7 @@ use agent_app::{
     text::is_hidden,
 };
 
-/// Progress is redrawn so many times a second at most.
+/// Maximum redraws of progress per second.
 const BAR_HZ: u8 = 8;
 
 /// Fewer columns than this are no terminal that tables could fit.

@@ -30,7 +30,7 @@ pub(super) struct Args {
     /// Address of the hub
     #[arg(long, value_name = "URL", env = "HF_ENDPOINT", default_value = "https://huggingface.co")]
     endpoint: String,
-    /// Give a connection up that brings nothing for so many seconds
+    /// Give up a connection that sends nothing for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
     idle_timeout: f64,
     /// Install the dataset under this name instead of amazon, mag or prime

@@ -19,7 +19,7 @@ const MAX_FEATURES: usize = 6;
 /// Gain below which a feature is not told.
 const LEAST_GAIN: f32 = 0.05;
 
-/// The explanation of a node, in lines of at most so many columns; empty without one.
+/// The explanation of a node, wrapped to a number of columns; empty without one.
 pub(super) fn lines(hit: &HitRecord<'_>, width: Option<usize>) -> String {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for part in hit.explanation.iter().flat_map(|tree| &tree.children) {

@@ -292,6 +292,13 @@ impl Stems {
             .filter(|(_, word)| word.chars().nth(1).is_some() && !is_stop_word(word))
             .map(|(_, word)| self.stem(&word).into_owned())
     }
+
+    /// Stems of a query: as [`of`](Self::of), without words that only shape a question.
+    pub fn of_query(&self, text: &str) -> impl Iterator<Item = String> {
+        name_words(text)
+            .filter(|(_, word)| !is_question_word(word))
+            .flat_map(|(_, word)| self.of(&word).collect::<Vec<_>>())
+    }
 }
 
 /// How an index normalizes the words of [`for_each_reference_word`].

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Access, EmbedderChoice, FieldsQuery, IndexError, Part, bm25f,
+    Access, EmbedderChoice, FieldsQuery, IndexError, Part,
     embedder::{IndexEmbedder, open_own},
     entities::EntityIndex,
     layout::{
@@ -221,7 +221,7 @@ impl IndexedBase {
 
     /// A text to score single nodes with.
     pub fn fields_query(&self, text: &str) -> FieldsQuery {
-        let asked = bm25f::query_stems(&self.stems, text);
+        let asked: Vec<String> = self.stems.of_query(text).collect();
         FieldsQuery::new(self.fields(), &asked, |stem| self.text.weighted_idf(stem))
     }
 

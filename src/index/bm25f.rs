@@ -18,7 +18,7 @@ use crate::{
     postings::{MAX_QUERY_WORDS, PostingsBuilder, make_room},
     terms::TermIndex,
 };
-use agent_ground::words::{Analysis, Stems, is_question_word, name_words};
+use agent_ground::words::Analysis;
 use agent_kb::NodeId;
 
 /// Weighted counts are kept in parts of this size.
@@ -45,12 +45,6 @@ struct Fields<'a> {
     stems: Vec<&'a str>,
     /// For each field, the common numbers of its stems.
     numbers: [Vec<u32>; 2],
-}
-
-/// The stems that a query asks for.
-pub(crate) fn query_stems(stems: &Stems, text: &str) -> Vec<String> {
-    let asks = name_words(text).filter(|(_, word)| !is_question_word(word));
-    asks.flat_map(|(_, word)| stems.of(&word).collect::<Vec<_>>()).collect()
 }
 
 /// The stems of a query with their weights, to score single nodes.
@@ -186,6 +180,7 @@ impl Field {
 mod tests {
     use super::*;
     use crate::{bm25::idf, postings::Postings, terms::TermIndexBuilder};
+    use agent_ground::words::Stems;
 
     fn terms(path: &Path, texts: &[String]) -> TermIndex {
         let mut builder = TermIndexBuilder::create(path).unwrap();
@@ -209,7 +204,7 @@ mod tests {
         let path = dir.path().join("bm25f");
         build(&path, &documents, &names, 400).unwrap();
         let index = Postings::open_weighted(&path, SETTING).unwrap();
-        let asked = query_stems(&Stems::default(), "Which red shirts by brand3?");
+        let asked: Vec<String> = Stems::default().of_query("Which red shirts by brand3?").collect();
         assert_eq!(asked, ["red", "shirt", "brand3"]);
         let of = |index: &TermIndex, stem: &str, node: NodeId| {
             let id = index.stem_id(stem)?;

@@ -20,7 +20,7 @@ use crate::{
     bm25::{Bm25, idf},
     stream::{self, failed, invalid_data},
 };
-use agent_ground::words::{Stems, is_question_word, name_words};
+use agent_ground::words::{Stems, name_words};
 use agent_kb::NodeId;
 
 /// Bits of an entry that hold the count.
@@ -345,11 +345,8 @@ impl TermIndex {
     /// The stems of a query that occur in the index, weighted by idf; words that only shape a
     /// question are left out.
     pub fn query(&self, stems: &Stems, text: &str) -> QueryTerms {
-        let mut ids: Vec<u32> = name_words(text)
-            .filter(|(_, word)| !is_question_word(word))
-            .flat_map(|(_, word)| stems.of(&word).collect::<Vec<_>>())
-            .filter_map(|stem| self.stem_id(&stem))
-            .collect();
+        let mut ids: Vec<u32> =
+            stems.of_query(text).filter_map(|stem| self.stem_id(&stem)).collect();
         ids.sort_unstable();
         ids.dedup();
         QueryTerms(ids.into_iter().map(|id| (id, self.idf(id))).collect())

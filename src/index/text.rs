@@ -42,7 +42,7 @@ pub enum TextPart {
 }
 
 impl TextPart {
-    /// The parts of a base with so many fields, by place.
+    /// The parts of a base with `n_fields` fields, by place.
     fn all(n_fields: u16) -> impl Iterator<Item = Self> {
         let fields = (0..n_fields).map(|field| Self::Field(FieldId(field)));
         [Self::Document, Self::DocumentWithNames].into_iter().chain(fields)
@@ -211,7 +211,7 @@ impl TextIndex {
         k: usize,
     ) -> Vec<(NodeId, f32)> {
         let allowed = (!types.is_empty()).then(|| self.mask(types));
-        let asked = bm25f::query_stems(stems, text);
+        let asked: Vec<String> = stems.of_query(text).collect();
         self.weighted.search_forms(&asked, bm25f::SETTING, allowed.as_deref(), k)
     }
 

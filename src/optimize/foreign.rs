@@ -87,8 +87,7 @@ impl ForeignCheck {
     }
 }
 
-/// For each worker a query of one in so many units, drawn at random, with the place of its unit; only
-/// queries with a ranking are drawn.
+/// For each worker, one unit in [`UNITS_A_CHECK`] with one of its queries that has a ranking, drawn at random.
 fn drawn(units: &[ForeignUnit]) -> Vec<(usize, usize)> {
     let random = RandomState::new();
     let mut of: BTreeMap<&str, Vec<(u64, usize, usize)>> = BTreeMap::new();

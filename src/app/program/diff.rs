@@ -30,7 +30,7 @@ use agent_sandbox::{SandboxOptions, program::Program};
 const CONTEXT_LINES: usize = 3;
 /// Changes whose effects are measured, the first ones.
 const MAX_HUNKS: usize = 50;
-/// Queries that programs are run on; of a larger split so many are taken, spread evenly.
+/// Maximum number of queries that programs run on, taken evenly from a larger split.
 const MAX_QUERIES: usize = 1_000;
 
 /// Two programs of a run or a bundle.

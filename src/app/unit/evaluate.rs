@@ -48,7 +48,7 @@ impl Evaluation {
     }
 }
 
-/// A length, and so many nodes with their scores; 4 bytes each, the lowest first.
+/// A count, then that number of nodes with their scores; 4 bytes each, the lowest first.
 fn encoded(ranking: Option<&Ranking>) -> Vec<u8> {
     let length = ranking.map_or(NONE, |ranking| ranking.len() as u32);
     let pairs = ranking.into_iter().flatten();

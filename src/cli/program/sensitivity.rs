@@ -25,7 +25,7 @@ use agent_sandbox::Param;
 
 /// Most values of one number.
 const MAX_VALUES: u64 = 21;
-/// Most queries; of a larger split so many are taken, spread evenly.
+/// Maximum number of queries, taken evenly from a larger split.
 const MAX_QUERIES: usize = 300;
 /// Queries below which it is said that they tell little.
 const FEW_QUERIES: usize = 20;

@@ -27,7 +27,7 @@ pub(crate) struct WorkArgs {
     /// Directory of the pool, on a file system with locks that all machines share
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// End after so many seconds without work
+    /// End after this many seconds without work
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     idle: u64,
     #[command(flatten)]

@@ -56,8 +56,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Those of a setting where the mean length of all texts is so many times the mean that counts, from
-    /// bounds kept for another one.
+    /// Shares for a setting, from bounds kept for another one. `means` is the mean length of all texts over
+    /// the mean of the searched collection.
     ///
     /// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`; another `k1` maps bound to bound,
     /// and another `b` or mean shrinks `c` by `min((1 - b') / (1 - b), b' / b * means)` at most, where

@@ -48,7 +48,7 @@ use agent_ground::words::{Analysis, Stems};
 const BLOCK: usize = 8;
 /// Nodes that share a mask.
 const RANGE: usize = 64;
-/// A word in fewer than one of so many nodes is rare.
+/// A word in fewer than one of this many nodes is rare.
 const RARE: usize = 16;
 /// Distinct words of a query that are searched; later ones are dropped.
 pub const MAX_QUERY_WORDS: usize = 256;
@@ -106,7 +106,7 @@ impl Postings {
     }
 }
 
-/// Whether a word of so many nodes is rare among `n`.
+/// Whether a word of `count` nodes is rare among `n`.
 fn is_rare(count: u32, n: usize) -> bool {
     (count as usize).saturating_mul(RARE) < n
 }

@@ -15,7 +15,7 @@ use agent_kb::NodeId;
 
 /// What a bound may fall short of a score by rounding, as a share of it.
 const SLACK: f32 = 1e-4;
-/// One bound of so many is looked at to guess which are among the best.
+/// One of this many bounds is sampled to estimate which are among the best.
 const SAMPLED: usize = 16;
 /// So many times `k` blocks are scored before the next lower ones.
 const LEVELS: [usize; 3] = [1, 4, 16];

@@ -167,7 +167,7 @@ fn forbidden(action: &AuthAction<'_>, tables: &[String]) -> Option<String> {
         other => {
             let written = format!("{other:?}");
             let what = written.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
-            Some(format!("it is no reading statement ({what})"))
+            Some(format!("it does more than read ({what})"))
         }
     }
 }

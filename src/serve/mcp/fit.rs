@@ -25,7 +25,7 @@ fn json_bytes(character: char) -> usize {
     }
 }
 
-/// The part of a text from a byte on that takes at most so many bytes as JSON, and where the next
+/// The part of a text from byte `from` on that takes at most `bytes` bytes as JSON, and where the next
 /// part begins. A start within a character counts as the one behind it.
 pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize>) {
     let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
@@ -40,7 +40,7 @@ pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize
     (rest, None)
 }
 
-/// The first items that take at most so many bytes as JSON, at least one.
+/// The first items that take at most `bytes` bytes as JSON, at least one.
 pub(super) fn items(all: impl Iterator<Item = Value>, bytes: usize) -> Vec<Value> {
     let mut used = 0;
     let mut fitting = Vec::new();
