@@ -66,6 +66,7 @@ mod rows;
 pub mod schema;
 mod scores;
 mod set;
+pub mod sqlite;
 pub mod table;
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ fn write_forms(world: &World) -> [String; 3] {
     fs::write(tables.join("products.csv"), csv(header, products)).unwrap();
 
     let database = world.path("shop.sqlite");
-    let connection = rusqlite::Connection::open(&database).unwrap();
+    let connection = agent::kb::sqlite::connect(&database, rusqlite::OpenFlags::default()).unwrap();
     connection
         .execute_batch(
             "CREATE TABLE brands (id TEXT PRIMARY KEY, name TEXT);

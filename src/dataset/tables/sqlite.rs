@@ -1,4 +1,4 @@
-//! Tables of an SQLite database: columns, declared keys and rows. The only module that uses `rusqlite`.
+//! Tables of an SQLite database: columns, declared keys and rows.
 //!
 //! The database is untrusted: it is opened read-only, its views and triggers are never run, and no
 //! value is longer than the maximum line of a file.
@@ -18,6 +18,7 @@ use crate::{
     tables::rows::{Row, RowHandler, Table},
 };
 use agent_ground::files;
+use agent_kb::sqlite;
 
 /// First bytes of a database.
 const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -92,7 +93,7 @@ impl Database {
     /// [`DatasetError::BadInput`].
     pub(super) fn open(path: &Path) -> Result<Self, DatasetError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
+        let opened = sqlite::connect(path, flags).and_then(|connection| {
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
             connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_LINE_BYTES as i32)?;

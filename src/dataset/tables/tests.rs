@@ -8,7 +8,8 @@ use crate::{
     import_neutral, load_split, node_of_id,
     tables::{EdgesTable, Mapping, TableHint, guess, import_tables},
 };
-use agent_kb::{Direction, Kb};
+use agent_kb::{Direction, Kb, sqlite};
+use rusqlite::{Connection, OpenFlags};
 
 const BRANDS: &str = "id,name,country\nB-001,Northpeak,NO\nB-002,Tidewell,NL\n";
 const PRODUCTS: &str = "sku,title,description,price,brand_id,tags,similar\n\
@@ -59,8 +60,13 @@ fn csv_tables(dir: &Path) {
     write(dir, &files);
 }
 
+/// Opens or creates a database.
+fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    sqlite::connect(file, OpenFlags::default())
+}
+
 fn database(file: &Path) {
-    let connection = rusqlite::Connection::open(file).unwrap();
+    let connection = connect(file).unwrap();
     let sql = "CREATE TABLE brands (id TEXT PRIMARY KEY, name TEXT, country TEXT);
         CREATE TABLE products (sku TEXT PRIMARY KEY, title TEXT, description TEXT, price REAL,
             brand_id TEXT REFERENCES brands(id), tags TEXT, similar TEXT, photo BLOB);
@@ -323,7 +329,7 @@ fn a_table_with_ids_of_its_own_is_no_table_of_edges() {
         CREATE TABLE goods (article_id INTEGER PRIMARY KEY, title, shop_id REFERENCES shops);
         INSERT INTO shops VALUES (1,'A'), (2,'B'), (3,'C');
         INSERT INTO goods VALUES (1,'Cup',1), (2,'Mug',1);";
-    rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+    connect(&file).unwrap().execute_batch(sql).unwrap();
     let told = lines(&file)[0].clone();
     assert!(told.contains("one good per row: id article_id, name title"), "{told}");
 }
@@ -406,7 +412,7 @@ fn a_foreign_key_of_several_columns_is_told_and_makes_no_relation() {
             FOREIGN KEY (ax, ay) REFERENCES a (x, y));
         INSERT INTO a VALUES ('1','2','one');
         INSERT INTO b VALUES (1,'1','2');";
-    rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+    connect(&file).unwrap().execute_batch(sql).unwrap();
     let guessed = guess(&file, &[]).unwrap();
     let told = "pairs.sqlite:b: the key (ax, ay) of a has several columns, which makes no \
         relation; give a one column of ids, and pairs.sqlite:b one with these";
@@ -654,7 +660,7 @@ fn a_foreign_key_may_be_to_another_unique_column() {
         CREATE TABLE products (sku TEXT PRIMARY KEY, brand_code TEXT REFERENCES brands(code));
         INSERT INTO brands VALUES (1,'NP','Northpeak'), (2,'TW','Tidewell');
         INSERT INTO products VALUES ('S1','NP'), ('S2','TW'), ('S3','NP');";
-    let connection = rusqlite::Connection::open(&file).unwrap();
+    let connection = connect(&file).unwrap();
     connection.execute_batch(sql).unwrap();
     let report = imported(&file, &home);
     assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (5, 3));
@@ -731,7 +737,7 @@ fn the_tables_of_a_full_text_index_are_no_types() {
         INSERT INTO found VALUES ('first');
         CREATE VIRTUAL TABLE place USING rtree(id, x0, x1);
         INSERT INTO place VALUES (1, 0, 1);";
-    rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+    connect(&file).unwrap().execute_batch(sql).unwrap();
     let mapping = guess(&file, &[]).unwrap().mapping;
     let types: Vec<&str> = mapping.nodes.iter().map(|of| of.node_type.as_str()).collect();
     assert_eq!(types, ["note"]);

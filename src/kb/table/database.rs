@@ -27,9 +27,9 @@ use rusqlite::{
     types::{ToSqlOutput, ValueRef},
 };
 
-use crate::table::{
-    Cell, Key, NamedValue, Table, functions, texts,
-    watch::{LoadedHeap, Watch},
+use crate::{
+    sqlite,
+    table::{Cell, Key, NamedValue, Table, functions, texts, watch::Watch},
 };
 
 /// Instructions of SQLite's machine between two looks at deadline and heap.
@@ -55,9 +55,8 @@ pub(super) const MAX_PATTERN: i32 = 200;
 const MAX_INSTRUCTIONS: i32 = 3_000;
 /// Bytes of all rows of a result.
 const MAX_RESULT: usize = 16 << 20;
-/// Pages that all tables of a database may fill, and bytes of a page: 1 GiB.
+/// Pages of 4 KiB that all tables of a database may fill.
 const MAX_PAGES: u32 = 262_144;
-const PAGE_BYTES: u64 = 4_096;
 /// Functions of SQLite that statements may call beside those of `functions` and `texts`. The time of
 /// each is linear in its texts.
 pub(super) const FUNCTIONS: [&str; 31] = [
@@ -186,15 +185,12 @@ impl Database {
     pub fn load(tables: &[(&str, &Table)]) -> Result<Self, SqlError> {
         let watch = Arc::new(Watch::default());
         let opened = || -> rusqlite::Result<Database> {
-            let mut connection = Connection::open_in_memory()?;
+            let mut connection = sqlite::in_memory()?;
             harden(&mut connection, &watch)?;
-            let heap = LoadedHeap::begin(u64::from(MAX_PAGES) * PAGE_BYTES);
             let mut names = Vec::new();
             for (name, table) in tables {
                 names.extend(fill(&connection, name, table)?);
             }
-            let pages: u32 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
-            heap.end(u64::from(pages) * PAGE_BYTES);
             connection.pragma_update(None, "query_only", true)?;
             connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_TEXT)?;
             connection.set_limit(Limit::SQLITE_LIMIT_VDBE_OP, MAX_INSTRUCTIONS)?;

@@ -336,7 +336,7 @@ fn intermediate_results_are_bounded() {
 
 #[test]
 fn functions_of_texts_are_those_of_sqlite() {
-    let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+    let sqlite = crate::sqlite::in_memory().unwrap();
     let own = long();
     let texts = ["''", "'a'", "'aab'", "'Ünïcode %_'", "'bana%na'", "12", "1.5", "3.0", "NULL"];
     let patterns =

@@ -1,81 +1,41 @@
-//! Watches a running statement: its deadline, the heap that it takes beside the loaded tables, and what
-//! it may read.
-//!
-//! SQLite counts its heap for the whole process, so the heap of a statement is the growth since it
-//! began, less what was loaded since, shared by all that run.
+//! Watches a running statement: its deadline, the heap that it takes beside the loaded
+//! tables, and what it may read.
 
 use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use rusqlite::{ffi, hooks::AuthAction};
+use rusqlite::hooks::AuthAction;
 
-use crate::table::{SqlError, database::FUNCTIONS, functions, texts};
+use crate::{
+    sqlite,
+    table::{SqlError, database::FUNCTIONS, functions, texts},
+};
 
 /// Bytes of heap of one statement: sorters, groups and temporary tables. Sorting that much, which
 /// SQLite does in one piece, takes about a second.
-pub(super) const MAX_HEAP: u64 = 128 << 20;
+pub(super) const MAX_HEAP: i64 = 128 << 20;
 /// Beginnings of names of SQLite's built-in tables.
 const BUILT_IN: [&str; 7] = ["sqlite", "json", "pragma_", "dbstat", "fts", "rtree", "geopoly"];
-
-/// Statements that run now.
-static RUNNING: AtomicU64 = AtomicU64::new(0);
-/// Bytes that loads may have taken, all since the start of the process.
-static LOADED: AtomicU64 = AtomicU64::new(0);
-
-/// Bytes of SQLite's heap, of all connections.
-fn heap() -> u64 {
-    // SAFETY: it has no arguments, may be called on any thread, and reads one counter under a lock.
-    unsafe { ffi::sqlite3_memory_used() }.unsigned_abs()
-}
-
-/// Heap that a load of tables may take: all of its limit while it goes on, afterwards what it took.
-pub(super) struct LoadedHeap {
-    limit: u64,
-}
-
-impl LoadedHeap {
-    /// A load of at most `limit` bytes.
-    pub(super) fn begin(limit: u64) -> Self {
-        LOADED.fetch_add(limit, Ordering::SeqCst);
-        Self { limit }
-    }
-
-    /// The load took `bytes`.
-    pub(super) fn end(self, bytes: u64) {
-        LOADED.fetch_add(bytes, Ordering::SeqCst);
-    }
-}
-
-impl Drop for LoadedHeap {
-    fn drop(&mut self) {
-        LOADED.fetch_sub(self.limit, Ordering::SeqCst);
-    }
-}
 
 /// A running statement.
 struct Running {
     /// None: beyond what a clock can tell.
     deadline: Option<Instant>,
     time: Duration,
-    heap: u64,
-    loaded: u64,
+    /// Heap of its thread when it began.
+    heap: i64,
 }
 
 impl Running {
-    /// Why it is to be stopped.
+    /// Why it is to be stopped. SQLite asks on the thread on which the statement runs.
     fn excess(&self) -> Option<SqlError> {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Some(SqlError::Deadline(self.time));
         }
-        let shared = MAX_HEAP.saturating_mul(RUNNING.load(Ordering::SeqCst));
-        let loaded = LOADED.load(Ordering::SeqCst).saturating_sub(self.loaded);
-        let grown = heap().saturating_sub(self.heap);
-        (grown > shared.saturating_add(loaded)).then_some(SqlError::TooMuchMemory(MAX_HEAP))
+        let grown = sqlite::heap() - self.heap;
+        (grown > MAX_HEAP).then_some(SqlError::TooMuchMemory(MAX_HEAP.unsigned_abs()))
     }
 }
 
@@ -94,7 +54,6 @@ pub(super) struct Turn<'a>(&'a Watch);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Ordering::SeqCst);
         *lock(&self.0.running) = None;
     }
 }
@@ -111,10 +70,9 @@ impl Watch {
 
     /// Begins a statement that may run for `time`.
     pub(super) fn begin(&self, time: Duration) -> Turn<'_> {
-        RUNNING.fetch_add(1, Ordering::SeqCst);
         *lock(&self.reason) = None;
-        let (deadline, loaded) = (Instant::now().checked_add(time), LOADED.load(Ordering::SeqCst));
-        *lock(&self.running) = Some(Running { deadline, time, heap: heap(), loaded });
+        let deadline = Instant::now().checked_add(time);
+        *lock(&self.running) = Some(Running { deadline, time, heap: sqlite::heap() });
         Turn(self)
     }
 

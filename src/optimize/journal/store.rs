@@ -34,6 +34,7 @@ use rusqlite::{
 
 use crate::journal::JournalError;
 pub(super) use crate::journal::store::replies::StoredReply;
+use agent_kb::sqlite;
 use agent_sandbox::program::Program;
 
 /// The only supported format version.
@@ -105,7 +106,7 @@ impl Store {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
                 | OpenFlags::SQLITE_OPEN_CREATE
                 | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let mut connection = Connection::open_with_flags(path, flags)?;
+            let mut connection = sqlite::connect(path, flags)?;
             set_up(&connection)?;
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -149,8 +150,8 @@ impl Store {
             Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
         } | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = match immutable {
-            true => Connection::open_with_flags(address(path), flags | OpenFlags::SQLITE_OPEN_URI),
-            false => Connection::open_with_flags(path, flags),
+            true => sqlite::connect(address(path), flags | OpenFlags::SQLITE_OPEN_URI),
+            false => sqlite::connect(path, flags),
         }
         .map_err(|error| failed("open", path, &error))?;
         let mut store =

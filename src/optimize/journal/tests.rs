@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, fs, path::Path, process};
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rusqlite::OpenFlags;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -18,6 +19,7 @@ use crate::{
         BODY_BYTES, BODY_DEPTH, DATABASE_FILE, Journal, JournalError, PROGRAM_BYTES, writer_pid,
     },
 };
+use agent_kb::sqlite;
 use agent_llm::{Exchange, Finish, Message, Reply, Request, Role, Usage};
 use agent_sandbox::{Code, Limits, program::Program};
 
@@ -358,7 +360,7 @@ fn rows_changed_by_other_hands_are_noticed() {
     ] {
         let copy = image(dir.path());
         let path = copy.path().join(DATABASE_FILE);
-        let connection = rusqlite::Connection::open(&path).expect("open");
+        let connection = sqlite::connect(&path, OpenFlags::default()).expect("open");
         connection.pragma_update(None, "foreign_keys", false).expect("pragma");
         connection.execute_batch(sql).expect("change");
         drop(connection);

@@ -1,0 +1,133 @@
+//! Opens SQLite databases, and counts the heap that SQLite takes on each thread.
+//!
+//! SQLite itself counts its heap for the whole process, so that one large statement would stop all
+//! others. A statement runs on one thread; SQLite's allocator is therefore wrapped with one that
+//! counts for each thread. That must happen before SQLite starts, hence [`connect`] and [`in_memory`]
+//! are the only places that open a database.
+
+use std::{
+    cell::Cell,
+    ffi::{c_int, c_void},
+    path::Path,
+    sync::OnceLock,
+};
+
+use rusqlite::{Connection, OpenFlags, ffi};
+
+/// The allocator of SQLite.
+struct Allocator {
+    malloc: unsafe extern "C" fn(c_int) -> *mut c_void,
+    free: unsafe extern "C" fn(*mut c_void),
+    realloc: unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void,
+    size: unsafe extern "C" fn(*mut c_void) -> c_int,
+}
+
+/// None if SQLite had started before, or cannot be configured.
+static ALLOCATOR: OnceLock<Option<Allocator>> = OnceLock::new();
+
+thread_local! {
+    static HEAP: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Opens a database file. Its path may be a URI if `flags` allow it.
+///
+/// # Errors
+/// Those of [`Connection::open_with_flags`].
+pub fn connect(path: impl AsRef<Path>, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    count_heap()?;
+    #[allow(clippy::disallowed_methods, reason = "the heap is counted")]
+    Connection::open_with_flags(path, flags)
+}
+
+/// Opens a new database in memory.
+///
+/// # Errors
+/// Those of [`Connection::open_in_memory`].
+pub fn in_memory() -> rusqlite::Result<Connection> {
+    connect(":memory:", OpenFlags::default())
+}
+
+/// Bytes that SQLite has taken on this thread less those that it gave back here. Memory that another
+/// thread gives back is counted there, so only the growth during one statement has a meaning.
+pub fn heap() -> i64 {
+    HEAP.get()
+}
+
+/// Wraps SQLite's allocator, once.
+fn count_heap() -> rusqlite::Result<()> {
+    let counted = ALLOCATOR.get_or_init(|| {
+        // SAFETY: a null pointer is a valid `Option` of a function and a valid pointer.
+        let mut methods: ffi::sqlite3_mem_methods = unsafe { std::mem::zeroed() };
+        // SAFETY: the argument that this option takes is a pointer to the methods, which it fills.
+        let found = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_GETMALLOC, &raw mut methods) };
+        let allocator = Allocator {
+            malloc: methods.xMalloc?,
+            free: methods.xFree?,
+            realloc: methods.xRealloc?,
+            size: methods.xSize?,
+        };
+        (found == ffi::SQLITE_OK).then_some(())?;
+        methods.xMalloc = Some(counted_malloc);
+        methods.xFree = Some(counted_free);
+        methods.xRealloc = Some(counted_realloc);
+        // SAFETY: SQLite copies the methods, and calls none before it starts, which is after the
+        // allocator is stored.
+        let set = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MALLOC, &raw const methods) };
+        (set == ffi::SQLITE_OK).then_some(allocator)
+    });
+    let misuse = || rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_MISUSE), None);
+    counted.is_some().then_some(()).ok_or_else(misuse)
+}
+
+/// SQLite's allocator.
+fn allocator() -> &'static Allocator {
+    // SQLite calls it only where it was set.
+    ALLOCATOR.get().and_then(Option::as_ref).unwrap_or_else(|| std::process::abort())
+}
+
+/// Adds the size of a block, `sign` times.
+fn count(block: *mut c_void, sign: i64) {
+    if !block.is_null() {
+        // SAFETY: the block is one of this allocator and not yet given back.
+        let bytes = unsafe { (allocator().size)(block) };
+        HEAP.set(HEAP.get() + sign * i64::from(bytes));
+    }
+}
+
+unsafe extern "C" fn counted_malloc(bytes: c_int) -> *mut c_void {
+    // SAFETY: SQLite asks for it with a size that its own allocator takes.
+    let block = unsafe { (allocator().malloc)(bytes) };
+    count(block, 1);
+    block
+}
+
+unsafe extern "C" fn counted_free(block: *mut c_void) {
+    count(block, -1);
+    // SAFETY: SQLite gives back a block that it got from `counted_malloc` or `counted_realloc`.
+    unsafe { (allocator().free)(block) };
+}
+
+unsafe extern "C" fn counted_realloc(block: *mut c_void, bytes: c_int) -> *mut c_void {
+    count(block, -1);
+    // SAFETY: as of `counted_free`, with a size that SQLite's own allocator takes.
+    let moved = unsafe { (allocator().realloc)(block, bytes) };
+    // Where nothing was moved, the old block stays.
+    count(if moved.is_null() { block } else { moved }, 1);
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_counts_its_own_heap() {
+        let connection = in_memory().unwrap();
+        let before = heap();
+        connection.execute_batch("CREATE TABLE t AS SELECT randomblob(1000000) AS x").unwrap();
+        assert!(heap() - before > 1_000_000);
+        std::thread::spawn(|| assert_eq!(heap(), 0)).join().unwrap();
+        drop(connection);
+        assert!(heap() - before < 1_000_000);
+    }
+}
