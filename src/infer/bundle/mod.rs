@@ -23,9 +23,11 @@
 
 pub mod cutoff;
 mod fit;
+mod lexicon;
 pub mod reading;
 pub mod reranker;
 pub mod router;
+mod schema;
 pub mod understood;
 
 pub use fit::Fit;

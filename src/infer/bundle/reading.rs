@@ -14,6 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bundle::{
+    lexicon::Synonyms,
+    schema::{Schema, is_form},
+};
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
@@ -45,6 +49,10 @@ const TARGET_WORD_PROBABILITY: f32 = 0.8;
 const METAPATH_WORD_PROBABILITY: f32 = 0.5;
 /// Probability that it contains a word of the middle type of a metapath.
 const MIDDLE_WORD_PROBABILITY: f32 = 0.3;
+/// Probability that a question has a given synonym of a type or relation of its metapaths.
+const SYNONYM_PROBABILITY: f32 = 0.3;
+/// Log penalty of a relation that a word of the question excludes.
+const EXCLUDED_PENALTY: f32 = -6.0;
 /// Probability of a question word.
 const QUESTION_WORD_PROBABILITY: f32 = 0.1;
 /// Probability of any other word.
@@ -74,10 +82,6 @@ const COMPARING: [&str; 8] =
 const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
 /// Log penalty of such a word if no metapath returns along its first step.
 const NOTHING_IN_COMMON: f32 = -2.0;
-/// Minimum length of the common prefix of two stems that are forms of one word.
-const MIN_BEGINNING: usize = 4;
-/// Maximum number of letters after that prefix.
-const MAX_ENDING: usize = 4;
 
 /// One step of a metapath.
 pub type Step = (RelationId, Direction);
@@ -173,74 +177,6 @@ pub fn metapath_in_words(base: &IndexedBase, metapath: &Metapath) -> String {
     kb::metapath_in_words(&base.kb, metapath.start, metapath.typed_steps())
 }
 
-/// The stems of the names of types and relations.
-pub(super) struct Schema {
-    types: Vec<Vec<String>>,
-    relations: Vec<Vec<String>>,
-}
-
-impl Schema {
-    pub(super) fn new(base: &IndexedBase) -> Self {
-        let stems = |name: &String| {
-            name_words(name).map(|(_, word)| base.stems.stem(&word).into_owned()).collect()
-        };
-        Self {
-            types: base.kb.types().iter().map(stems).collect(),
-            relations: base.kb.relations().iter().map(stems).collect(),
-        }
-    }
-
-    fn of_type(&self, kind: TypeId) -> &[String] {
-        self.types.get(usize::from(kind.0)).map_or(&[], Vec::as_slice)
-    }
-
-    fn of_relation(&self, relation: RelationId) -> &[String] {
-        self.relations.get(usize::from(relation.0)).map_or(&[], Vec::as_slice)
-    }
-
-    /// The types that the question mentions first: those whose whole name of several words occurs
-    /// there, or else all with the first word.
-    fn first_mentioned(&self, stems: &[String]) -> Option<Vec<TypeId>> {
-        let kinds = || (0..self.types.len()).map(|kind| TypeId(kind as u16));
-        let says = |kind: &TypeId, stem| self.of_type(*kind).iter().any(|own| is_form(stem, own));
-        let (at, stem) =
-            stems.iter().enumerate().find(|(_, stem)| kinds().any(|kind| says(&kind, stem)))?;
-        let begins = stems.get(at..).unwrap_or_default();
-        let is_whole = |kind: &TypeId| {
-            let own = self.of_type(*kind);
-            let mut pairs = own.iter().zip(begins);
-            (2..=begins.len()).contains(&own.len()) && pairs.all(|(own, stem)| is_form(own, stem))
-        };
-        let whole: Vec<TypeId> = kinds().filter(is_whole).collect();
-        let any = || kinds().filter(|kind| says(kind, stem)).collect();
-        Some(if whole.is_empty() { any() } else { whole })
-    }
-
-    /// The types and relations whose names contain a stem.
-    pub(super) fn meanings(&self, stem: &str) -> (Vec<TypeId>, Vec<RelationId>) {
-        let has = |own: &[String]| own.iter().any(|own| is_form(stem, own));
-        let places = |of: &[Vec<String>]| -> Vec<u16> {
-            let found = of.iter().zip(0u16..).filter(|(own, _)| has(own));
-            found.map(|pair| pair.1).collect()
-        };
-        let types = places(&self.types).into_iter().map(TypeId).collect();
-        (types, places(&self.relations).into_iter().map(RelationId).collect())
-    }
-
-    fn says(&self, stem: &str) -> bool {
-        self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
-    }
-}
-
-/// Whether two stems are forms of one word: equal, or one is a prefix of the other.
-fn is_form(one: &str, other: &str) -> bool {
-    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
-    short == long
-        || short.len() >= MIN_BEGINNING
-            && long.len() <= short.len() + MAX_ENDING
-            && long.starts_with(short)
-}
-
 impl Question {
     /// Splits a text into names and other words. Lower-case names made of words of the base's types and
     /// relations do not count as names.
@@ -254,8 +190,20 @@ impl Question {
             let mut stems = one.words.clone().filter_map(stem);
             one.marked && !(small && !one.quoted && stems.all(|stem| schema.says(&stem)))
         };
-        let names: Vec<ExactMention> =
-            base.entities.exact_mentions(text).into_iter().filter(is_name).collect();
+        let spelled = base.entities.exact_mentions(text);
+        let mut names: Vec<ExactMention> =
+            spelled.iter().filter(|one| is_name(one)).cloned().collect();
+        // Where no name is marked, a word in small letters that means nothing else may be one.
+        if names.is_empty() {
+            let means_nothing_else = |one: &&ExactMention| {
+                let stem = stem(one.words.start).unwrap_or_default();
+                let word = words.get(one.words.start);
+                !schema.says(&stem)
+                    && !schema.is_synonym(&stem)
+                    && !word.is_some_and(|(_, word)| is_question_word(word))
+            };
+            names.extend(spelled.iter().filter(means_nothing_else).take(1).cloned());
+        }
         let is_beside = |at: &usize| !names.iter().any(|name| name.words.contains(at));
         let (mut other_stems, mut asks): (Vec<String>, Vec<bool>) = Default::default();
         for (at, (_, word)) in words.iter().enumerate() {
@@ -378,6 +326,10 @@ struct Model<'a> {
     /// For each type, then each relation: the words that are forms of a word of its name.
     of_types: Vec<u64>,
     of_relations: Vec<u64>,
+    /// Likewise: the words that are synonyms of it, and of each relation those that exclude it.
+    type_synonyms: Vec<u64>,
+    relation_synonyms: Vec<u64>,
+    excluding: Vec<u64>,
     /// The stems of the schema, ascending, each with the words that are forms of it.
     stems: Vec<String>,
     forms: Vec<u64>,
@@ -397,6 +349,11 @@ struct Guess {
     metapaths: Vec<Metapath>,
     log: f32,
     plain: bool,
+}
+
+/// Bits by index; none beyond the end.
+fn bits(of: &[u64], at: u16) -> u64 {
+    of.get(usize::from(at)).copied().unwrap_or(0)
 }
 
 impl<'a> Model<'a> {
@@ -429,6 +386,11 @@ impl<'a> Model<'a> {
         let topical = bits(&|at| !question.asks[at]);
         let of_types = schema.types.iter().map(forms).collect();
         let of_relations = schema.relations.iter().map(forms).collect();
+        let equal = |own: &[String]| bits(&|at| own.contains(&question.other_stems[at]));
+        let synonyms = |of: &[Synonyms]| of.iter().map(|own| equal(&own.means)).collect();
+        let type_synonyms = synonyms(&schema.type_synonyms);
+        let relation_synonyms = synonyms(&schema.relation_synonyms);
+        let excluding = schema.relation_synonyms.iter().map(|own| equal(&own.excludes)).collect();
         let stems: BTreeSet<&String> =
             schema.types.iter().chain(&schema.relations).flatten().collect();
         let stems: Vec<String> = stems.into_iter().cloned().collect();
@@ -450,6 +412,9 @@ impl<'a> Model<'a> {
             topical,
             of_types,
             of_relations,
+            type_synonyms,
+            relation_synonyms,
+            excluding,
             stems,
             forms,
             type_stems,
@@ -471,15 +436,39 @@ impl<'a> Model<'a> {
 
     /// Whether metapaths may explain every word: by their own names, or by a phrasing.
     fn may_be_plain(&self, metapaths: &[&WordedMetapath<'_>]) -> bool {
-        let bits = |of: &[u64], at: u16| of.get(usize::from(at)).copied().unwrap_or(0);
-        let mut explained = 0;
-        for WordedMetapath { metapath, .. } in metapaths {
+        let explained = metapaths.iter().fold(0, |explained, one| {
+            let metapath = &one.metapath;
             let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
-            explained |= types.fold(0, |explained, kind| explained | bits(&self.of_types, kind.0));
+            let types = types.map(|kind| bits(&self.of_types, kind.0));
             let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
-            explained |= relations.fold(0, |explained, own| explained | own);
-        }
+            explained
+                | types.chain(relations).fold(self.synonyms_of(metapath), |all, own| all | own)
+        });
         self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
+    }
+
+    /// The words that are synonyms of the types and relations of a metapath.
+    fn synonyms_of(&self, metapath: &Metapath) -> u64 {
+        let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
+        let types = types.map(|kind| bits(&self.type_synonyms, kind.0));
+        let relations = metapath.steps.iter().map(|step| bits(&self.relation_synonyms, step.0.0));
+        types.chain(relations).fold(0, |all, own| all | own)
+    }
+
+    /// Number of steps whose relation is excluded by a word of the question, which has no word of the
+    /// relation's own.
+    fn n_excluded(&self, metapaths: &[Metapath]) -> usize {
+        let is_excluded = |step: &&Step| {
+            let at = step.0.0;
+            let schema = self.schema.of_relation(step.0);
+            let own = bits(&self.relation_synonyms, at) & self.topical;
+            let said = schema.iter().any(|stem| {
+                let in_type = self.schema.types.iter().flatten().any(|other| other == stem);
+                !in_type && self.question.other_stems.iter().any(|other| is_form(other, stem))
+            });
+            bits(&self.excluding, at) != 0 && own == 0 && !said
+        };
+        metapaths.iter().flat_map(|metapath| &metapath.steps).filter(is_excluded).count()
     }
 
     /// The phrasing of these metapaths.
@@ -497,24 +486,31 @@ impl<'a> Model<'a> {
             self.phrasings.values().any(|phrasing| count(phrasing) >= Some(MIN_WORD_QUESTIONS))
         };
         let mut words = self.question.other_stems.iter().zip(&self.question.asks);
-        words.all(|(stem, &asks)| asks || self.schema.says(stem) || in_phrasing(stem))
+        words.all(|(stem, &asks)| {
+            asks || self.schema.says(stem) || self.schema.is_synonym(stem) || in_phrasing(stem)
+        })
     }
 
     /// Indexes of the schema's stems that metapaths contain, ascending, with the probability of each.
     fn expected(&self, metapaths: &[Metapath]) -> Vec<(usize, f32)> {
         let mut expected: Vec<(usize, f32)> = Vec::new();
-        let mut put = |of: &[Vec<usize>], at: u16, chance: f32| {
+        // Where a synonym is said, a name's own words are not expected.
+        let mut put = |of: &[Vec<usize>], synonyms: &[u64], at: u16, chance: f32| {
+            let is_replaced = bits(synonyms, at) != 0;
             let own = of.get(usize::from(at)).into_iter().flatten();
+            let own = own.filter(|&&stem| !is_replaced || self.forms[stem] != 0);
             expected.extend(own.map(|&stem| (stem, chance)));
         };
         for metapath in metapaths {
-            put(&self.type_stems, metapath.target.0, TARGET_WORD_PROBABILITY);
-            put(&self.type_stems, metapath.start.0, METAPATH_WORD_PROBABILITY);
-            for &(relation, _) in &metapath.steps {
-                put(&self.relation_stems, relation.0, METAPATH_WORD_PROBABILITY);
+            let (types, synonyms) = (&self.type_stems, &self.type_synonyms);
+            put(types, synonyms, metapath.target.0, TARGET_WORD_PROBABILITY);
+            put(types, synonyms, metapath.start.0, METAPATH_WORD_PROBABILITY);
+            for &(RelationId(relation), _) in &metapath.steps {
+                let synonyms = &self.relation_synonyms;
+                put(&self.relation_stems, synonyms, relation, METAPATH_WORD_PROBABILITY);
             }
             if let Some(kind) = metapath.middle {
-                put(&self.type_stems, kind.0, MIDDLE_WORD_PROBABILITY);
+                put(types, synonyms, kind.0, MIDDLE_WORD_PROBABILITY);
             }
         }
         expected.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
@@ -532,11 +528,12 @@ impl<'a> Model<'a> {
             |metapath: &Metapath| self.question.in_common && metapath.goes_there_and_back();
         let longer = metapaths.iter().filter(|metapath| !expected_length(metapath));
         let longer: usize = longer.map(|metapath| metapath.steps.len() - 1).sum();
-        let unlearnt = self.wording(&expected, None);
+        let synonyms = metapaths.iter().fold(0, |all, metapath| all | self.synonyms_of(metapath));
+        let unlearnt = self.wording(&expected, synonyms, None);
         let by_schema =
             Guess { log: unlearnt.0 + LONGER * longer as f32, plain: unlearnt.1, metapaths };
         let learnt = self.phrasing(worded).map(|phrasing| {
-            let (log, plain) = self.wording(&expected, Some(phrasing));
+            let (log, plain) = self.wording(&expected, synonyms, Some(phrasing));
             (log + (phrasing.n as f32 + 1.0).ln(), plain)
         });
         let mut guess = by_schema;
@@ -560,6 +557,7 @@ impl<'a> Model<'a> {
         let misplaced =
             self.n_words_elsewhere(&guess.metapaths) + self.n_in_order(&guess.metapaths);
         guess.log += ELSEWHERE_PENALTY * misplaced as f32;
+        guess.log += EXCLUDED_PENALTY * self.n_excluded(&guess.metapaths) as f32;
         guess
     }
 
@@ -594,9 +592,14 @@ impl<'a> Model<'a> {
         metapaths.iter().zip(&self.question.before).filter(is_in_order).count()
     }
 
-    /// The log likelihood of the words under a reading with these expected stems, and whether all words
-    /// are explained.
-    fn wording(&self, expected: &[(usize, f32)], phrasing: Option<&Phrasing>) -> (f32, bool) {
+    /// The log likelihood of the words under a reading with these expected stems and words that are
+    /// its synonyms, and whether all words are explained.
+    fn wording(
+        &self,
+        expected: &[(usize, f32)],
+        synonyms: u64,
+        phrasing: Option<&Phrasing>,
+    ) -> (f32, bool) {
         let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
         let count = |stem: &str| {
             let count = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
@@ -606,7 +609,11 @@ impl<'a> Model<'a> {
             |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
         let prior = |at: usize, asks: bool| {
             let forms = expected.iter().filter(|pair| self.forms[pair.0] >> at & 1 == 1);
-            let least = if asks { QUESTION_WORD_PROBABILITY } else { OTHER_WORD_PROBABILITY };
+            let least = match (synonyms >> at & 1 == 1, asks) {
+                (true, _) => SYNONYM_PROBABILITY,
+                (false, true) => QUESTION_WORD_PROBABILITY,
+                (false, false) => OTHER_WORD_PROBABILITY,
+            };
             forms.map(|pair| pair.1).fold(least, f32::max)
         };
         let (mut log, mut plain) = (0.0, true);

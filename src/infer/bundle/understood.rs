@@ -3,10 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::bundle::{
-    reading::{Question, Schema},
-    router::SURE_LINK,
-};
+use crate::bundle::{reading::Question, router::SURE_LINK, schema::Schema};
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::NodeId;

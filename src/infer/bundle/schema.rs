@@ -1,0 +1,93 @@
+//! Words of the schema: stems of the names of types and relations, and their synonyms.
+
+use crate::bundle::lexicon::{Synonyms, synonyms};
+use agent_ground::words::name_words;
+use agent_index::IndexedBase;
+use agent_kb::{RelationId, TypeId};
+
+/// Minimum length of the common prefix of two stems that are forms of one word.
+const MIN_BEGINNING: usize = 4;
+/// Maximum number of letters after that prefix.
+const MAX_ENDING: usize = 4;
+
+/// The stems of the names of types and relations, and their synonyms.
+pub(super) struct Schema {
+    pub(super) types: Vec<Vec<String>>,
+    pub(super) relations: Vec<Vec<String>>,
+    pub(super) type_synonyms: Vec<Synonyms>,
+    pub(super) relation_synonyms: Vec<Synonyms>,
+}
+
+impl Schema {
+    pub(super) fn new(base: &IndexedBase) -> Self {
+        let stems = |name: &String| {
+            name_words(name).map(|(_, word)| base.stems.stem(&word).into_owned()).collect()
+        };
+        Self {
+            types: base.kb.types().iter().map(stems).collect(),
+            relations: base.kb.relations().iter().map(stems).collect(),
+            type_synonyms: synonyms(&base.stems, "type", base.kb.types()),
+            relation_synonyms: synonyms(&base.stems, "relation", base.kb.relations()),
+        }
+    }
+
+    fn of_type(&self, kind: TypeId) -> &[String] {
+        self.types.get(usize::from(kind.0)).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn of_relation(&self, relation: RelationId) -> &[String] {
+        self.relations.get(usize::from(relation.0)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The types that the question mentions first: those whose whole name of several words occurs
+    /// there, or else all with the first word.
+    pub(super) fn first_mentioned(&self, stems: &[String]) -> Option<Vec<TypeId>> {
+        let kinds = || (0..self.types.len()).map(|kind| TypeId(kind as u16));
+        let says = |kind: &TypeId, stem: &String| {
+            let synonyms = self.type_synonyms.get(usize::from(kind.0));
+            self.of_type(*kind).iter().any(|own| is_form(stem, own))
+                || synonyms.is_some_and(|synonyms| synonyms.means.contains(stem))
+        };
+        let (at, stem) =
+            stems.iter().enumerate().find(|(_, stem)| kinds().any(|kind| says(&kind, stem)))?;
+        let begins = stems.get(at..).unwrap_or_default();
+        let is_whole = |kind: &TypeId| {
+            let own = self.of_type(*kind);
+            let mut pairs = own.iter().zip(begins);
+            (2..=begins.len()).contains(&own.len()) && pairs.all(|(own, stem)| is_form(own, stem))
+        };
+        let whole: Vec<TypeId> = kinds().filter(is_whole).collect();
+        let any = || kinds().filter(|kind| says(kind, stem)).collect();
+        Some(if whole.is_empty() { any() } else { whole })
+    }
+
+    /// The types and relations whose names contain a stem.
+    pub(super) fn meanings(&self, stem: &str) -> (Vec<TypeId>, Vec<RelationId>) {
+        let has = |own: &[String]| own.iter().any(|own| is_form(stem, own));
+        let places = |of: &[Vec<String>]| -> Vec<u16> {
+            let found = of.iter().zip(0u16..).filter(|(own, _)| has(own));
+            found.map(|pair| pair.1).collect()
+        };
+        let types = places(&self.types).into_iter().map(TypeId).collect();
+        (types, places(&self.relations).into_iter().map(RelationId).collect())
+    }
+
+    pub(super) fn says(&self, stem: &str) -> bool {
+        self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
+    }
+
+    /// Whether a stem is a synonym of a type or relation.
+    pub(super) fn is_synonym(&self, stem: &str) -> bool {
+        let mut all = self.type_synonyms.iter().chain(&self.relation_synonyms);
+        all.any(|synonyms| synonyms.means.iter().any(|own| own == stem))
+    }
+}
+
+/// Whether two stems are forms of one word: equal, or one is a prefix of the other.
+pub(super) fn is_form(one: &str, other: &str) -> bool {
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    short == long
+        || short.len() >= MIN_BEGINNING
+            && long.len() <= short.len() + MAX_ENDING
+            && long.starts_with(short)
+}
