@@ -51,8 +51,8 @@ def asked(command):
         run = subprocess.run([*command, text], capture_output=True, text=True)
         if run.returncode:
             sys.exit(run.stderr)
-        reply = json.loads(run.stdout)
-        return [hit["key"] for hit in reply.get("hits") or reply.get("answer", reply).get("hits", [])]
+        replies = [json.loads(line) for line in run.stdout.splitlines()]
+        return [hit["key"] for reply in replies for hit in reply.get("hits", [reply])]
 
     return ask
 
