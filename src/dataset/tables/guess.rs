@@ -9,6 +9,8 @@
 //! | names | a column `name`, `title`, `label`, or one that ends so |
 //! | edges | a table that links twice, has no ids of its own and no texts |
 
+mod values;
+
 use std::{
     collections::{BTreeMap, HashSet, hash_map::DefaultHasher},
     fs,
@@ -239,7 +241,7 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, Dataset
         add_table(&facts, at, &mut guess);
     }
     if !no_values {
-        add_values(&facts, &mut guess);
+        values::add_values(&facts, &mut guess);
     }
     if let ([], true) = (*hints, source.is_dir()) {
         guess.notes.extend(skipped_file_notes(source)?);
@@ -874,53 +876,6 @@ fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
         name,
         line: 0,
     });
-}
-
-/// Makes nodes of the values of columns that have few. Columns of one name share a type if half of the values
-/// of the smaller one are those of the other.
-fn add_values(facts: &[TableFacts], guess: &mut Guess) {
-    let mut taken: HashSet<String> = facts.iter().map(|entry| entry.node_type.clone()).collect();
-    let mut types: BTreeMap<String, HashSet<u64>> = BTreeMap::new();
-    for spec in &mut guess.mapping.nodes {
-        let is_its = |entry: &&TableFacts| {
-            entry.file == spec.file && entry.table.name() == spec.table.as_deref()
-        };
-        let Some(entry) = facts.iter().find(is_its) else { continue };
-        let mut told = Vec::new();
-        for column in spec.fields.iter().flatten() {
-            let found = entry.column(column).and_then(|values| values.few_values(entry.rows));
-            let Some((separator, values)) = found else { continue };
-            let own = singular(&snake(column));
-            let shares = |known: &HashSet<u64>| {
-                let common = values.iter().filter(|value| known.contains(value)).count();
-                common * 2 >= values.len().min(known.len())
-            };
-            let node_type = match types.get(&own) {
-                Some(known) if shares(known) => own,
-                None if !taken.contains(&own) => own,
-                _ => format!("{}_{own}", spec.node_type),
-            };
-            if node_type.is_empty()
-                || (taken.contains(&node_type) && !types.contains_key(&node_type))
-            {
-                continue;
-            }
-            taken.insert(node_type.clone());
-            types.entry(node_type.clone()).or_default().extend(values);
-            told.push(format!("{column} ({} values)", values.len()));
-            if let Some(separator) = separator {
-                spec.lists.insert(column.clone(), separator.to_owned());
-            }
-            spec.values.insert(column.clone(), node_type);
-        }
-        if !told.is_empty() {
-            let (place, rows) = (table_label(&entry.table), entry.rows);
-            guess.notes.push(format!(
-                "{place}: few values in {rows} rows, so they are nodes too: {}; --no-values leaves them texts",
-                told.join(", ")
-            ));
-        }
-    }
 }
 
 /// The relation name of a table of edges: `product_categories` of products and categories gives
