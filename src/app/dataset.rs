@@ -17,11 +17,14 @@ use crate::{
     text::{count, counted},
 };
 use agent_dataset::{
-    Base, DatasetError, ImportOptions, ImportReport, InputFormat, Phase, Progress, ResolvedDataset,
-    import_neutral, import_triples,
+    Base, DatasetError, Encoding, ImportOptions, ImportReport, InputFormat, Phase, Progress,
+    ResolvedDataset, import_neutral, import_triples,
     sample::{SampleKind, SampleOptions, SampleReport, generate},
     stark::{self, import_stark},
-    tables::{self, EdgesTable, Guess, MAPPING_FILE, Mapping, TableHint, import_tables},
+    tables::{
+        self, EdgesTable, Guess, GuessOptions, MAPPING_FILE, Mapping, Reading, Repair, TableHint,
+        import_tables,
+    },
 };
 use agent_ground::files;
 use agent_index::{self as index, IndexError, IndexedBase, Plan};
@@ -105,8 +108,13 @@ pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
         Ok(ResolvedDataset::NewDirectory { source, name }) => {
             let place = source.display();
             app.watch.notice(&format!("importing {place} as \"{name}\"; this is done once"));
-            let imported =
-                import(&source, &name, &Input::Detected, &ImportOptions::default(), app)?;
+            let imported = import(
+                &source,
+                &name,
+                &Input::Detected(TablesInput::default()),
+                &ImportOptions::default(),
+                app,
+            )?;
             imported.tell(app);
             Ok(Dataset { base: imported.report.base, automatic: true })
         }
@@ -221,8 +229,8 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
 /// What a file or directory to be imported holds.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// What its files look like.
-    Detected,
+    /// What its files look like; if they are tables, with what is said of these.
+    Detected(TablesInput),
     /// The neutral format.
     Neutral,
     /// The files of the STaRK benchmark, and which edges to take.
@@ -242,6 +250,10 @@ pub struct TablesInput {
     pub nodes: Vec<TableHint>,
     /// Tables of edges.
     pub edges: Vec<EdgesTable>,
+    /// The encoding of text files, if it is given.
+    pub encoding: Option<Encoding>,
+    /// Whether values of columns stay texts.
+    pub no_values: bool,
 }
 
 /// An import that is done.
@@ -276,9 +288,16 @@ pub fn mapping(source: &Path, said: &TablesInput, app: &App) -> Result<Mapping> 
     let is_said = !said.nodes.is_empty() || !said.edges.is_empty();
     let file = said.mapping.clone().or_else(|| (!is_said && own.exists()).then_some(own));
     if let Some(file) = file {
-        return Ok(Mapping::read(&file)?);
+        let mut mapping = Mapping::read(&file)?;
+        mapping.reading.encoding = said.encoding.or(mapping.reading.encoding);
+        if said.no_values {
+            mapping.nodes.iter_mut().for_each(|table| table.values.clear());
+        }
+        return Ok(mapping);
     }
-    let Guess { mut mapping, notes } = tables::guess(source, &said.nodes)?;
+    let reading = Reading { encoding: said.encoding, ..Reading::default() };
+    let options = GuessOptions { hints: &said.nodes, reading, no_values: said.no_values };
+    let Guess { mut mapping, notes } = tables::guess(source, &options)?;
     mapping.edges.extend(said.edges.iter().cloned());
     for line in mapping.lines().iter().chain(&notes) {
         app.watch.notice(line);
@@ -304,10 +323,10 @@ pub fn import(
     // A wrong name must not cost a look at the data.
     app.home.path_of(name)?;
     let detected = match input {
-        Input::Detected => match InputFormat::detect(source)? {
+        Input::Detected(said) => match InputFormat::detect(source)? {
             InputFormat::Neutral => Input::Neutral,
             InputFormat::Stark => Input::Stark(stark::Mode::default()),
-            InputFormat::Tables => Input::Tables(TablesInput::default()),
+            InputFormat::Tables => Input::Tables(said.clone()),
             InputFormat::Triples => Input::Triples,
         },
         said => said.clone(),
@@ -329,7 +348,9 @@ pub fn import(
     };
     let (home, stop, told) = (&app.home, &app.stop, &mut on_progress);
     let report = match &detected {
-        Input::Neutral | Input::Detected => import_neutral(source, home, name, options, told, stop),
+        Input::Neutral | Input::Detected(_) => {
+            import_neutral(source, home, name, options, told, stop)
+        }
         Input::Stark(mode) => import_stark((source, *mode), home, name, options, told, stop),
         Input::Tables(_) => import_tables((source, &mapping), home, name, options, told, stop),
         Input::Triples => import_triples(source, home, name, options, told, stop),
@@ -345,6 +366,9 @@ fn tell_of_losses(report: &ImportReport, app: &App) {
     if report.duplicate_edges > 0 {
         let dropped = count(report.duplicate_edges);
         app.watch.notice(&format!("{dropped} duplicate edges were dropped"));
+    }
+    for Repair { file, message, .. } in &report.repairs {
+        app.watch.notice(&format!("{file}: {message}"));
     }
     if report.repeated_rows > 0 {
         let rows = counted(report.repeated_rows, "row");

@@ -15,6 +15,7 @@ use crate::{
     dataset,
     llm::{self, LlmArgs},
     operation::Perform,
+    search::filtered,
     systems::{Effort, OpenedBundle, Resources, SandboxArgs, open_bundle, read_bundle_for},
     unassisted,
 };
@@ -23,7 +24,8 @@ use agent_infer::{
     self as infer, AnswerRecord,
     bundle::{Bundle, BundleError, Fit},
 };
-use agent_retrieve::{Answer, Detail, StandIn, check_query};
+use agent_kb::filter::Condition;
+use agent_retrieve::{Answer, Detail, Filtered, StandIn, check_query};
 
 /// Answers that are explained.
 const MAX_EXPLAINED: usize = 5;
@@ -60,6 +62,12 @@ pub struct Options {
     #[serde(default = "crate::top")]
     #[schema(inline)]
     pub k: Top,
+    /// Only nodes that meet this condition: site=Munich, priority=high,urgent, created>=2025-03, status!=closed;
+    /// may be given several times
+    #[arg(long = "where", value_name = "CONDITION", display_order = 4)]
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub filter: Vec<Condition>,
     /// Say which categories answer, and for the first five nodes which tool calls gave them
     ///
     /// With --json the first five nodes have all calls, those that gave other nodes and those that
@@ -93,6 +101,7 @@ impl Default for Options {
         Options {
             dataset: None,
             k: TOP,
+            filter: Vec::new(),
             explain: false,
             force: false,
             sandbox: SandboxArgs::default(),
@@ -124,7 +133,10 @@ impl Session {
         let places = options.sandbox.places(app)?;
         let resources =
             Resources { effort: options.effort, ..Resources::new(llm.as_ref(), places, app) };
-        let opened = open_bundle(&bundle, &base, &resources)?;
+        let mut opened = open_bundle(&bundle, &base, &resources)?;
+        if let Some(nodes) = filtered(&base, &options.filter)? {
+            opened.answers = Box::new(Filtered::new(opened.answers, base.clone(), nodes));
+        }
         Ok(Session { base, opened })
     }
 }

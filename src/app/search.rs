@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, Result, TOP, Top, dataset,
+    App, AppError, Result, TOP, Top, dataset,
     llm::{self, LlmArgs},
     operation::Perform,
     systems::{Effort, Resources, SandboxArgs, open_system, system_name},
@@ -14,7 +14,11 @@ use crate::{
 };
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, HitRecord};
-use agent_retrieve::{Answer, Detail, check_query};
+use agent_kb::{
+    NodeSet,
+    filter::{Condition, matching},
+};
+use agent_retrieve::{Answer, Detail, Filtered, check_query};
 use agent_systems as systems;
 
 /// The system of a search that names none.
@@ -37,6 +41,12 @@ pub struct Request {
         conflicts_with_all = ["text", "system", "explain"])]
     #[serde(default)]
     pub query: Option<String>,
+    /// Only nodes that meet this condition: site=Munich, priority=high,urgent, created>=2025-03, status!=closed;
+    /// may be given several times
+    #[arg(long = "where", value_name = "CONDITION", conflicts_with = "query")]
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub filter: Vec<Condition>,
     /// The system that ranks
     #[arg(long, value_name = "SYSTEM", default_value = SYSTEM,
         help = format!("Rank with {}", systems::choices()))]
@@ -90,6 +100,18 @@ impl Serialize for Reply {
     }
 }
 
+/// The nodes that meet conditions, if there are any.
+///
+/// # Errors
+/// That a condition names no field, or that there are too many.
+pub(crate) fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<Option<NodeSet>> {
+    if conditions.is_empty() {
+        return Ok(None);
+    }
+    let nodes = matching(&base.kb, conditions);
+    Ok(Some(nodes.map_err(|error| AppError::usage(error.into()))?))
+}
+
 impl Perform for Request {
     const NAME: &'static str = "search";
     const SUMMARY: &'static str = "Rank the nodes of a dataset for a text";
@@ -105,11 +127,15 @@ impl Perform for Request {
         }
         let text = check_query(self.text.as_deref().unwrap_or_default())?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
+        let nodes = filtered(&base, &self.filter)?;
         let name = system_name(&self.system, &self.dataset, app)?;
         let is_asked = !systems::request_bounds(&name, Effort::None)?.is_empty();
         let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
         let resources = Resources::new(llm.as_ref(), self.sandbox.places(app)?, app);
-        let system = open_system(&name, &base, &resources)?;
+        let mut system = open_system(&name, &base, &resources)?;
+        if let Some(nodes) = nodes {
+            system = Box::new(Filtered::new(system, base.clone(), nodes));
+        }
         let detail = Detail { explained_count: if self.explain { k } else { 0 }, paths: false };
         let answer = system.answer(text, k, detail)?;
         unassisted(&answer, app);

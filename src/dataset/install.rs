@@ -13,6 +13,7 @@ use crate::{
     ids::AnswerIds,
     queries::{QuerySources, StoredQueries, import_queries},
     stark::Origin,
+    tables::Repair,
 };
 use agent_kb::{Kb, KbError, KbMeta, KbWriter};
 
@@ -82,6 +83,8 @@ pub struct ImportReport {
     pub duplicate_edges: u64,
     /// Rows of nodes left out since another row has the same cells.
     pub repeated_rows: u64,
+    /// Changes to the cells of tables.
+    pub repairs: Vec<Repair>,
     /// Empty nodes inserted for missing ids.
     pub filler_nodes: u32,
     /// Values of the STaRK benchmark kept as the text that Python prints, such as dates.
@@ -116,6 +119,7 @@ pub(super) struct Install {
     pub(super) n_pushed: u64,
     pub(super) filler_nodes: u32,
     pub(super) repeated_rows: u64,
+    pub(super) repairs: Vec<Repair>,
     /// Whether some lines yielded no node, so unknown ids may refer to them.
     pub(super) lost_nodes: bool,
     pub(super) staging: Staging,
@@ -141,6 +145,7 @@ impl Install {
             n_pushed: 0,
             filler_nodes: 0,
             repeated_rows: 0,
+            repairs: Vec::new(),
             lost_nodes: false,
             printed_values: 0,
             staging,
@@ -222,6 +227,7 @@ impl Install {
             duplicate_edges: self.n_pushed - manifest.n_edges,
             filler_nodes: self.filler_nodes,
             repeated_rows: self.repeated_rows,
+            repairs: self.repairs,
             printed_values: self.printed_values,
             problems,
         })

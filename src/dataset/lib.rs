@@ -55,6 +55,7 @@
 //! The limits of [`agent_kb`] apply as well.
 
 mod changes;
+mod encoding;
 mod error;
 mod form;
 mod home;
@@ -81,6 +82,7 @@ mod given;
 mod tests;
 
 pub use changes::Changes;
+pub use encoding::Encoding;
 pub use error::{
     DatasetError, MAX_LISTED_PROBLEMS, Problem, ProblemCount, ProblemKind, ProblemReport,
 };

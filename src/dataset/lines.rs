@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use crate::DatasetError;
+use crate::{
+    DatasetError,
+    encoding::{Decoder, Encoding},
+};
 use agent_ground::files;
 
 /// Maximum length of a line, bytes, unpacked; one line is held in memory.
@@ -78,6 +81,15 @@ impl Lines {
 
     /// Opens a file; a line longer than `max_line` bytes is returned as [`Line::TooLong`].
     pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines, DatasetError> {
+        Lines::open_as(path, max_line, Encoding::Utf8)
+    }
+
+    /// Opens a file of an encoding; its lines are UTF-8.
+    pub(super) fn open_as(
+        path: &Path,
+        max_line: usize,
+        encoding: Encoding,
+    ) -> Result<Lines, DatasetError> {
         let file = files::open(path).map_err(DatasetError::io("open", path))?;
         let stored_bytes = file.metadata().map_err(DatasetError::io("open", path))?.len();
         let bytes_read = Arc::new(AtomicU64::new(0));
@@ -95,6 +107,10 @@ impl Lines {
             }
             _ => Box::new(stored),
         };
+        let reader: Box<dyn BufRead> = match encoding {
+            Encoding::Utf8 => reader,
+            other => Box::new(BufReader::with_capacity(READ_BUFFER, Decoder::new(reader, other))),
+        };
         Ok(Lines {
             path: path.to_path_buf(),
             reader,
@@ -105,6 +121,20 @@ impl Lines {
             max_line,
             in_place_bytes: 0,
             buffer: Vec::new(),
+        })
+    }
+
+    /// The encoding of a file, by its bytes.
+    ///
+    /// # Errors
+    /// [`DatasetError::Io`], [`DatasetError::Unreadable`].
+    pub(super) fn encoding_of(path: &Path) -> Result<Encoding, DatasetError> {
+        let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+        let detected = Encoding::detect(&mut (&mut *lines.reader).take(MAX_FILE_BYTES));
+        detected.map_err(|source| DatasetError::Unreadable {
+            path: path.to_path_buf(),
+            line: 1,
+            source,
         })
     }
 

@@ -8,7 +8,8 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, PathBounds, shortest_paths};
 use agent_retrieve::{
-    Answer, Baseline, Detail, QueryAnalysis, RetrieveError, Retriever, StandIn, System, check_query,
+    Answer, Baseline, Detail, Filtered, QueryAnalysis, RetrieveError, Retriever, StandIn, System,
+    check_query,
 };
 
 /// The system that answers if a program of the requested system fails.
@@ -50,15 +51,19 @@ pub fn answer(
 /// The answer of the system, or of the stand-in if a program fails.
 fn answer_or_stand_in(
     base: &Arc<IndexedBase>,
-    system: &dyn Retriever,
+    retriever: &dyn Retriever,
     query: &str,
     k: usize,
     detail: Detail,
 ) -> Result<Answer, RetrieveError> {
-    match system.answer(query, k, detail) {
+    match retriever.answer(query, k, detail) {
         Err(error @ (RetrieveError::Program(_) | RetrieveError::Late(_))) => {
             let stand_in = Baseline::new(base.clone(), STAND_IN);
             let (system, reason) = (stand_in.name(), error.to_string());
+            let stand_in: Box<dyn Retriever> = match retriever.limited_to() {
+                Some(nodes) => Box::new(Filtered::new(stand_in, base.clone(), nodes.clone())),
+                None => Box::new(stand_in),
+            };
             let is_late = matches!(error, RetrieveError::Late(_));
             let stood_in = Some(StandIn { system, reason, is_late });
             Ok(Answer { stand_in: stood_in, ..stand_in.answer(query, k, detail)? })

@@ -55,6 +55,7 @@ mod arrow;
 mod build;
 mod csr;
 mod error;
+pub mod filter;
 mod graph;
 mod manifest;
 mod marks;

@@ -379,6 +379,23 @@ impl Kb {
         self.is_candidate_type.get(type_id).copied().unwrap_or_default()
     }
 
+    /// The types of values of columns: no candidates, without edges to other nodes, and whose nodes have
+    /// no fields and are named as their id. O(nodes) at worst.
+    pub fn value_types(&self) -> Vec<TypeId> {
+        let leads = |kind: TypeId| self.tuples.iter().any(|tuple| tuple.source == kind);
+        let is_value = |&node: &NodeId| {
+            self.field_ids(node).next().is_none() && self.key(node) == self.name(node)
+        };
+        let is_type = |kind: &TypeId| {
+            let is_candidate = self.is_candidate_type.get(usize::from(kind.0));
+            is_candidate == Some(&false)
+                && !leads(*kind)
+                && self.nodes_of_type(*kind).iter().all(is_value)
+        };
+        let types = (0..self.types().len()).map(|at| TypeId(at as u16));
+        if self.has_keys() { types.filter(is_type).collect() } else { Vec::new() }
+    }
+
     /// The distinct (source type, relation, target type) of all edges, sorted, with counts.
     pub fn tuples(&self) -> &[Tuple] {
         &self.tuples

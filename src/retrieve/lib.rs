@@ -6,6 +6,7 @@ mod answer;
 mod baseline;
 pub mod eval;
 pub mod expand;
+mod filtered;
 #[cfg(test)]
 #[path = "../../tests/it/support/given.rs"]
 mod given;
@@ -26,6 +27,7 @@ pub use answer::{
     QueryAnalysis, RoutedCategory, SchemaWord, StandIn,
 };
 pub use baseline::{Baseline, System, rank, shortlist};
+pub use filtered::Filtered;
 pub use graph::Graph;
 pub use late::Late;
 pub use mfar::Mfar;
@@ -36,7 +38,7 @@ pub use trained::Trained;
 use agent_embed::EmbedError;
 use agent_index::IndexError;
 use agent_kb::{
-    NodeId,
+    NodeId, NodeSet,
     answer::{Cell, Explanation},
 };
 use agent_llm::LlmError;
@@ -115,6 +117,33 @@ pub trait Retriever: Send + Sync {
     fn category(&self, _query: &str) -> Result<Option<String>, RetrieveError> {
         Ok(None)
     }
+
+    /// The nodes that answers are limited to; none if all nodes may be answers.
+    fn limited_to(&self) -> Option<&NodeSet> {
+        None
+    }
+}
+
+impl<T: Retriever + ?Sized> Retriever for Box<T> {
+    fn name(&self) -> String {
+        (**self).name()
+    }
+
+    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
+        (**self).answer(query, k, detail)
+    }
+
+    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
+        (**self).retrieve(query, k)
+    }
+
+    fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
+        (**self).category(query)
+    }
+
+    fn limited_to(&self) -> Option<&NodeSet> {
+        (**self).limited_to()
+    }
 }
 
 impl<T: Retriever + ?Sized> Retriever for Arc<T> {
@@ -132,6 +161,10 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         (**self).category(query)
+    }
+
+    fn limited_to(&self) -> Option<&NodeSet> {
+        (**self).limited_to()
     }
 }
 

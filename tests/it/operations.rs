@@ -29,7 +29,11 @@ fn operations_are_commands_with_the_fields_of_their_requests() {
         let help = world.run(name.split('_').chain(["--help"])).done();
         assert!(help.starts_with(summary), "{name}: {help}");
         for field in fields(&schema()) {
-            let option = format!("--{}", field.replace('_', "-"));
+            // Conditions read as a sentence on the command line.
+            let option = match field.as_str() {
+                "filter" => "--where".to_owned(),
+                field => format!("--{}", field.replace('_', "-")),
+            };
             // Named by their place, and a letter: the words of a question, `-k`.
             let by_place =
                 ["dataset", "text", "question", "bundle", "name", "file", "source", "from", "to"]

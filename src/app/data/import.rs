@@ -13,8 +13,8 @@ use crate::{
     operation::Perform,
 };
 use agent_dataset::{
-    ImportOptions, ImportReport, Summary, stark,
-    tables::{EdgesTable, TableHint},
+    Encoding, ImportOptions, ImportReport, Summary, stark,
+    tables::{EdgesTable, Repair, TableHint},
 };
 
 /// Notice after a dry run.
@@ -71,6 +71,17 @@ pub struct Source {
     #[serde(default, deserialize_with = "parsed")]
     #[schema(value_type = Vec<String>)]
     pub edges: Vec<EdgesTable>,
+    /// Read text files of tables in this encoding: utf-8, utf-16le, utf-16be, cp1252 or latin-1 [default: what
+    /// their bytes look like]
+    #[arg(long, value_name = "ENCODING")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub encoding: Option<Encoding>,
+    /// Keep columns of tables with few values, such as a department or tags, as texts only; without this
+    /// their values are nodes too
+    #[arg(long)]
+    #[serde(default)]
+    pub no_values: bool,
     /// Read labelled questions from this file [default: qa.csv in the directory]
     #[arg(long, value_name = "FILE")]
     #[serde(default)]
@@ -127,6 +138,8 @@ impl Source {
             mapping: self.mapping.clone(),
             nodes: self.nodes.clone(),
             edges: self.edges.clone(),
+            encoding: self.encoding,
+            no_values: self.no_values,
         };
         let is_tables = tables.mapping.is_some() || !tables.nodes.is_empty();
         let usage = |message: String| Err(AppError::usage(anyhow!(message)));
@@ -135,6 +148,12 @@ impl Source {
         }
         if is_tables && !matches!(self.format, None | Some(Format::Tables)) {
             return usage("--mapping and --nodes are for tables".to_owned());
+        }
+        if self.encoding.is_some() && !matches!(self.format, None | Some(Format::Tables)) {
+            return usage("--encoding is for tables".to_owned());
+        }
+        if self.no_values && !matches!(self.format, None | Some(Format::Tables)) {
+            return usage("--no-values is for tables".to_owned());
         }
         if self.edges.len() + self.nodes.len() > 0
             && (self.nodes.is_empty() || self.mapping.is_some())
@@ -145,7 +164,7 @@ impl Source {
             return usage(format!("--questions: no file {}", file.display()));
         }
         let input = match (self.format, self.mode) {
-            (None, _) if !is_tables => Input::Detected,
+            (None, _) if !is_tables => Input::Detected(tables),
             (None | Some(Format::Tables), _) => Input::Tables(tables),
             (Some(Format::Neutral), _) => Input::Neutral,
             (Some(Format::Triples), _) => Input::Triples,
@@ -231,6 +250,8 @@ impl Serialize for Reply {
             current: bool,
             duplicate_edges: u64,
             filler_nodes: u32,
+            repeated_rows: u64,
+            repairs: &'a [Repair],
             /// Values kept as their text, if there are any.
             #[serde(skip_serializing_if = "Option::is_none")]
             printed_values: Option<u64>,
@@ -249,6 +270,8 @@ impl Serialize for Reply {
             current: self.is_current,
             duplicate_edges: report.duplicate_edges,
             filler_nodes: report.filler_nodes,
+            repeated_rows: report.repeated_rows,
+            repairs: &report.repairs,
             printed_values: Some(report.printed_values).filter(|&n| n > 0),
             left_out: report.problems.iter().map(|p| (p.kind.label(), p.count)).collect(),
             summary: &report.summary,

@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{Context, Exit};
 use agent_app::error::{AppError, Explain, Result};
-use agent_dataset::tables::{self, Guess, MAPPING_FILE};
+use agent_dataset::tables::{self, Guess, GuessOptions, MAPPING_FILE};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let source = args.source.display();
         return Err(AppError::usage(anyhow!("there is no file or directory {source}")));
     }
-    let Guess { mapping, notes } = tables::guess(&args.source, &[])?;
+    let Guess { mapping, notes } = tables::guess(&args.source, &GuessOptions::default())?;
     for line in mapping.lines().iter().chain(&notes) {
         ctx.printer.notice(line);
     }

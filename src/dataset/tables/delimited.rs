@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     DatasetError, ProblemKind,
+    encoding::Encoding,
     error::{Fault, Problems},
     lines::{Lines, MAX_LINE_BYTES},
     neutral::text_of,
@@ -126,8 +127,12 @@ struct Records {
 
 impl Records {
     /// Opens a file and reads its header; no names if the header cannot be read.
-    fn open(path: &Path, problems: &mut Problems) -> Result<(Records, Vec<String>), DatasetError> {
-        let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+    fn open(
+        path: &Path,
+        encoding: Encoding,
+        problems: &mut Problems,
+    ) -> Result<(Records, Vec<String>), DatasetError> {
+        let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
         let first = match lines.next()? {
             Some((number, line)) => text_of(line, path, number, problems).map(str::to_owned),
             None => None,
@@ -216,18 +221,19 @@ impl Records {
 }
 
 /// The names in the header.
-pub(super) fn columns(path: &Path) -> Result<Vec<String>, DatasetError> {
+pub(super) fn columns(path: &Path, encoding: Encoding) -> Result<Vec<String>, DatasetError> {
     // Errors of the header are reported when rows are read.
-    Ok(Records::open(path, &mut Problems::new(true))?.1)
+    Ok(Records::open(path, encoding, &mut Problems::new(true))?.1)
 }
 
 /// Reads all rows.
 pub(super) fn each(
     path: &Path,
+    encoding: Encoding,
     problems: &mut Problems,
     on_row: &mut RowHandler<'_>,
 ) -> Result<(), DatasetError> {
-    let (mut records, columns) = Records::open(path, problems)?;
+    let (mut records, columns) = Records::open(path, encoding, problems)?;
     if columns.is_empty() || columns == ["column 1"] {
         let hint = "write a header and a row per node or edge";
         problems.add(path, 1, Fault::new(ProblemKind::WrongHeader, "the header is empty", hint));

@@ -9,6 +9,8 @@
 //! | names | a column `name`, `title`, `label`, or one that ends so |
 //! | edges | a table that links twice, has no ids of its own and no texts |
 
+mod values;
+
 use std::{
     collections::{BTreeMap, HashSet, hash_map::DefaultHasher},
     fs,
@@ -24,7 +26,7 @@ use crate::{
     error::Problems,
     links,
     tables::{
-        EdgesTable, End, Link, Mapping, NodesTable, TableHint,
+        EdgesTable, End, Link, Mapping, NodesTable, Reading, TableHint,
         mapping::{JSON_LIST, relation_of, singular, snake, without_id},
         rows::{Row, Table, is_table, items, unsupported_hint},
         sqlite::Reference,
@@ -94,7 +96,23 @@ const NAME_NAMES: [&str; 18] = [
 /// Names of columns of relations.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Separators of list items within a cell.
-const SEPARATORS: [&str; 2] = [";", "|"];
+const SEPARATORS: [&str; 3] = [";", "|", ","];
+/// Number of separators that part any list; a comma also stands within texts, so it only parts ids and
+/// columns of few values.
+const SURE_SEPARATORS: usize = 2;
+/// Minimum number of rows of a table whose values may be nodes.
+const MIN_VALUE_ROWS: u64 = 20;
+/// Rows per distinct value, at least, of a column whose values are nodes.
+const ROWS_PER_VALUE: u64 = 20;
+/// Maximum number of values of a column that are nodes.
+const MAX_VALUES: usize = 500;
+/// Maximum length of a value that is a node, bytes.
+const MAX_VALUE_BYTES: usize = 60;
+/// Words of columns that are true or false, in several languages.
+const TRUTHS: [&str; 16] = [
+    "yes", "no", "true", "false", "y", "n", "t", "f", "ja", "nein", "si", "sí", "oui", "non",
+    "wahr", "falsch",
+];
 /// Minimum share of cells with a separator, of a list column.
 const MIN_SPLIT_SHARE: f64 = 0.2;
 /// Maximum mean length of the items of a list column, bytes.
@@ -127,6 +145,11 @@ struct Column {
     bytes: u64,
     /// For each separator, the cells that contain it and their items.
     split_counts: [(u64, u64); SEPARATORS.len()],
+    /// For each separator, the length of the longest item, bytes.
+    longest: [usize; SEPARATORS.len()],
+    /// Whether all values are of [`TRUTHS`].
+    is_truth: bool,
+    is_date: bool,
     json_lists: u64,
     json_items: HashSet<u64>,
     /// Digests of the items that each separator gives.
@@ -148,14 +171,26 @@ struct TableFacts {
     borrows: bool,
 }
 
-/// Guesses the mapping of a file or of the tables of a directory; only of those in `hints`, if any.
+/// What is given of a guess.
+#[derive(Clone, Debug, Default)]
+pub struct GuessOptions<'a> {
+    /// Tables of nodes; if any, only these are read.
+    pub hints: &'a [TableHint],
+    /// How text files are read.
+    pub reading: Reading,
+    /// Leave the values of columns texts, instead of making nodes of few ones.
+    pub no_values: bool,
+}
+
+/// Guesses the mapping of a file or of the tables of a directory.
 ///
 /// # Errors
 /// [`DatasetError::BadInput`] if there is no table; those of reading.
-pub fn guess(source: &Path, hints: &[TableHint]) -> Result<Guess, DatasetError> {
+pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, DatasetError> {
+    let GuessOptions { hints, reading, no_values } = options;
     links::refuse_outside(source)?;
     let root = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
-    let files = match (hints, source.is_dir()) {
+    let files = match (*hints, source.is_dir()) {
         ([], true) => tables_in(source)?,
         ([], false) => vec![file_name(source)],
         (hints, _) => hints.iter().map(|hint| hint.file.clone()).collect(),
@@ -163,7 +198,7 @@ pub fn guess(source: &Path, hints: &[TableHint]) -> Result<Guess, DatasetError> 
     let mut facts = Vec::new();
     let mut problems = Problems::new(false);
     for (at, file) in files.iter().enumerate() {
-        let tables = Table::all(&root.join(file))?;
+        let tables = Table::all(&root.join(file), reading)?;
         if let (Some(hint), true) = (hints.get(at), tables.len() > 1) {
             let (path, n, node_type) = (root.join(file), tables.len(), &hint.node_type);
             let message = format!(
@@ -200,11 +235,15 @@ pub fn guess(source: &Path, hints: &[TableHint]) -> Result<Guess, DatasetError> 
         .for_each(|(entry, _)| entry.id = None);
     let borrowing: Vec<bool> = (0..facts.len()).map(|at| borrows(&facts, at)).collect();
     facts.iter_mut().zip(borrowing).for_each(|(entry, borrows)| entry.borrows = borrows);
-    let mut guess = Guess::default();
+    let mapping = Mapping { reading: reading.clone(), ..Mapping::default() };
+    let mut guess = Guess { mapping, ..Guess::default() };
     for at in 0..facts.len() {
         add_table(&facts, at, &mut guess);
     }
-    if let ([], true) = (hints, source.is_dir()) {
+    if !no_values {
+        values::add_values(&facts, &mut guess);
+    }
+    if let ([], true) = (*hints, source.is_dir()) {
         guess.notes.extend(skipped_file_notes(source)?);
     }
     Ok(guess)
@@ -285,9 +324,12 @@ impl Column {
         if text.starts_with('[') && text.ends_with(']') {
             self.observe_list(value, Some(JSON_LIST));
         }
+        self.is_truth &= TRUTHS.contains(&text.to_lowercase().as_str());
         let counts = SEPARATORS.iter().zip(&mut self.split_counts).zip(&mut self.items);
-        for ((separator, (cells, n)), seen) in counts {
+        for (((separator, (cells, n)), seen), longest) in counts.zip(&mut self.longest) {
             let items = items(value, Some(separator));
+            *longest =
+                items.iter().filter_map(Value::as_str).map(str::len).fold(*longest, usize::max);
             *cells += u64::from(items.len() > 1);
             *n += items.len() as u64;
             seen.extend(items.iter().filter_map(Value::as_str).map(digest));
@@ -323,8 +365,38 @@ impl Column {
         SEPARATORS
             .iter()
             .zip(&self.split_counts)
+            .take(SURE_SEPARATORS)
             .find(|(_, counts)| is_list(counts))
             .map(|(by, _)| *by)
+    }
+
+    /// How its cells are read as few repeated values, and the digests of these; none if they are not.
+    fn few_values(&self, rows: u64) -> Option<(Option<&'static str>, &HashSet<u64>)> {
+        let is_few = |values: &HashSet<u64>| {
+            (2..=MAX_VALUES).contains(&values.len()) && values.len() as u64 * ROWS_PER_VALUE <= rows
+        };
+        if rows < MIN_VALUE_ROWS
+            || !self.has_texts
+            || self.is_truth
+            || self.is_date
+            || self.json_lists > 0
+        {
+            return None;
+        }
+        let lists =
+            SEPARATORS.iter().zip(&self.split_counts).zip(self.items.iter().zip(&self.longest));
+        let mut lists = lists.filter(|((separator, (cells, _)), (items, longest))| {
+            let is_list = self.separator() == Some(separator)
+                || *cells as f64 >= self.filled as f64 * MIN_SPLIT_SHARE;
+            is_list && *cells > 0 && **longest <= MAX_VALUE_BYTES && is_few(items)
+        });
+        if let Some(((separator, _), (items, _))) = lists.next() {
+            return Some((Some(separator), items));
+        }
+        // Without a separator in them, all cells have one item.
+        let longest = self.longest.iter().max().copied().unwrap_or_default();
+        let is_whole = self.separator().is_none() && longest <= MAX_VALUE_BYTES;
+        (is_whole && is_few(&self.values)).then_some((None, &self.values))
     }
 
     /// Whether its cells are single words, not numbers.
@@ -361,8 +433,10 @@ impl TableFacts {
     ) -> Result<TableFacts, DatasetError> {
         let declared = table.declared()?;
         let names = table.columns()?;
-        let mut columns: Vec<(String, Column)> =
-            names.into_iter().map(|name| (name, Column::default())).collect();
+        let mut columns: Vec<(String, Column)> = names
+            .into_iter()
+            .map(|name| (name, Column { is_truth: true, ..Column::default() }))
+            .collect();
         let mut rows = 0;
         table.each(problems, &mut |_, row| {
             rows += 1;
@@ -373,6 +447,8 @@ impl TableFacts {
             }
             Ok(rows < SAMPLE_ROWS)
         })?;
+        let cleaning = table.cleaning()?;
+        columns.iter_mut().for_each(|(name, column)| column.is_date = cleaning.has_dates(name));
         let node_type = match hint {
             Some(hint) => hint.node_type.clone(),
             None => singular(&snake(&table.stem())),
@@ -507,7 +583,7 @@ impl TableFacts {
 }
 
 /// Whether the name of a column suggests ids.
-fn name_suggests_ids(name: &str) -> bool {
+pub(super) fn name_suggests_ids(name: &str) -> bool {
     let snake = snake(name);
     snake == "id"
         || ID_NAMES.contains(&snake.as_str())
@@ -796,6 +872,7 @@ fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
         fields: Some(fields),
         lists: lists.collect::<BTreeMap<String, String>>(),
         relations,
+        values: BTreeMap::new(),
         name,
         line: 0,
     });

@@ -2,7 +2,7 @@
 //! of edges once.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet, hash_map::DefaultHasher},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher},
     hash::{Hash as _, Hasher as _},
     path::{Component, Path, PathBuf},
     rc::Rc,
@@ -19,7 +19,8 @@ use crate::{
     links,
     neutral::{Content, Templates, label_fault, read_toml},
     tables::{
-        EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable,
+        EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable, Reading, Repair,
+        mapping::value_relation,
         rows::{Row, Table, items},
     },
 };
@@ -56,10 +57,13 @@ pub fn import_tables(
     if !mapping.candidate_types.is_empty() {
         meta.candidate_types.clone_from(&mapping.candidate_types);
     }
+    let has_values = mapping.nodes.iter().any(|table| !table.values.is_empty());
     let mut install = Install::begin(home, name, source, options)?;
     let mut import = Import {
         templates: &templates,
         ids: Ids::default(),
+        values: HashMap::new(),
+        row_types: BTreeSet::new(),
         files: BTreeMap::new(),
         rejected: HashSet::new(),
         incomplete_types: BTreeSet::new(),
@@ -79,8 +83,11 @@ pub fn import_tables(
         std::mem::take(problems).finish()?;
         return Err(DatasetError::NoNodes { path: source.to_path_buf() });
     }
-    let linking: Vec<_> =
-        nodes.iter().enumerate().filter(|(_, (spec, _))| !spec.relations.is_empty()).collect();
+    if has_values && meta.candidate_types.is_empty() {
+        meta.candidate_types = import.row_types.iter().cloned().collect();
+    }
+    let links = |spec: &NodesTable| !spec.relations.is_empty() || !spec.values.is_empty();
+    let linking: Vec<_> = nodes.iter().enumerate().filter(|(_, (spec, _))| links(spec)).collect();
     let total = (linking.len() + edges.len()) as u64;
     for (done, (at, (spec, table))) in linking.iter().enumerate() {
         let mut report = || watch.report(Phase::Edges, done as u64, total);
@@ -92,8 +99,17 @@ pub fn import_tables(
     }
     watch.report(Phase::Edges, total, total)?;
     (install.n_pushed, install.repeated_rows) = (import.n_pushed, import.n_repeated);
+    let tables = nodes.iter().map(|(_, table)| table).chain(edges.iter().map(|(_, table)| table));
+    install.repairs = repairs(tables);
     install.lost_nodes = !import.incomplete_types.is_empty();
     install.finish(&meta, source, &mut watch)
+}
+
+/// What was changed in the tables, each once.
+fn repairs<'a>(tables: impl Iterator<Item = &'a Table>) -> Vec<Repair> {
+    let mut seen = HashSet::new();
+    let once = tables.filter(|table| seen.insert(table.place()));
+    once.flat_map(Table::repairs).collect()
 }
 
 type CheckedTables<'a> = (Vec<(&'a NodesTable, Table)>, Vec<(&'a EdgesTable, Table)>);
@@ -104,7 +120,8 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
     let mut problems = Problems::new(false);
     let types: BTreeSet<&str> =
         mapping.nodes.iter().map(|table| table.node_type.as_str()).collect();
-    let mut check = Check { root, types, files: BTreeMap::new(), problems: &mut problems };
+    let reading = &mapping.reading;
+    let mut check = Check { root, reading, types, files: BTreeMap::new(), problems: &mut problems };
     let mut nodes = Vec::new();
     for spec in &mapping.nodes {
         let Some(table) = check.table(&spec.file, spec.table.as_deref(), spec.line) else {
@@ -113,8 +130,19 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
         let links = spec.relations.iter().map(|link| link.column.as_str());
         let fields = spec.fields.iter().flatten().map(String::as_str);
         let named = spec.id.iter().chain(&spec.name).map(String::as_str);
-        let lists = spec.lists.keys().map(String::as_str);
+        let lists = spec.lists.keys().chain(spec.values.keys()).map(String::as_str);
         check.columns(&table, spec.line, named.chain(fields).chain(links).chain(lists))?;
+        for (column, to) in &spec.values {
+            if !check.types.contains(to.as_str()) {
+                continue;
+            }
+            let message =
+                format!("values of \"{column}\" cannot be of type \"{to}\", whose nodes are rows");
+            let hint = format!(
+                "name another type, or write the ids of {to} and list the column in relations"
+            );
+            check.add(&table, spec.line, message, hint);
+        }
         for link in &spec.relations {
             check.node_type(&table, spec.line, &link.to);
         }
@@ -149,6 +177,7 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
 /// Checks a mapping against the tables.
 struct Check<'a> {
     root: &'a Path,
+    reading: &'a Reading,
     types: BTreeSet<&'a str>,
     /// Tables by file.
     files: BTreeMap<PathBuf, Rc<[Table]>>,
@@ -177,7 +206,8 @@ impl Check<'_> {
         if !path.is_file() {
             return Err("no such file".to_owned());
         }
-        let all: Rc<[Table]> = Table::all(path).map_err(|error| error.to_string())?.into();
+        let all: Rc<[Table]> =
+            Table::all(path, self.reading).map_err(|error| error.to_string())?.into();
         self.files.insert(path.to_path_buf(), all.clone());
         Ok(all)
     }
@@ -239,9 +269,13 @@ struct Import<'a> {
     writer: &'a mut KbWriter,
     templates: &'a Templates,
     ids: Ids,
+    /// The nodes of values, by type and folded value.
+    values: HashMap<(String, String), NodeId>,
+    /// Types that rows have.
+    row_types: BTreeSet<String>,
     /// The tables with nodes of a type, for messages.
     files: BTreeMap<String, String>,
-    /// Rejected rows, by table and line; they give no edges either.
+    /// Rejected rows, by table and number; they give no edges either.
     rejected: HashSet<(usize, u64)>,
     /// Types with unreadable rows.
     incomplete_types: BTreeSet<String>,
@@ -298,11 +332,11 @@ impl Import<'_> {
             match self.node(spec, n, &row, &linking)? {
                 Pushed::Node => {}
                 Pushed::Repeated => {
-                    self.rejected.insert((at, row.line));
+                    self.rejected.insert((at, n));
                     self.n_repeated += 1;
                 }
                 Pushed::Rejected(fault) => {
-                    self.rejected.insert((at, row.line));
+                    self.rejected.insert((at, n));
                     n_twice += u64::from(fault.kind == ProblemKind::DuplicateId);
                     problems.add(&place, row.line, fault.with_excerpt(&row.excerpt()));
                 }
@@ -368,6 +402,9 @@ impl Import<'_> {
             return fault(of_content);
         }
         self.ids.insert(&spec.node_type, &key, node);
+        if !self.row_types.contains(&spec.node_type) {
+            self.row_types.insert(spec.node_type.clone());
+        }
         self.rows.resize(node as usize, 0);
         self.rows.push(digest_of(row));
         Ok(Pushed::Node)
@@ -390,7 +427,7 @@ impl Import<'_> {
             if n % ROWS_PER_REPORT == 0 {
                 report()?;
             }
-            if self.rejected.contains(&(at, row.line)) {
+            if self.rejected.contains(&(at, n)) {
                 return Ok(true);
             }
             let key = key_of(spec, n, &row);
@@ -409,8 +446,35 @@ impl Import<'_> {
                     }
                 }
             }
+            for (column, to) in &spec.values {
+                let separator = spec.lists.get(column).map(String::as_str);
+                for value in row.texts(column, separator) {
+                    let pushed = match self.value(to, &value)? {
+                        Ok(target) => self.edge(source, &value_relation(column), target)?,
+                        Err(fault) => Some(fault),
+                    };
+                    if let Some(fault) = pushed {
+                        self.add_problem(&[], fault, (&place, &row), problems);
+                    }
+                }
+            }
             Ok(true)
         })
+    }
+
+    /// The node of a value, which is made when it is first met; or its problem.
+    fn value(&mut self, to: &str, value: &str) -> Result<Result<NodeId, Fault>, DatasetError> {
+        let folded = (to.to_owned(), value.to_lowercase());
+        if let Some(&known) = self.values.get(&folded) {
+            return Ok(Ok(known));
+        }
+        let node = self.writer.n_nodes();
+        let content = Content { node_type: to, name: value, details: &Map::new() };
+        if let Some(fault) = content.push(Some(value), self.templates, self.writer)? {
+            return Ok(Err(fault));
+        }
+        self.values.insert(folded, node);
+        Ok(Ok(node))
     }
 
     /// Reads a table of edges.

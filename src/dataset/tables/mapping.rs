@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::DatasetError;
+use crate::{DatasetError, encoding::Encoding, tables::Reading};
 use agent_ground::files;
 
 /// The mapping file of a directory.
@@ -25,6 +25,8 @@ pub struct Mapping {
     pub licence: String,
     /// Candidate types; empty leaves them to `dataset.toml`.
     pub candidate_types: Vec<String>,
+    /// How text files are read.
+    pub reading: Reading,
     /// Tables with one node per row, in the order in which nodes are numbered.
     pub nodes: Vec<NodesTable>,
     /// Tables with one edge per row.
@@ -58,6 +60,9 @@ pub struct NodesTable {
     /// Columns with ids of other nodes.
     #[serde(default)]
     pub relations: Vec<Link>,
+    /// Columns whose values are nodes, by the type of these nodes; several columns may share one.
+    #[serde(default)]
+    pub values: BTreeMap<String, String>,
     /// Its first line in the mapping file; 0 if there is none.
     #[serde(skip)]
     pub line: u64,
@@ -116,6 +121,8 @@ struct MappingFile {
     title: String,
     licence: String,
     candidate_types: Vec<String>,
+    encoding: Option<Encoding>,
+    missing: Option<Vec<String>>,
     nodes: Vec<Spanned<NodesTable>>,
     edges: Vec<Spanned<EdgesTable>>,
 }
@@ -152,6 +159,7 @@ impl Mapping {
             title: parsed.title,
             licence: parsed.licence,
             candidate_types: parsed.candidate_types,
+            reading: Reading { encoding: parsed.encoding, missing: parsed.missing },
             nodes: nodes.collect(),
             edges: edges.collect(),
         })
@@ -177,6 +185,12 @@ impl Mapping {
                 let types = types.iter().map(String::as_str);
                 let _ = writeln!(text, "candidate_types = {}", list(types));
             }
+        }
+        if let Some(encoding) = self.reading.encoding {
+            let _ = writeln!(text, "encoding = {}", quoted(encoding.name()));
+        }
+        if let Some(missing) = &self.reading.missing {
+            let _ = writeln!(text, "missing = {}", list(missing.iter().map(String::as_str)));
         }
         self.nodes.iter().for_each(|table| table.write(&mut text));
         self.edges.iter().for_each(|table| table.write(&mut text));
@@ -238,6 +252,11 @@ impl NodesTable {
             }
             text.push_str("]\n");
         }
+        if !self.values.is_empty() {
+            let values = self.values.iter();
+            let values = values.map(|(column, to)| format!("{} = {}", quoted(column), quoted(to)));
+            let _ = writeln!(text, "values = {{ {} }}", values.collect::<Vec<_>>().join(", "));
+        }
     }
 
     fn describe(&self) -> String {
@@ -253,6 +272,12 @@ impl NodesTable {
         }
         let links = self.relations.iter();
         parts.extend(links.map(|link| format!("{} -{}-> {}", link.column, link.relation, link.to)));
+        let values = self.values.iter();
+        parts.extend(
+            values.map(|(column, to)| {
+                format!("{column} -{}-> {to} (values)", value_relation(column))
+            }),
+        );
         let table = table_label(&self.file, self.table.as_deref());
         format!("{table}: one {} per row: {}", self.node_type, parts.join(", "))
     }
@@ -376,6 +401,11 @@ pub(super) fn relation_of(column: &str) -> String {
         Some(stem) => format!("has_{stem}"),
         None => snake(column),
     }
+}
+
+/// The relation to the values of a column: `site` gives `has_site`.
+pub(super) fn value_relation(column: &str) -> String {
+    format!("has_{}", singular(&without_id(column).unwrap_or_else(|| snake(column))))
 }
 
 /// `brand` of `brand_id`, `brandId` or `Brand IDs`.

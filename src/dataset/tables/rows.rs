@@ -1,6 +1,7 @@
 //! Columns and rows of a table of any kind.
 
 use std::{
+    cell::OnceCell,
     collections::HashSet,
     path::{Path, PathBuf},
     rc::Rc,
@@ -11,11 +12,17 @@ use serde_json::{Map, Value};
 #[cfg(feature = "parquet")]
 use crate::tables::columnar;
 use crate::{
-    DatasetError, ProblemKind,
-    error::{Fault, Problems},
-    lines::{Lines, MAX_LINE_BYTES},
-    neutral::text_of,
-    tables::{delimited, mapping::JSON_LIST, sqlite},
+    DatasetError,
+    encoding::Encoding,
+    error::Problems,
+    lines::Lines,
+    tables::{
+        Reading, Repair,
+        cleaning::{Cleaning, JUDGED_ROWS, Judge},
+        delimited, json,
+        mapping::JSON_LIST,
+        sqlite,
+    },
 };
 
 /// Maximum number of columns of JSON lines.
@@ -24,6 +31,8 @@ const MAX_COLUMNS: usize = 10_000;
 const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
 /// Extensions of JSON lines.
 const JSON_LINES: [&str; 2] = ["jsonl", "ndjson"];
+/// Extension of JSON, which is a table if it is an array of objects.
+const JSON: &str = "json";
 /// Extension of Parquet files.
 const PARQUET: &str = "parquet";
 /// Extensions of databases.
@@ -34,12 +43,15 @@ const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
 pub(super) struct Table {
     path: PathBuf,
     kind: Kind,
+    reading: Reading,
+    /// What becomes of its cells, once its rows were judged.
+    cleaning: Rc<OnceCell<Cleaning>>,
 }
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Delimited,
-    JsonLines,
+    Delimited(Encoding),
+    Json(Encoding),
     #[cfg(feature = "parquet")]
     Parquet,
     /// Of a database.
@@ -113,7 +125,11 @@ pub(super) fn extension(path: &Path) -> String {
 pub(super) fn is_table(path: &Path) -> bool {
     let extension = extension(path);
     let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES).chain(&[PARQUET]);
-    let is_known = || known.into_iter().any(|of| *of == extension) || sqlite::is_database(path);
+    let is_known = || {
+        known.into_iter().any(|of| *of == extension)
+            || (extension == JSON && json::is_array(path))
+            || sqlite::is_database(path)
+    };
     !is_hidden(path) && is_known()
 }
 
@@ -133,9 +149,8 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
         "arrow" | "feather" => {
             Some("files of this kind are not read; convert it to CSV, for instance with `duckdb`")
         }
-        "json" => {
-            Some("JSON is read a line at a time; convert it with `jq -c '.[]' x.json > x.jsonl`")
-        }
+        JSON if json::is_array(path) => None,
+        JSON => Some("not an array of objects; convert it with `jq -c '.[]' x.json > x.jsonl`"),
         "xlsx" | "xls" | "ods" => Some("sheets are not read; save each as CSV"),
         "nt" => Some("triples cannot be imported with tables; import the file alone"),
         _ => None,
@@ -161,8 +176,14 @@ impl Table {
     ///
     /// # Errors
     /// [`DatasetError::BadInput`] if the file is not a table or the database cannot be read.
-    pub(super) fn all(path: &Path) -> Result<Vec<Table>, DatasetError> {
-        let of = |kind| Table { path: path.to_path_buf(), kind };
+    pub(super) fn all(path: &Path, reading: &Reading) -> Result<Vec<Table>, DatasetError> {
+        let of = |kind| Table {
+            path: path.to_path_buf(),
+            kind,
+            reading: reading.clone(),
+            cleaning: Rc::default(),
+        };
+        let encoding = || reading.encoding.map_or_else(|| Lines::encoding_of(path), Ok);
         let extension = extension(path);
         if DATABASES.contains(&extension.as_str()) || sqlite::is_database(path) {
             let database = Rc::new(sqlite::Database::open(path)?);
@@ -170,10 +191,10 @@ impl Table {
             return Ok(tables.map(|table| of(Kind::Sqlite(database.clone(), table))).collect());
         }
         if DELIMITED.contains(&extension.as_str()) {
-            return Ok(vec![of(Kind::Delimited)]);
+            return Ok(vec![of(Kind::Delimited(encoding()?))]);
         }
-        if JSON_LINES.contains(&extension.as_str()) {
-            return Ok(vec![of(Kind::JsonLines)]);
+        if JSON_LINES.contains(&extension.as_str()) || (extension == JSON && json::is_array(path)) {
+            return Ok(vec![of(Kind::Json(encoding()?))]);
         }
         #[cfg(feature = "parquet")]
         if extension == PARQUET {
@@ -239,15 +260,15 @@ impl Table {
     /// The table cannot be read.
     pub(super) fn columns(&self) -> Result<Vec<String>, DatasetError> {
         match &self.kind {
-            Kind::Delimited => delimited::columns(&self.path),
+            Kind::Delimited(encoding) => delimited::columns(&self.path, *encoding),
             #[cfg(feature = "parquet")]
             Kind::Parquet => columnar::columns(&self.path),
             Kind::Sqlite(database, table) => database.columns(table),
-            Kind::JsonLines => {
+            Kind::Json(_) => {
                 let (mut columns, mut known) = (Vec::new(), HashSet::new());
                 // Problems of rows are reported when they are imported.
                 let mut ignored = Problems::new(true);
-                self.each(&mut ignored, &mut |_, row| {
+                self.each_raw(&mut ignored, &mut |_, row| {
                     for column in row.cells.keys().filter(|column| !known.contains(*column)) {
                         columns.push(column.clone());
                     }
@@ -277,7 +298,7 @@ impl Table {
         }
     }
 
-    /// Reads all rows in order; malformed rows go to `problems`.
+    /// Reads all rows in order, cleaned; malformed rows go to `problems`.
     ///
     /// # Errors
     /// Those of reading and of `on_row`.
@@ -286,45 +307,63 @@ impl Table {
         problems: &mut Problems,
         on_row: &mut RowHandler<'_>,
     ) -> Result<(), DatasetError> {
+        let cleaning = self.cleaning()?;
+        cleaning.restart();
+        self.each_raw(problems, &mut |problems, mut row| {
+            cleaning.clean(&mut row);
+            on_row(problems, row)
+        })
+    }
+
+    /// What becomes of its cells.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub(super) fn cleaning(&self) -> Result<&Cleaning, DatasetError> {
+        if let Some(known) = self.cleaning.get() {
+            return Ok(known);
+        }
+        let mut judge = Judge::new(&self.reading, matches!(self.kind, Kind::Delimited(_)));
+        let mut n = 0;
+        // Problems of rows are reported when they are imported.
+        self.each_raw(&mut Problems::new(true), &mut |_, row| {
+            judge.see(&row);
+            n += 1;
+            Ok(n < JUDGED_ROWS)
+        })?;
+        Ok(self.cleaning.get_or_init(|| judge.cleaning()))
+    }
+
+    /// What the last reading changed; its encoding too, if that is not UTF-8.
+    pub(super) fn repairs(&self) -> Vec<Repair> {
+        let file = self.place().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let encoding = match self.kind {
+            Kind::Delimited(encoding) | Kind::Json(encoding) => encoding,
+            _ => Encoding::Utf8,
+        };
+        let encoding = (encoding != Encoding::Utf8).then(|| Repair {
+            file: file.clone(),
+            kind: "encoding",
+            count: 0,
+            message: format!("read as {encoding}; --encoding ENCODING reads it as another one"),
+        });
+        let cells = self.cleaning.get().map(|cleaning| cleaning.repairs(&file));
+        encoding.into_iter().chain(cells.unwrap_or_default()).collect()
+    }
+
+    fn each_raw(
+        &self,
+        problems: &mut Problems,
+        on_row: &mut RowHandler<'_>,
+    ) -> Result<(), DatasetError> {
         match &self.kind {
-            Kind::Delimited => delimited::each(&self.path, problems, on_row),
-            Kind::JsonLines => each_json(&self.path, problems, on_row),
+            Kind::Delimited(encoding) => delimited::each(&self.path, *encoding, problems, on_row),
+            Kind::Json(encoding) => json::each(&self.path, *encoding, problems, on_row),
             #[cfg(feature = "parquet")]
             Kind::Parquet => columnar::each(&self.path, problems, on_row),
             Kind::Sqlite(database, table) => database.each(table, &self.place(), problems, on_row),
         }
     }
-}
-
-fn each_json(
-    path: &Path,
-    problems: &mut Problems,
-    on_row: &mut RowHandler<'_>,
-) -> Result<(), DatasetError> {
-    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
-    while let Some((line, text)) = lines.next()? {
-        let Some(text) = text_of(text, path, line, problems) else { continue };
-        if text.trim_ascii().is_empty() {
-            continue;
-        }
-        let mut cells: Map<String, Value> = match serde_json::from_str(text) {
-            Ok(cells) => cells,
-            Err(error) => {
-                let error_text = error.to_string();
-                let message = error_text.split(" at line ").next().unwrap_or_default();
-                let message = format!("{message} (column {})", error.column());
-                let hint = "write one object {\"column\": value, ...} a line";
-                let fault = Fault::new(ProblemKind::BadJson, message, hint);
-                problems.add(path, line, fault.with_excerpt(text));
-                continue;
-            }
-        };
-        cells.retain(|_, value| !is_empty(value));
-        if !on_row(problems, Row { line, cells })? {
-            return Ok(());
-        }
-    }
-    Ok(())
 }
 
 /// Whether a row omits the value.

@@ -6,7 +6,7 @@ use crate::{
     DatasetError, Home, ImportOptions, ImportReport, InputFormat, Split, Summary, id_list, id_of,
     ids::AnswerIds,
     import_neutral, load_split, node_of_id,
-    tables::{EdgesTable, Mapping, TableHint, guess, import_tables},
+    tables::{EdgesTable, Guess, GuessOptions, Mapping, TableHint, guess, import_tables},
 };
 use agent_kb::{Direction, Kb, sqlite};
 use rusqlite::{Connection, OpenFlags};
@@ -43,8 +43,12 @@ fn import(
     import_tables((source, mapping), home, "shop", options, &mut |_| {}, &stop)
 }
 
+fn guess_of(source: &Path) -> Result<Guess, DatasetError> {
+    guess(source, &GuessOptions::default())
+}
+
 fn imported(source: &Path, home: &Home) -> ImportReport {
-    let mapping = guess(source, &[]).unwrap().mapping;
+    let mapping = guess_of(source).unwrap().mapping;
     import(source, &mapping, home, &ImportOptions::default()).unwrap()
 }
 
@@ -141,7 +145,7 @@ fn csv_a_database_and_json_lines_of_one_base_are_one_base() {
 fn a_guess_is_written_edited_and_read_again() {
     let (dir, _) = home();
     csv_tables(dir.path());
-    let guessed = guess(dir.path(), &[]).unwrap();
+    let guessed = guess_of(dir.path()).unwrap();
     let file = dir.path().join("mapping.toml");
     fs::write(&file, guessed.mapping.to_toml()).unwrap();
     let mut read = Mapping::read(&file).unwrap();
@@ -167,7 +171,7 @@ fn a_column_with_a_wrong_id_is_a_relation_and_the_id_is_told() {
     let composers = "id,name\nbach,J. S. Bach\nclara,Clara Schumann\nliszt,Franz Liszt\n";
     let pieces = "id,title,by\np1,Mass,bach\np2,Trio,clara\np3,Etude,liszt\np4,Fugue,bachh\n";
     write(dir.path(), &[("composers.csv", composers), ("pieces.csv", pieces)]);
-    let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    let mapping = guess_of(dir.path()).unwrap().mapping;
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
     let DatasetError::Problems(wrong) = &error else { panic!("{error}") };
     let told: Vec<(u64, &str)> =
@@ -195,7 +199,9 @@ fn options_say_what_would_be_guessed_otherwise() {
         ["products.csv:item:name=description,brand_id=made_by->maker", "brands.csv:maker"]
             .map(|text| text.parse().unwrap())
             .into();
-    let mut mapping = guess(dir.path(), &hints).unwrap().mapping;
+    let mut mapping = guess(dir.path(), &GuessOptions { hints: &hints, ..GuessOptions::default() })
+        .unwrap()
+        .mapping;
     let edges: EdgesTable = "bought.csv:taken:sku->item,brand_id->maker".parse().unwrap();
     mapping.edges.push(edges);
     mapping.candidate_types.push("item".to_owned());
@@ -218,7 +224,7 @@ fn all_wrong_rows_are_told_together_with_place_and_remedy() {
     csv_tables(dir.path());
     let products = PRODUCTS.replace("B-002", "B-017")
         + "SKU-3,again,x,1,B-001,,\n,no id,x,1,B-001,,\nSKU-9,short\nSKU-8,\"open,x,1,B-001,,\n";
-    let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    let mapping = guess_of(dir.path()).unwrap().mapping;
     write(dir.path(), &[("products.csv", &products)]);
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
     let DatasetError::Problems(wrong) = &error else { panic!("{error}") };
@@ -274,7 +280,7 @@ fn ids_that_types_share_are_told_apart() {
         ("qa.csv", "id,query,answer_ids\n1,a,[cat:1]\n2,b,[3]\n3,c,[1]\n"),
     ];
     write(dir.path(), &files);
-    let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    let mapping = guess_of(dir.path()).unwrap().mapping;
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("qa.csv:3: no node has the id \"3\""), "{text}");
@@ -304,7 +310,7 @@ fn ids_that_types_share_are_told_apart() {
 
 /// The guessed mapping of the tables of a directory or database, as lines.
 fn lines(source: &Path) -> Vec<String> {
-    guess(source, &[]).unwrap().mapping.lines()
+    guess_of(source).unwrap().mapping.lines()
 }
 
 #[test]
@@ -366,7 +372,7 @@ fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
         let files =
             [("brands.csv", brands), ("countries.csv", countries), ("products.csv", &products)];
         write(dir.path(), &files);
-        let mapping = guess(dir.path(), &[]).unwrap().mapping;
+        let mapping = guess_of(dir.path()).unwrap().mapping;
         let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
         let lenient = ImportOptions { lenient: true, ..ImportOptions::default() };
@@ -384,7 +390,7 @@ fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
     write(dir.path(), &[("works.csv", "sku,title\nS1,A\nS1,B\nS2,C\n")]);
     let told = "works.csv: sku is empty or repeated in 1 of 3 rows, so rows are numbered; \
         if it has the ids, correct these rows";
-    assert_eq!(guess(dir.path(), &[]).unwrap().notes, [told]);
+    assert_eq!(guess_of(dir.path()).unwrap().notes, [told]);
 }
 
 #[test]
@@ -395,7 +401,9 @@ fn what_follows_from_rows_that_are_wrong_is_one_line() {
     write(dir.path(), &files);
     let links = ["products.csv:product:brand_id->brand", "brands.csv:brand"];
     let hints: Vec<TableHint> = links.map(|text| text.parse().unwrap()).into();
-    let mapping = guess(dir.path(), &hints).unwrap().mapping;
+    let mapping = guess(dir.path(), &GuessOptions { hints: &hints, ..GuessOptions::default() })
+        .unwrap()
+        .mapping;
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("brands.csv:3: 2 columns, not 3"), "{text}");
@@ -413,7 +421,7 @@ fn a_foreign_key_of_several_columns_is_told_and_makes_no_relation() {
         INSERT INTO a VALUES ('1','2','one');
         INSERT INTO b VALUES (1,'1','2');";
     connect(&file).unwrap().execute_batch(sql).unwrap();
-    let guessed = guess(&file, &[]).unwrap();
+    let guessed = guess_of(&file).unwrap();
     let told = "pairs.sqlite:b: the key (ax, ay) of a has several columns, which makes no \
         relation; give a one column of ids, and pairs.sqlite:b one with these";
     assert_eq!(guessed.notes, [told]);
@@ -432,7 +440,7 @@ fn hidden_files_are_left_out_and_other_data_are_told() {
         ("README.md", ""),
     ];
     write(dir.path(), &files);
-    let guessed = guess(dir.path(), &[]).unwrap();
+    let guessed = guess_of(dir.path()).unwrap();
     assert_eq!(guessed.mapping.nodes.len(), 1);
     let [json, sheet] = guessed.notes.as_slice() else { panic!("{:?}", guessed.notes) };
     assert!(json.starts_with("more.json: left out: JSON is read a line at a time"), "{json}");
@@ -440,7 +448,7 @@ fn hidden_files_are_left_out_and_other_data_are_told() {
     // Nothing but such: the remedy is that of the file, not that something is missing.
     fs::remove_file(dir.path().join("brands.csv")).unwrap();
     assert_eq!(InputFormat::detect(dir.path()).unwrap(), InputFormat::Tables);
-    let error = guess(dir.path(), &[]).unwrap_err().to_string();
+    let error = guess_of(dir.path()).unwrap_err().to_string();
     assert!(error.contains("no tables found; add ") && error.contains(sheet), "{error}");
 }
 
@@ -473,7 +481,7 @@ fn ids_that_are_written_mean_the_same_nodes_when_they_are_read() {
 fn parquet_is_refused_with_the_feature_that_reads_it() {
     let (dir, _) = home();
     fs::write(dir.path().join("x.parquet"), "PAR1").unwrap();
-    let error = guess(dir.path(), &[]).unwrap_err().to_string();
+    let error = guess_of(dir.path()).unwrap_err().to_string();
     assert!(error.contains("x.parquet") && error.contains("--features parquet"), "{error}");
 }
 
@@ -579,7 +587,7 @@ mod parquet_files {
         let (dir, home) = home();
         let from = dir.path().join("parquet");
         tables(&from);
-        let mapping = guess(&from, &[]).unwrap().mapping;
+        let mapping = guess_of(&from).unwrap().mapping;
         let file = from.join("products.parquet");
         let whole = fs::read(&file).unwrap();
         let mut refused = 0;
@@ -600,7 +608,7 @@ mod parquet_files {
         }
         assert!(refused > 10, "{refused}");
         fs::write(&file, &whole[..whole.len() / 2]).unwrap();
-        let error = guess(&from, &[]).unwrap_err().to_string();
+        let error = guess_of(&from).unwrap_err().to_string();
         assert!(error.contains("products.parquet") && error.contains("convert it"), "{error}");
     }
 }
@@ -617,7 +625,7 @@ fn a_stray_quote_costs_its_own_row_alone() {
     };
     let cups: String = (1..100).map(row).collect();
     write(dir.path(), &[("cups.csv", &format!("id,name,size\n{cups}"))]);
-    let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    let mapping = guess_of(dir.path()).unwrap().mapping;
     let error = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap_err();
     let text = error.to_string();
     // Most rows take two lines.
@@ -665,7 +673,9 @@ fn a_foreign_key_may_be_to_another_unique_column() {
     let report = imported(&file, &home);
     assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (5, 3));
     let hint = "shop.sqlite:product".parse().unwrap();
-    let error = guess(&file, &[hint]).unwrap_err().to_string();
+    let error = guess(&file, &GuessOptions { hints: &[hint], ..GuessOptions::default() })
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("it has 2 tables, which cannot all be of type \"product\""), "{error}");
     let kb = Kb::open(&report.base.kb_dir()).unwrap();
     assert_eq!(kb.nodes_of_key("NP").len(), 1);
@@ -673,7 +683,7 @@ fn a_foreign_key_may_be_to_another_unique_column() {
     let more = "CREATE TABLE shops (name TEXT PRIMARY KEY, main INTEGER REFERENCES brands);
         INSERT INTO shops VALUES ('North', 1);";
     connection.execute_batch(more).unwrap();
-    let guessed = guess(&file, &[]).unwrap();
+    let guessed = guess_of(&file).unwrap();
     let told = "shop.sqlite:products: brand_code holds code of brands, whose id is id, which makes \
         no relation; if code is there once in each row, give brands that as its id";
     assert_eq!(guessed.notes, [told]);
@@ -702,7 +712,7 @@ fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
         ("id,name\n", "no table has a row"),
     ] {
         fs::write(&alone, text).unwrap();
-        let error = guess(&alone, &[]).unwrap_err().to_string();
+        let error = guess_of(&alone).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
     // Others than the benchmark call a folder `processed` too.
@@ -714,7 +724,7 @@ fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
 fn of_rows_that_are_the_same_one_is_taken() {
     let (dir, home) = home();
     csv_tables(dir.path());
-    let mapping = guess(dir.path(), &[]).unwrap().mapping;
+    let mapping = guess_of(dir.path()).unwrap().mapping;
     let first = PRODUCTS.lines().nth(1).unwrap();
     write(dir.path(), &[("products.csv", &format!("{PRODUCTS}{first}\n{first}\n"))]);
     let report = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap();
@@ -738,7 +748,7 @@ fn the_tables_of_a_full_text_index_are_no_types() {
         CREATE VIRTUAL TABLE place USING rtree(id, x0, x1);
         INSERT INTO place VALUES (1, 0, 1);";
     connect(&file).unwrap().execute_batch(sql).unwrap();
-    let mapping = guess(&file, &[]).unwrap().mapping;
+    let mapping = guess_of(&file).unwrap().mapping;
     let types: Vec<&str> = mapping.nodes.iter().map(|of| of.node_type.as_str()).collect();
     assert_eq!(types, ["note"]);
     let report = import(&file, &mapping, &home, &ImportOptions::default()).unwrap();

@@ -18,10 +18,13 @@ use crate::{
     terms::{TermIndex, TermIndexBuilder},
     text::{TextIndexBuilder, build_weighted},
 };
-use agent_kb::{Direction, Kb, NodeId, RelationId};
+use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 
 /// Neighbours of one relation whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
+/// Maximum number of nodes that a node refers to by one relation, and of values of one of these by one, that
+/// are indexed with it.
+const MAX_REFERRED: usize = 20;
 /// Nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
@@ -41,6 +44,8 @@ pub enum WordSource<'a> {
 
 /// Builders of the indexes of node texts and neighbour names.
 struct Builders {
+    /// The types of values of columns.
+    values: Vec<TypeId>,
     text: TextIndexBuilder,
     terms: TermIndexBuilder,
     names_terms: TermIndexBuilder,
@@ -105,6 +110,7 @@ pub fn read_words(
 impl Builders {
     fn create(kb: &Kb, dir: &Path) -> Result<Self, IndexError> {
         Ok(Self {
+            values: kb.value_types(),
             text: TextIndexBuilder::create(&dir.join(TEXT), kb.field_names().len()),
             terms: TermIndexBuilder::create(&dir.join(TERMS))?,
             names_terms: TermIndexBuilder::create(&dir.join(NAMES_TERMS))?,
@@ -117,7 +123,7 @@ impl Builders {
             watch.progress(STAGE, node.into(), kb.n_nodes().into())?;
         }
         watch.check_stop()?;
-        let names = neighbor_names(kb, node);
+        let names = neighbor_names(kb, node, &self.values);
         self.text.add(node, kb.text(node), &names, kb.fields(node));
         self.terms.add(kb.text(node))?;
         self.names_terms.add(&names)
@@ -166,14 +172,33 @@ impl Builders {
     }
 }
 
-/// The names of a node's neighbours by every relation, one a line.
-fn neighbor_names(kb: &Kb, node: NodeId) -> String {
+/// The names of a node's neighbours by every relation, one a line; behind a node that it refers to, those of
+/// the values of that node's columns.
+fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
     let mut names = String::new();
     for relation in 0..kb.relations().len() {
         let neighbors = kb.neighbors(node, RelationId(relation as u16), Direction::Any);
         for &neighbor in neighbors.iter().take(MAX_NAMED_NEIGHBORS) {
             names.push_str(kb.name(neighbor));
             names.push('\n');
+        }
+    }
+    if values.is_empty() || values.contains(&kb.node_type(node)) {
+        return names;
+    }
+    for relation in (0..kb.relations().len()).map(|at| RelationId(at as u16)) {
+        for &neighbor in kb.neighbors(node, relation, Direction::Out).iter().take(MAX_REFERRED) {
+            if values.contains(&kb.node_type(neighbor)) {
+                continue;
+            }
+            for relation in (0..kb.relations().len()).map(|at| RelationId(at as u16)) {
+                let ends = kb.neighbors(neighbor, relation, Direction::Out);
+                let is_value = |end: &&NodeId| values.contains(&kb.node_type(**end));
+                for &value in ends.iter().filter(is_value).take(MAX_REFERRED) {
+                    names.push_str(kb.name(value));
+                    names.push('\n');
+                }
+            }
         }
     }
     names

@@ -1,0 +1,493 @@
+//! Cleans the cells of tables as people export them: missing markers, decimal commas, forms of dates.
+//!
+//! | found | what becomes of it |
+//! | --- | --- |
+//! | a marker of a missing value in a text file: `NULL`, `n/a`, `-` | an empty cell; ids that are all different keep it |
+//! | a column of numbers of which some have a decimal comma and none a point: `1.234,56` | `1234.56` |
+//! | a column of dates: ISO, `31.12.2025`, `31/12/2025` or `12/31/2025` | `2025-12-31`, with the time behind it |
+//!
+//! A column is judged by its first 50,000 rows. Dates with slashes need a day above 12 to be read. Whatever
+//! is changed is counted, and reported as a [`Repair`].
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashSet},
+};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    encoding::Encoding,
+    tables::{guess::name_suggests_ids, rows::Row},
+};
+
+/// Rows by which the columns of a table are judged.
+pub(super) const JUDGED_ROWS: u64 = 50_000;
+/// Markers of missing values, as pandas knows them, and dashes.
+const MISSING: [&str; 16] = [
+    "NULL", "null", "NaN", "nan", "-nan", "n/a", "N/A", "#N/A", "NA", "<NA>", "None", "none", "-",
+    "--", "\\N", "(null)",
+];
+/// Minimum share of dates among the values of a column of dates.
+const MIN_DATES: f64 = 0.95;
+/// Maximum number of markers in a mapping.
+const MAX_MARKERS: usize = 100;
+/// Maximum length of a cell that may be a number or date, bytes.
+const MAX_BYTES: usize = 40;
+/// Years that dates may have.
+const YEARS: std::ops::RangeInclusive<u32> = 1000..=2100;
+
+/// How the text of tables is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// The encoding of text files; none: what their bytes look like.
+    pub encoding: Option<Encoding>,
+    /// Markers of missing values in text files; none: those that exports commonly have.
+    pub missing: Option<Vec<String>>,
+}
+
+/// A change that an import made to a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Repair {
+    /// The file, with the table of a database.
+    pub file: String,
+    /// What was changed: `encoding`, `missing`, `numbers` or `dates`.
+    pub kind: &'static str,
+    /// Number of cells that it concerns; 0 for a file.
+    pub count: u64,
+    /// The change, for people.
+    pub message: String,
+}
+
+/// What becomes of the cells of a table.
+#[derive(Debug, Default)]
+pub(super) struct Cleaning {
+    markers: BTreeSet<String>,
+    /// Columns of ids, whose markers are values.
+    ids: BTreeSet<String>,
+    forms: BTreeMap<String, Form>,
+    /// Columns of dates whose day and month cannot be told apart.
+    unclear: BTreeSet<String>,
+    counts: RefCell<Counts>,
+}
+
+/// The form of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Numbers with a decimal comma.
+    Numbers,
+    /// Dates; with slashes the month may stand first.
+    Dates { month_first: bool, has_slashes: bool },
+}
+
+/// What one reading of the table changed.
+#[derive(Debug, Default)]
+struct Counts {
+    rows: u64,
+    missing: BTreeMap<String, u64>,
+    numbers: BTreeMap<String, u64>,
+    dates: BTreeMap<String, DateCounts>,
+}
+
+#[derive(Debug, Default)]
+struct DateCounts {
+    dates: u64,
+    rewritten: u64,
+    others: u64,
+    first: String,
+    last: String,
+}
+
+/// What the cells of a column look like.
+#[derive(Default)]
+struct Look {
+    filled: u64,
+    values: HashSet<String>,
+    markers: u64,
+    /// Cells that may be numbers with a decimal comma, those that can be nothing else, and those with a
+    /// decimal point.
+    commas: u64,
+    sure_commas: u64,
+    points: u64,
+    dates: u64,
+    slashes: u64,
+    /// Dates with slashes whose first or second number is above 12.
+    day_first: u64,
+    month_first: u64,
+}
+
+impl Look {
+    fn see(&mut self, text: &str) {
+        self.filled += 1;
+        if text.len() > MAX_BYTES {
+            return;
+        }
+        if let Some(number) = without_currency(text) {
+            self.commas += u64::from(has_decimal_comma(number).is_some());
+            self.sure_commas += u64::from(has_decimal_comma(number) == Some(true));
+            self.points += u64::from(has_sure_point(number));
+        }
+        if let Some(date) = date_parts(text) {
+            self.dates += 1;
+            if date.separator == '/' && !date.is_iso {
+                self.slashes += 1;
+                self.day_first += u64::from(date.first > 12);
+                self.month_first += u64::from(date.second > 12);
+            }
+        }
+    }
+
+    fn is_unclear(&self) -> bool {
+        self.is_dates() && self.slashes > 0 && (self.day_first > 0) == (self.month_first > 0)
+    }
+
+    fn is_dates(&self) -> bool {
+        self.filled > 0 && self.dates as f64 >= self.filled as f64 * MIN_DATES
+    }
+
+    fn form(&self, name: &str) -> Option<Form> {
+        if self.is_dates() {
+            let (month_first, has_slashes) = (self.month_first > 0, self.slashes > 0);
+            return (!self.is_unclear()).then_some(Form::Dates { month_first, has_slashes });
+        }
+        let is_numbers = self.commas == self.filled && self.sure_commas > 0 && self.points == 0;
+        (is_numbers && !name_suggests_ids(name)).then_some(Form::Numbers)
+    }
+}
+
+/// Judges the rows of a table.
+pub(super) struct Judge {
+    markers: BTreeSet<String>,
+    looks: BTreeMap<String, Look>,
+}
+
+impl Judge {
+    /// Judges no row yet; `is_text` says whether cells may have markers.
+    pub(super) fn new(reading: &Reading, is_text: bool) -> Judge {
+        let markers = match &reading.missing {
+            _ if !is_text => BTreeSet::new(),
+            Some(given) => given.iter().take(MAX_MARKERS).cloned().collect(),
+            None => MISSING.map(str::to_owned).into(),
+        };
+        Judge { markers, looks: BTreeMap::new() }
+    }
+
+    /// Adds a row.
+    pub(super) fn see(&mut self, row: &Row) {
+        for (column, value) in &row.cells {
+            if !self.looks.contains_key(column) {
+                self.looks.insert(column.clone(), Look::default());
+            }
+            let Some(look) = self.looks.get_mut(column) else { continue };
+            let text = match value {
+                Value::String(text) => text.trim(),
+                _ => {
+                    look.filled += 1;
+                    continue;
+                }
+            };
+            match self.markers.contains(text) {
+                true => look.markers += 1,
+                false => look.see(text),
+            }
+            if name_suggests_ids(column) && text.len() <= MAX_BYTES {
+                look.values.insert(text.to_owned());
+            }
+        }
+    }
+
+    /// What becomes of the cells.
+    pub(super) fn cleaning(self) -> Cleaning {
+        let mut cleaning = Cleaning { markers: self.markers, ..Cleaning::default() };
+        for (column, look) in self.looks {
+            let is_id =
+                look.markers == 1 && look.values.len() as u64 == look.filled + 1 && look.filled > 1;
+            if is_id {
+                cleaning.ids.insert(column.clone());
+            }
+            if look.is_unclear() {
+                cleaning.unclear.insert(column.clone());
+            }
+            if let Some(form) = look.form(&column) {
+                cleaning.forms.insert(column, form);
+            }
+        }
+        cleaning
+    }
+}
+
+impl Cleaning {
+    /// Begins a reading of the table, which is counted anew.
+    pub(super) fn restart(&self) {
+        self.counts.replace(Counts::default());
+    }
+
+    /// Whether a column has dates.
+    pub(super) fn has_dates(&self, column: &str) -> bool {
+        matches!(self.forms.get(column), Some(Form::Dates { .. }))
+    }
+
+    /// Cleans the cells of a row.
+    pub(super) fn clean(&self, row: &mut Row) {
+        let mut counts = self.counts.borrow_mut();
+        counts.rows += 1;
+        row.cells.retain(|column, value| {
+            let Value::String(text) = value else { return true };
+            if self.markers.contains(text.trim()) && !self.ids.contains(column) {
+                *counts.missing.entry(text.trim().to_owned()).or_default() += 1;
+                return false;
+            }
+            match self.forms.get(column) {
+                None => {}
+                Some(Form::Numbers) => {
+                    if let Some(plain) = plain_number(text) {
+                        *counts.numbers.entry(column.clone()).or_default() += 1;
+                        *text = plain;
+                    }
+                }
+                Some(&Form::Dates { month_first, has_slashes }) => {
+                    let counts = counts.dates.entry(column.clone()).or_default();
+                    let date = date_parts(text.trim())
+                        .filter(|date| date.separator != '/' || date.is_iso || has_slashes);
+                    match date.and_then(|date| date.written(month_first)) {
+                        None => counts.others += 1,
+                        Some(date) => counts.add(text, date),
+                    }
+                }
+            }
+            true
+        });
+    }
+
+    /// What the last reading changed.
+    pub(super) fn repairs(&self, file: &str) -> Vec<Repair> {
+        let counts = self.counts.borrow();
+        let repair = |kind, count, message| Repair { file: file.to_owned(), kind, count, message };
+        let mut repairs = Vec::new();
+        let n: u64 = counts.missing.values().sum();
+        if n > 0 {
+            let each = counts.missing.iter().map(|(marker, n)| format!("{marker} {n}"));
+            let each = each.collect::<Vec<_>>().join(", ");
+            let message = format!(
+                "{n} cells are missing values: {each}; missing = [] in mapping.toml keeps them"
+            );
+            repairs.push(repair("missing", n, message));
+        }
+        for (column, &n) in &counts.numbers {
+            let message =
+                format!("{column}: {n} numbers with a decimal comma are stored with a point");
+            repairs.push(repair("numbers", n, message));
+        }
+        for (column, dates) in counts.dates.iter().filter(|dates| dates.1.dates > 0) {
+            let DateCounts { dates: n, rewritten, others, first, last } = dates;
+            let mut message =
+                format!("{column}: dates from {first} to {last} in {n} of {} rows", counts.rows);
+            if *rewritten > 0 {
+                message += &format!("; {rewritten} stored as year-month-day");
+            }
+            if *others > 0 {
+                message += &format!("; {others} cells are not dates, and stay texts");
+            }
+            repairs.push(repair("dates", *n, message));
+        }
+        for column in &self.unclear {
+            let message = format!(
+                "{column}: stays text, since its days and months cannot be told apart; write the dates as \
+                 year-month-day"
+            );
+            repairs.push(repair("dates", 0, message));
+        }
+        repairs
+    }
+}
+
+impl DateCounts {
+    fn add(&mut self, text: &mut String, date: String) {
+        let day = date.get(..10).unwrap_or(&date);
+        if self.first.is_empty() || day < self.first.as_str() {
+            self.first = day.to_owned();
+        }
+        if day > self.last.as_str() {
+            self.last = day.to_owned();
+        }
+        self.dates += 1;
+        if *text != date {
+            self.rewritten += 1;
+            *text = date;
+        }
+    }
+}
+
+/// The numbers of a date as they are written.
+struct DateParts<'a> {
+    first: u32,
+    second: u32,
+    third: u32,
+    separator: char,
+    /// Whether the year stands first.
+    is_iso: bool,
+    /// What follows: nothing, or a time.
+    time: &'a str,
+}
+
+impl DateParts<'_> {
+    /// The date with the year first; none if there is no such day.
+    fn written(&self, month_first: bool) -> Option<String> {
+        let (year, month, day) = match (self.is_iso, self.separator == '/' && month_first) {
+            (true, _) => (self.first, self.second, self.third),
+            (false, true) => (self.third, self.first, self.second),
+            (false, false) => (self.third, self.second, self.first),
+        };
+        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let days = match month {
+            2 if is_leap => 29,
+            2 => 28,
+            4 | 6 | 9 | 11 => 30,
+            1..=12 => 31,
+            _ => return None,
+        };
+        let exists = YEARS.contains(&year) && (1..=days).contains(&day);
+        exists.then(|| format!("{year:04}-{month:02}-{day:02}{}", self.time))
+    }
+}
+
+/// The parts of a date of any form; none for another text.
+fn date_parts(text: &str) -> Option<DateParts<'_>> {
+    if text.len() > MAX_BYTES {
+        return None;
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit() && !"-./".contains(c)).unwrap_or(text.len());
+    let (date, time) = text.split_at(end);
+    let is_time = time.is_empty()
+        || (time.starts_with([' ', 'T'])
+            && time.contains(':')
+            && time.chars().all(|c| c.is_ascii_digit() || " T:.+-Z,".contains(c)));
+    let separator = ['-', '.', '/'].into_iter().find(|&c| date.matches(c).count() == 2)?;
+    let mut parts = date.split(separator);
+    let (first, second, third) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_iso = first.len() == 4;
+    let (year, day) = if is_iso { (first, third) } else { (third, first) };
+    let fits = |part: &str| (1..=2).contains(&part.len());
+    let is_date =
+        is_time && year.len() == 4 && fits(second) && fits(day) && (is_iso || separator != '-');
+    if !is_date {
+        return None;
+    }
+    let [first, second, third] = [first, second, third].map(|part| part.parse().ok());
+    let parts =
+        DateParts { first: first?, second: second?, third: third?, separator, is_iso, time };
+    parts.written(false).or_else(|| parts.written(true))?;
+    Some(parts)
+}
+
+/// A number without a currency or percent sign before or behind it.
+fn without_currency(text: &str) -> Option<&str> {
+    let number = text.trim_matches(|c: char| c.is_whitespace() || "€$£%".contains(c));
+    let number =
+        number.strip_prefix("EUR").or_else(|| number.strip_suffix("EUR")).unwrap_or(number).trim();
+    let is_number = |c: char| c.is_ascii_digit() || ".,+-".contains(c);
+    (number.contains(|c: char| c.is_ascii_digit()) && number.chars().all(is_number))
+        .then_some(number)
+}
+
+/// Whether a number has a decimal comma: surely, or as well as a comma between thousands; none if it has
+/// another form. A number without a comma may stand in such a column.
+fn has_decimal_comma(number: &str) -> Option<bool> {
+    let digits = number.trim_start_matches(['+', '-']);
+    let (whole, fraction) = digits.split_once(',').map_or((digits, None), |(a, b)| (a, Some(b)));
+    let mut groups = whole.split('.');
+    let first = groups.next().unwrap_or_default();
+    let is_grouped = whole.contains('.');
+    let fits = first.chars().all(|c| c.is_ascii_digit())
+        && !first.is_empty()
+        && (!is_grouped || first.len() <= 3)
+        && groups.all(|group| group.len() == 3 && group.chars().all(|c| c.is_ascii_digit()));
+    let is_fraction =
+        fraction.is_none_or(|f| !f.is_empty() && f.chars().all(|c| c.is_ascii_digit()));
+    (fits && is_fraction).then(|| fraction.is_some_and(|f| is_grouped || f.len() != 3))
+}
+
+/// Whether the point of a number can only begin its fraction.
+fn has_sure_point(number: &str) -> bool {
+    number.rsplit_once('.').is_some_and(|(_, behind)| behind.len() != 3 && !behind.contains(','))
+}
+
+/// A cell with a decimal point in place of its comma, and without separators of thousands.
+fn plain_number(text: &str) -> Option<String> {
+    let number = without_currency(text)?;
+    has_decimal_comma(number)?;
+    let plain = number.replace('.', "").replace(',', ".");
+    let changed = text.trim().replace(number, &plain);
+    (changed != text.trim()).then_some(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(column: &str, cells: &[&str]) -> Vec<Row> {
+        let row = |(at, cell): (usize, &&str)| Row {
+            line: at as u64,
+            cells: [(column.to_owned(), Value::String((*cell).to_owned()))].into_iter().collect(),
+        };
+        cells.iter().enumerate().map(row).collect()
+    }
+
+    /// The cells after cleaning, and what was changed.
+    fn cleaned(column: &str, cells: &[&str]) -> (Vec<String>, Vec<String>) {
+        let mut rows = rows(column, cells);
+        let mut judge = Judge::new(&Reading::default(), true);
+        rows.iter().for_each(|row| judge.see(row));
+        let cleaning = judge.cleaning();
+        rows.iter_mut().for_each(|row| cleaning.clean(row));
+        let cells = rows.iter().map(|row| row.text(column).unwrap_or_default()).collect();
+        (cells, cleaning.repairs("t").into_iter().map(|repair| repair.message).collect())
+    }
+
+    #[test]
+    fn numbers_with_a_decimal_comma_are_rewritten_and_others_stay() {
+        let (cells, said) = cleaned("price", &["1.234,56", "7", "1.000", "3,5 €"]);
+        assert_eq!(cells, ["1234.56", "7", "1000", "3.5 €"]);
+        assert_eq!(said, ["price: 3 numbers with a decimal comma are stored with a point"]);
+        for kept in [
+            vec!["1,234", "5,678"],
+            vec!["1,5", "2.5"],
+            vec!["1,2", "1,2,3"],
+            vec!["1,234.56", "1"],
+            vec!["1,5", "two"],
+        ] {
+            assert_eq!(cleaned("price", &kept).0, kept);
+        }
+        // Pairs of ids are lists.
+        assert_eq!(cleaned("part_ids", &["1,2", "3,4"]).0, ["1,2", "3,4"]);
+    }
+
+    #[test]
+    fn dates_of_one_column_get_one_form() {
+        let (cells, said) =
+            cleaned("made", &["2025-01-05 10:30", "31.12.2024", "1.2.2025 08:00", "NULL"]);
+        assert_eq!(cells, ["2025-01-05 10:30", "2024-12-31", "2025-02-01 08:00", ""]);
+        assert_eq!(
+            said[1],
+            "made: dates from 2024-12-31 to 2025-02-01 in 3 of 4 rows; 2 stored as year-month-day"
+        );
+        assert_eq!(cleaned("made", &["12/31/2024", "1/2/2025"]).0, ["2024-12-31", "2025-01-02"]);
+        assert_eq!(cleaned("made", &["31/12/2024", "1/2/2025"]).0, ["2024-12-31", "2025-02-01"]);
+        let (cells, said) = cleaned("made", &["01/02/2025", "03/04/2025"]);
+        assert_eq!(cells, ["01/02/2025", "03/04/2025"]);
+        assert!(said[0].contains("cannot be told apart"), "{said:?}");
+        for kept in [vec!["1.2.3", "4.5.6"], vec!["31.02.2025", "30.02.2025"], vec!["10.0.0.1"]] {
+            assert_eq!(cleaned("made", &kept).0, kept);
+        }
+    }
+
+    #[test]
+    fn markers_are_missing_values_but_in_ids() {
+        let (cells, said) = cleaned("site", &["NULL", "Bonn", "n/a", " NULL "]);
+        assert_eq!(cells, ["", "Bonn", "", ""]);
+        assert!(said[0].starts_with("3 cells are missing values: NULL 2, n/a 1; "), "{said:?}");
+        // Namibia.
+        assert_eq!(cleaned("code", &["DE", "NA", "FR"]).0, ["DE", "NA", "FR"]);
+    }
+}

@@ -1,0 +1,53 @@
+//! Guesses which columns become types: those with few repeated values.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Guess, TableFacts, table_label};
+use crate::tables::mapping::{singular, snake};
+
+/// Makes nodes of the values of columns that have few. Columns of one name share a type if half of the values
+/// of the smaller one are those of the other.
+pub(super) fn add_values(facts: &[TableFacts], guess: &mut Guess) {
+    let mut taken: HashSet<String> = facts.iter().map(|entry| entry.node_type.clone()).collect();
+    let mut types: BTreeMap<String, HashSet<u64>> = BTreeMap::new();
+    for spec in &mut guess.mapping.nodes {
+        let is_its = |entry: &&TableFacts| {
+            entry.file == spec.file && entry.table.name() == spec.table.as_deref()
+        };
+        let Some(entry) = facts.iter().find(is_its) else { continue };
+        let mut told = Vec::new();
+        for column in spec.fields.iter().flatten() {
+            let found = entry.column(column).and_then(|values| values.few_values(entry.rows));
+            let Some((separator, values)) = found else { continue };
+            let own = singular(&snake(column));
+            let shares = |known: &HashSet<u64>| {
+                let common = values.iter().filter(|value| known.contains(value)).count();
+                common * 2 >= values.len().min(known.len())
+            };
+            let node_type = match types.get(&own) {
+                Some(known) if shares(known) => own,
+                None if !taken.contains(&own) => own,
+                _ => format!("{}_{own}", spec.node_type),
+            };
+            if node_type.is_empty()
+                || (taken.contains(&node_type) && !types.contains_key(&node_type))
+            {
+                continue;
+            }
+            taken.insert(node_type.clone());
+            types.entry(node_type.clone()).or_default().extend(values);
+            told.push(format!("{column} ({} values)", values.len()));
+            if let Some(separator) = separator {
+                spec.lists.insert(column.clone(), separator.to_owned());
+            }
+            spec.values.insert(column.clone(), node_type);
+        }
+        if !told.is_empty() {
+            let (place, rows) = (table_label(&entry.table), entry.rows);
+            guess.notes.push(format!(
+                "{place}: few values in {rows} rows, so they are nodes too: {}; --no-values leaves them texts",
+                told.join(", ")
+            ));
+        }
+    }
+}

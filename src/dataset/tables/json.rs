@@ -1,0 +1,179 @@
+//! Rows of JSON: one object a line, or an array of objects over any lines, read with bounded memory.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    DatasetError, ProblemKind,
+    encoding::Encoding,
+    error::{Fault, Problems},
+    lines::{Line, Lines, MAX_LINE_BYTES},
+    neutral::text_of,
+    tables::rows::{Row, RowHandler, is_empty},
+};
+
+/// Lines that are searched for the beginning of an array.
+const MAX_BLANK_LINES: usize = 100;
+/// The objects of an array.
+const ARRAY: &str =
+    "write an array of objects, [{\"column\": value, ...}, ...], or one object a line";
+
+/// Whether a file begins as an array of objects does.
+pub(super) fn is_array(path: &Path) -> bool {
+    let encoding = Lines::encoding_of(path).unwrap_or_default();
+    let Ok(mut lines) = Lines::open_as(path, MAX_LINE_BYTES, encoding) else { return false };
+    let mut has_bracket = false;
+    for _ in 0..MAX_BLANK_LINES {
+        let Ok(Some((_, Line::Bytes(line)))) = lines.next() else { return false };
+        for byte in line.iter().filter(|byte| !byte.is_ascii_whitespace()) {
+            match (byte, has_bracket) {
+                (b'[', false) => has_bracket = true,
+                (b'{' | b']', true) => return true,
+                _ => return false,
+            }
+        }
+    }
+    false
+}
+
+/// Reads all rows in order; malformed ones go to `problems`.
+///
+/// # Errors
+/// Those of reading and of `on_row`.
+pub(super) fn each(
+    path: &Path,
+    encoding: Encoding,
+    problems: &mut Problems,
+    on_row: &mut RowHandler<'_>,
+) -> Result<(), DatasetError> {
+    if is_array(path) {
+        return each_of_array(path, encoding, problems, on_row);
+    }
+    let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
+    while let Some((line, text)) = lines.next()? {
+        let Some(text) = text_of(text, path, line, problems) else { continue };
+        if text.trim_ascii().is_empty() {
+            continue;
+        }
+        let hint = "write one object {\"column\": value, ...} a line";
+        if let Some(cells) = cells(text, (path, line), hint, problems)
+            && !on_row(problems, Row { line, cells })?
+        {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The cells of an object; none if it is a problem.
+fn cells(
+    text: &str,
+    (path, line): (&Path, u64),
+    hint: &str,
+    problems: &mut Problems,
+) -> Option<Map<String, Value>> {
+    let mut cells: Map<String, Value> = match serde_json::from_str(text) {
+        Ok(cells) => cells,
+        Err(error) => {
+            let error_text = error.to_string();
+            let message = error_text.split(" at line ").next().unwrap_or_default();
+            let message = format!("{message} (column {})", error.column());
+            let fault = Fault::new(ProblemKind::BadJson, message, hint);
+            problems.add(path, line, fault.with_excerpt(text));
+            return None;
+        }
+    };
+    cells.retain(|_, value| !is_empty(value));
+    Some(cells)
+}
+
+/// Finds the ends of the elements of an array.
+#[derive(Default)]
+struct Elements {
+    element: String,
+    /// The line of the element's first character.
+    first: u64,
+    depth: usize,
+    in_text: bool,
+    is_escaped: bool,
+}
+
+impl Elements {
+    /// Adds a character within the array; whether an element ends before it.
+    fn ends_before(&mut self, c: char, line: u64) -> bool {
+        if self.in_text {
+            (self.in_text, self.is_escaped) =
+                (self.is_escaped || c != '"', c == '\\' && !self.is_escaped);
+        } else {
+            match c {
+                ',' | ']' if self.depth == 0 => return true,
+                '"' => self.in_text = true,
+                '{' | '[' => self.depth += 1,
+                '}' | ']' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        if self.element.is_empty() && c.is_whitespace() {
+            return false;
+        }
+        if self.element.is_empty() {
+            self.first = line;
+        }
+        self.element.push(c);
+        false
+    }
+}
+
+fn each_of_array(
+    path: &Path,
+    encoding: Encoding,
+    problems: &mut Problems,
+    on_row: &mut RowHandler<'_>,
+) -> Result<(), DatasetError> {
+    let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
+    let mut elements = Elements::default();
+    let (mut is_open, mut is_over, mut last) = (false, false, 1);
+    while let Some((line, text)) = lines.next()? {
+        last = line;
+        let Some(text) = text_of(text, path, line, problems) else { continue };
+        for c in text.chars().chain(['\n']) {
+            if !is_open {
+                is_open = c == '[';
+                continue;
+            }
+            if is_over {
+                if !c.is_whitespace() {
+                    let message = "the file goes on behind the end of its array";
+                    problems.add(path, line, Fault::new(ProblemKind::BadJson, message, ARRAY));
+                    return Ok(());
+                }
+                continue;
+            }
+            if elements.ends_before(c, line) {
+                is_over = c == ']';
+                let element = std::mem::take(&mut elements.element);
+                if element.is_empty() && is_over {
+                    continue;
+                }
+                let at = elements.first.max(1);
+                if let Some(cells) = cells(&element, (path, at), ARRAY, problems)
+                    && !on_row(problems, Row { line: at, cells })?
+                {
+                    return Ok(());
+                }
+            }
+            if elements.element.len() > MAX_LINE_BYTES {
+                let message = format!("an object of more than {MAX_LINE_BYTES} bytes");
+                let fault = Fault::new(ProblemKind::LineTooLong, message, "shorten its texts");
+                problems.add(path, elements.first, fault);
+                return Ok(());
+            }
+        }
+    }
+    if !is_over {
+        let message = "the array has no end";
+        problems.add(path, last, Fault::new(ProblemKind::BadJson, message, ARRAY));
+    }
+    Ok(())
+}

@@ -1,0 +1,518 @@
+//! Conditions on nodes: `site=Munich`, `priority=high,urgent`, `created>=2025-03`, `status!=closed`.
+//!
+//! | left side | values of a node |
+//! | --- | --- |
+//! | `type`, `id`, `name` | its type, the id in its data, its name |
+//! | a field | the text of the field, and each item of a list |
+//! | a relation, or the type it leads to | names and ids of the neighbours |
+//! | `relation.field` | the values of a field of the neighbours |
+//!
+//! A name that is a field and leads to neighbours (`site`, with `has_site` or the type `site`) means both. Texts
+//! are equal if their words are, in any case. Numbers are compared as numbers. A date is compared with
+//! as much of a date as is given: `created<=2025-03` includes all of March. `!=` holds for nodes without a value
+//! too, if others of their type have one. All conditions must hold.
+
+use std::{cmp::Ordering, collections::BTreeSet, fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+use crate::{
+    Direction, FieldId, Kb, NodeId, NodeSet, RelationId, TypeId,
+    table::value::{category, date, quantity},
+};
+
+/// Maximum number of conditions.
+pub const MAX_CONDITIONS: usize = 20;
+/// Maximum number of values of a condition.
+const MAX_VALUES: usize = 100;
+/// Maximum length of a condition, bytes.
+const MAX_BYTES: usize = 4_096;
+/// Maximum number of names that an error lists.
+const MAX_LISTED: usize = 60;
+/// Separator of list items in a field.
+const SEPARATOR: &str = "; ";
+/// Operators, those that others begin with last.
+const OPERATORS: [(&str, Operator); 6] = [
+    ("!=", Operator::IsNot),
+    (">=", Operator::AtLeast),
+    ("<=", Operator::AtMost),
+    ("=", Operator::Is),
+    (">", Operator::More),
+    ("<", Operator::Less),
+];
+
+/// Why conditions cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// A left side that names nothing of the base.
+    #[error("no field or relation \"{name}\"; use one of: {known}")]
+    UnknownField {
+        /// The name.
+        name: String,
+        /// The names of the base.
+        known: String,
+    },
+    /// An order of texts.
+    #[error(
+        "\"{condition}\": {value:?} is neither a number nor a date; compare texts with = or !="
+    )]
+    NotOrdered {
+        /// The condition.
+        condition: String,
+        /// The value.
+        value: String,
+    },
+    /// Too many conditions.
+    #[error("{0} conditions, the limit is {MAX_CONDITIONS}; write several values in one: a=x,y")]
+    TooMany(usize),
+}
+
+/// How values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// One of the values is equal.
+    Is,
+    /// No value is equal.
+    IsNot,
+    /// Smaller, or earlier.
+    Less,
+    /// Not larger or later.
+    AtMost,
+    /// Larger, or later.
+    More,
+    /// Not smaller or earlier.
+    AtLeast,
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    field: String,
+    operator: Operator,
+    values: Vec<String>,
+    text: String,
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+impl FromStr for Condition {
+    type Err = String;
+
+    /// `FIELD OPERATOR VALUE`, with several values by comma after `=` and `!=`; double quotes keep commas.
+    fn from_str(text: &str) -> Result<Condition, String> {
+        let form = "write FIELD=VALUE, with one of = != < <= > >=";
+        if text.len() > MAX_BYTES {
+            return Err(format!("it has more than {MAX_BYTES} bytes; shorten it"));
+        }
+        let at = text
+            .find(['!', '=', '<', '>'])
+            .ok_or_else(|| format!("{text:?} has no operator; {form}"))?;
+        let (field, rest) = text.split_at(at);
+        let found = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign));
+        let &(sign, operator) = found.ok_or_else(|| format!("{text:?} has no operator; {form}"))?;
+        let rest = rest.get(sign.len()..).unwrap_or_default();
+        let values = match operator {
+            Operator::Is | Operator::IsNot => split(rest),
+            _ => vec![rest.trim().to_owned()],
+        };
+        let field = field.trim().to_owned();
+        if field.is_empty() {
+            return Err(format!("{text:?} names no field; {form}"));
+        }
+        if values.iter().any(String::is_empty) {
+            return Err(format!("{text:?} has an empty value; {form}"));
+        }
+        if values.len() > MAX_VALUES {
+            return Err(format!("{} values, the limit is {MAX_VALUES}", values.len()));
+        }
+        Ok(Condition { field, operator, values, text: text.to_owned() })
+    }
+}
+
+impl<'de> Deserialize<'de> for Condition {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Condition, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// The values of a list by comma, outside of double quotes.
+fn split(text: &str) -> Vec<String> {
+    let (mut values, mut value, mut is_quoted) = (Vec::new(), String::new(), false);
+    for c in text.chars() {
+        match c {
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => values.push(std::mem::take(&mut value)),
+            c => value.push(c),
+        }
+    }
+    values.push(value);
+    values.into_iter().map(|value| value.trim().to_owned()).collect()
+}
+
+/// What a left side means in a base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Source {
+    own: Vec<Own>,
+    steps: Vec<(RelationId, Direction)>,
+    /// What is read of the nodes at the ends of the steps.
+    ends: Vec<Own>,
+}
+
+/// A text of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    Type,
+    Id,
+    Name,
+    Field(FieldId),
+}
+
+impl Own {
+    fn any(self, kb: &Kb, node: NodeId, holds: impl Fn(&str) -> bool) -> bool {
+        match self {
+            Own::Type => holds(kb.type_name(kb.node_type(node))),
+            Own::Id => holds(&kb.key(node)),
+            Own::Name => holds(kb.name(node)),
+            Own::Field(field) => kb.field(node, field).is_some_and(|text| {
+                holds(text) || (text.contains(SEPARATOR) && text.split(SEPARATOR).any(holds))
+            }),
+        }
+    }
+}
+
+/// The nodes for which all conditions hold. O(nodes and edges that a left side has).
+///
+/// # Errors
+/// [`FilterError`].
+pub fn matching(kb: &Kb, conditions: &[Condition]) -> Result<NodeSet, FilterError> {
+    if conditions.len() > MAX_CONDITIONS {
+        return Err(FilterError::TooMany(conditions.len()));
+    }
+    let mut all: Option<NodeSet> = None;
+    for condition in conditions {
+        let own = of_condition(kb, condition)?;
+        all = Some(match all {
+            Some(before) => before.intersection(&own),
+            None => own,
+        });
+    }
+    Ok(all.unwrap_or_else(|| NodeSet::new((0..kb.n_nodes()).collect())))
+}
+
+fn of_condition(kb: &Kb, condition: &Condition) -> Result<NodeSet, FilterError> {
+    let source = Source::find(kb, &condition.field)?;
+    let operands: Vec<Operand<'_>> =
+        condition.values.iter().map(|value| Operand::new(value)).collect();
+    let is_order = !matches!(condition.operator, Operator::Is | Operator::IsNot);
+    if let Some(wrong) = operands.iter().find(|operand| is_order && !operand.is_ordered()) {
+        let (condition, value) = (condition.text.clone(), wrong.text.to_owned());
+        return Err(FilterError::NotOrdered { condition, value });
+    }
+    let holds =
+        |value: &str| operands.iter().any(|operand| operand.holds(condition.operator, value));
+    let found = source.nodes(kb, &holds);
+    Ok(match condition.operator {
+        Operator::IsNot => {
+            let types = source.types(kb);
+            let nodes = types.iter().flat_map(|&of| kb.nodes_of_type(of)).copied();
+            NodeSet::new(nodes.collect()).difference(&found)
+        }
+        _ => found,
+    })
+}
+
+impl Source {
+    fn find(kb: &Kb, name: &str) -> Result<Source, FilterError> {
+        let own = own(kb, name);
+        let mut source = Source { own, steps: steps(kb, name), ends: vec![Own::Name, Own::Id] };
+        if source.own.is_empty()
+            && source.steps.is_empty()
+            && let Some((relation, field)) = name.rsplit_once('.')
+        {
+            source.ends = self::own(kb, field.trim());
+            source.steps = steps(kb, relation.trim());
+            if source.ends.is_empty() {
+                source.steps.clear();
+            }
+        }
+        if source.own.is_empty() && source.steps.is_empty() {
+            return Err(FilterError::UnknownField { name: name.to_owned(), known: known(kb) });
+        }
+        Ok(source)
+    }
+
+    /// The nodes of which a value holds.
+    fn nodes(&self, kb: &Kb, holds: &dyn Fn(&str) -> bool) -> NodeSet {
+        let of = |own: &[Own], node| own.iter().any(|own| own.any(kb, node, holds));
+        let mut nodes: Vec<NodeId> = match self.own.is_empty() {
+            true => Vec::new(),
+            false => (0..kb.n_nodes()).filter(|&node| of(&self.own, node)).collect(),
+        };
+        for &(relation, direction) in &self.steps {
+            for end in ends(kb, relation, direction) {
+                for &node in kb.nodes_of_type(end) {
+                    if of(&self.ends, node) {
+                        nodes
+                            .extend(kb.neighbors(node, relation, direction.reversed()).into_iter());
+                    }
+                }
+            }
+        }
+        NodeSet::new(nodes)
+    }
+
+    /// The types of which a node has a value.
+    fn types(&self, kb: &Kb) -> BTreeSet<TypeId> {
+        let has = |&kind: &TypeId| {
+            let has = |own: &Own| match *own {
+                Own::Field(field) => {
+                    kb.nodes_of_type(kind).iter().any(|&node| kb.field(node, field).is_some())
+                }
+                _ => true,
+            };
+            self.own.iter().any(has)
+        };
+        let all = (0..kb.types().len()).map(|at| TypeId(at as u16));
+        let mut types: BTreeSet<TypeId> = all.filter(has).collect();
+        for &(relation, direction) in &self.steps {
+            types.extend(ends(kb, relation, direction.reversed()));
+        }
+        types
+    }
+}
+
+/// The types at the ends of a relation followed in a direction.
+fn ends(kb: &Kb, relation: RelationId, direction: Direction) -> BTreeSet<TypeId> {
+    let tuples = kb.tuples().iter().filter(|tuple| tuple.relation == relation);
+    let ends = tuples.flat_map(|tuple| match direction {
+        Direction::Out => vec![tuple.target],
+        Direction::In => vec![tuple.source],
+        Direction::Any => vec![tuple.source, tuple.target],
+    });
+    ends.collect()
+}
+
+/// A name without case, with underscores.
+fn folded(name: &str) -> String {
+    name.to_lowercase().replace([' ', '-'], "_")
+}
+
+/// What a name means of a node itself.
+fn own(kb: &Kb, name: &str) -> Vec<Own> {
+    let fields = kb.field_names().iter().enumerate();
+    let fields = fields.filter(|(_, known)| folded(known) == folded(name));
+    let mut own: Vec<Own> = fields.map(|(at, _)| Own::Field(FieldId(at as u16))).collect();
+    match name {
+        "type" => own.push(Own::Type),
+        "id" => own.push(Own::Id),
+        "name" => own.push(Own::Name),
+        _ => {}
+    }
+    own
+}
+
+/// The relations that a name means: by its own name or `has_NAME` either way, or towards the type of that name.
+fn steps(kb: &Kb, name: &str) -> Vec<(RelationId, Direction)> {
+    let name = folded(name);
+    let mut steps = Vec::new();
+    for (at, relation) in kb.relations().iter().enumerate() {
+        let (id, relation) = (RelationId(at as u16), folded(relation));
+        if relation == name {
+            steps.push((id, Direction::Any));
+            continue;
+        }
+        if relation.strip_prefix("has_") == Some(name.as_str()) {
+            steps.push((id, Direction::Out));
+            continue;
+        }
+        let leads =
+            |direction| ends(kb, id, direction).iter().any(|&of| folded(kb.type_name(of)) == name);
+        steps.extend(
+            [Direction::Out, Direction::In]
+                .into_iter()
+                .filter(|&way| leads(way))
+                .map(|way| (id, way)),
+        );
+    }
+    steps
+}
+
+/// The names that conditions may use.
+fn known(kb: &Kb) -> String {
+    let names: BTreeSet<&str> =
+        kb.field_names().iter().chain(kb.relations()).map(String::as_str).collect();
+    let n = names.len() + 3;
+    let mut listed: Vec<&str> = ["type", "id", "name"].into_iter().chain(names).collect();
+    listed.truncate(MAX_LISTED);
+    let more = if n > MAX_LISTED { format!(" and {} more", n - MAX_LISTED) } else { String::new() };
+    format!("{}{more}", listed.join(", "))
+}
+
+/// The right side of a comparison.
+struct Operand<'a> {
+    text: &'a str,
+    folded: String,
+    number: Option<f64>,
+    /// A year, a month or a day, with the year first.
+    date: Option<String>,
+}
+
+impl<'a> Operand<'a> {
+    fn new(text: &'a str) -> Self {
+        let number = quantity(text).map(|quantity| quantity.number);
+        Operand { text, folded: category(text), number, date: part_of_date(text) }
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.number.is_some() || self.date.is_some()
+    }
+
+    fn holds(&self, operator: Operator, value: &str) -> bool {
+        let order = self.order(value);
+        match operator {
+            Operator::Is | Operator::IsNot => {
+                order == Some(Ordering::Equal)
+                    || value.trim() == self.text
+                    || (!self.folded.is_empty() && category(value) == self.folded)
+            }
+            Operator::Less => order == Some(Ordering::Less),
+            Operator::AtMost => order.is_some_and(Ordering::is_le),
+            Operator::More => order == Some(Ordering::Greater),
+            Operator::AtLeast => order.is_some_and(Ordering::is_ge),
+        }
+    }
+
+    /// The order of a value and this one; none if they are not of one kind.
+    fn order(&self, value: &str) -> Option<Ordering> {
+        if let (Some(wanted), Some(date)) = (&self.date, date(value)) {
+            return Some(date.get(..wanted.len())?.cmp(wanted));
+        }
+        quantity(value)?.number.partial_cmp(&self.number?)
+    }
+}
+
+/// A year, month or day as the beginning of a date with the year first.
+fn part_of_date(text: &str) -> Option<String> {
+    let is_number =
+        |part: &str, n: usize| part.len() == n && part.chars().all(|c| c.is_ascii_digit());
+    let mut parts = text.split('-');
+    match (parts.next()?, parts.next(), parts.next()) {
+        (year, None, None) if is_number(year, 4) => Some(year.to_owned()),
+        (year, Some(month), None) if is_number(year, 4) && is_number(month, 2) => {
+            Some(text.to_owned())
+        }
+        _ => date(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{KbMeta, KbWriter};
+
+    const SITES: [&str; 3] = ["Bonn", "Graz", "Lyon"];
+
+    /// Tickets with a priority, a number, a date and perhaps a site that is a node.
+    fn base(tickets: &[(usize, i64, u32, Option<usize>)]) -> (tempfile::TempDir, Kb) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = KbWriter::create(&dir.path().join("kb")).unwrap();
+        for site in SITES {
+            writer.push_keyed_node(&format!("S-{site}"), "site", site, site, &[]).unwrap();
+        }
+        for (at, (priority, hours, month, site)) in tickets.iter().enumerate() {
+            let fields = [
+                ("priority".to_owned(), ["low", "high; urgent"][priority % 2].to_owned()),
+                ("hours".to_owned(), hours.to_string()),
+                ("created".to_owned(), format!("2025-{:02}-15 08:30", 1 + month % 12)),
+            ];
+            let key = format!("T-{at}");
+            let node = writer.push_keyed_node(&key, "ticket", &key, "text", &fields).unwrap();
+            if let Some(site) = site {
+                writer.push_edge(node, "has_site", *site as NodeId).unwrap();
+            }
+        }
+        let meta = KbMeta { title: String::new(), licence: String::new(), candidate_types: vec![] };
+        writer.finish(&meta, &mut |_, _| true).unwrap();
+        let kb = Kb::open(&dir.path().join("kb")).unwrap();
+        (dir, kb)
+    }
+
+    fn found(kb: &Kb, conditions: &[&str]) -> Result<Vec<NodeId>, FilterError> {
+        let conditions: Vec<Condition> =
+            conditions.iter().map(|text| text.parse().unwrap()).collect();
+        Ok(matching(kb, &conditions)?.as_slice().to_vec())
+    }
+
+    #[test]
+    fn wrong_conditions_are_refused_with_the_remedy() {
+        for (text, part) in [
+            ("site", "has no operator; write FIELD=VALUE"),
+            ("=Bonn", "names no field"),
+            ("site=", "has an empty value"),
+            ("site=a,,b", "has an empty value"),
+            ("a!b", "has no operator"),
+        ] {
+            let error = text.parse::<Condition>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let (_dir, kb) = base(&[(0, 1, 1, Some(0))]);
+        let error = found(&kb, &["sight=Bonn"]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no field or relation \"sight\"; use one of: type, id, name, created, has_site, hours, priority"
+        );
+        let error = found(&kb, &["priority>low"]).unwrap_err().to_string();
+        assert!(error.contains("neither a number nor a date"), "{error}");
+        assert!(found(&kb, &["hours=1"; 21]).is_err());
+    }
+
+    #[test]
+    fn quotes_keep_commas_and_neighbours_have_fields() {
+        let condition: Condition = r#"site="Bonn, West",Graz"#.parse().unwrap();
+        assert_eq!(condition.values, ["Bonn, West", "Graz"]);
+        let (_dir, kb) = base(&[(0, 1, 1, Some(0)), (1, 2, 2, Some(1))]);
+        // Sites of whose tickets one is urgent.
+        assert_eq!(found(&kb, &["has_site.priority=urgent"]).unwrap(), [1]);
+        assert_eq!(found(&kb, &["ticket=T-0"]).unwrap(), [0]);
+        assert_eq!(found(&kb, &["site=s-graz"]).unwrap(), [4]);
+    }
+
+    proptest! {
+        /// Conditions find what a scan of all tickets finds.
+        #[test]
+        fn conditions_find_what_a_scan_finds(
+            tickets in prop::collection::vec((0usize..2, -5i64..15, 0u32..12, prop::option::of(0usize..3)), 1..30),
+            (least, month, site) in (-5i64..15, 1u32..13, 0usize..3),
+        ) {
+            let (_dir, kb) = base(&tickets);
+            type Ticket = (usize, i64, u32, Option<usize>);
+            let scan = |holds: &dyn Fn(&Ticket) -> bool| -> Vec<NodeId> {
+                let holding = tickets.iter().enumerate().filter(|(_, ticket)| holds(ticket));
+                holding.map(|(at, _)| (3 + at) as NodeId).collect()
+            };
+            let name = SITES[site];
+            for (condition, expected) in [
+                (format!("site={}", name.to_uppercase()), scan(&|t| t.3 == Some(site))),
+                (format!("site!={name}"), scan(&|t| t.3 != Some(site))),
+                (format!("priority=urgent,{name}"), scan(&|t| t.0 == 1)),
+                (format!("hours>={least}"), scan(&|t| t.1 >= least)),
+                (format!("hours<{least}"), scan(&|t| t.1 < least)),
+                (format!("created<=2025-{month:02}"), scan(&|t| t.2 < month)),
+                (format!("created>2025-{month:02}"), scan(&|t| t.2 >= month)),
+                (format!("created=15.{month:02}.2025"), scan(&|t| t.2 + 1 == month)),
+                ("created>=2025".to_owned(), scan(&|_| true)),
+            ] {
+                let found = found(&kb, &[&condition]).unwrap();
+                prop_assert_eq!(found, expected, "{}", condition);
+            }
+            let both = found(&kb, &[&format!("site={name}"), &format!("hours>{least}")]).unwrap();
+            prop_assert_eq!(both, scan(&|t| t.3 == Some(site) && t.1 > least));
+        }
+    }
+}
