@@ -270,7 +270,8 @@ impl Postings {
         for_each_reference_word(text, |word| {
             if left > 0 {
                 left -= 1;
-                ids.extend(self.id(&self.analysis.form(&self.stems, word)));
+                self.analysis
+                    .for_each_form(&self.stems, word, &mut |form| ids.extend(self.id(form)));
             }
         });
         self.weighted(ids, collection)
