@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use agent_ground::words::{Languages, Stems, grams, is_unspaced, name_words};
+use agent_ground::words::{Language, Languages, Stems, grams, is_unspaced, name_words};
 
 /// Maximum length of a word, characters; longer words are ignored.
 pub(crate) const MAX_WORD_CHARS: usize = 40;
@@ -21,6 +21,8 @@ const MAX_CACHED_WORDS: usize = 100_000;
 
 /// Calls `each` for every word of `text`, folded, function words left out, not stemmed.
 pub(crate) fn for_each_word(languages: Languages, text: &str, mut each: impl FnMut(&str)) {
+    // Beside English words they would outnumber them.
+    let has_grams = languages.have_grams() && !languages.has(Language::ENGLISH);
     for (_, word) in name_words(text).take(MAX_TEXT_WORDS) {
         languages.for_each_part(&languages.composed(&word), &mut |word| {
             let n_chars = word.chars().take(MAX_WORD_CHARS + 1).count();
@@ -28,7 +30,7 @@ pub(crate) fn for_each_word(languages: Languages, text: &str, mut each: impl FnM
             let is_word = (2..=MAX_WORD_CHARS).contains(&n_chars) || is_character;
             if is_word && !languages.is_stop_word(word) {
                 each(word);
-                if languages.have_grams() {
+                if has_grams {
                     grams(word, &mut each);
                 }
             }

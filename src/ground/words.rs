@@ -30,6 +30,8 @@ pub use crate::words::{
 pub const MAX_WORD_LETTERS: usize = 64;
 /// Letters of an n-gram of a stem; docs/languages.md gives the reason.
 const GRAM_LETTERS: usize = 4;
+/// Weight of all n-grams of a word of a query together, that of its stem being 1; each has at most 1.
+const GRAMS_WEIGHT: f32 = 2.0;
 
 /// Function words that carry no topic, sorted; the English list of Lucene's standard analyzer.
 pub const STOP_WORDS: [&str; 33] = [
@@ -320,10 +322,11 @@ impl Stems {
         stem
     }
 
-    /// Calls `each` with the terms that a folded word is found by: its stem, in languages with compounds
-    /// or many forms also the n-grams of the stem; for a run of a script without spaces its pairs of characters. None for a stop
-    /// word, and for a single character that is none of such a script.
-    pub fn for_each_term(&self, word: &str, each: &mut dyn FnMut(&str)) {
+    /// Calls `each` with the terms that a folded word is found by, and their weights in a query: its stem, in
+    /// languages with compounds or many forms also the n-grams of the stem; for a run of a script without
+    /// spaces its pairs of characters. None for a stop word, and for a single character that is none of such a
+    /// script.
+    pub fn for_each_term(&self, word: &str, each: &mut dyn FnMut(&str, f32)) {
         self.languages.for_each_part(&self.languages.composed(word), &mut |part| {
             let is_single = part.chars().nth(1).is_none();
             if is_single && !(self.languages.are_cut() && part.chars().all(is_unspaced))
@@ -332,9 +335,11 @@ impl Stems {
                 return;
             }
             let stem = self.stem(part);
-            each(&stem);
+            each(&stem, 1.0);
             if self.languages.have_grams() {
-                grams(&stem, each);
+                let n = (stem.chars().count() + 1).saturating_sub(GRAM_LETTERS).max(1);
+                let weight = (GRAMS_WEIGHT / n as f32).min(1.0);
+                grams(&stem, &mut |gram| each(gram, weight));
             }
         });
     }
@@ -342,7 +347,7 @@ impl Stems {
     /// The terms of a folded word; see [`Self::for_each_term`].
     pub fn terms(&self, word: &str) -> Vec<String> {
         let mut terms = Vec::new();
-        self.for_each_term(word, &mut |term| terms.push(term.to_owned()));
+        self.for_each_term(word, &mut |term, _| terms.push(term.to_owned()));
         terms
     }
 
@@ -351,11 +356,18 @@ impl Stems {
         name_words(text).flat_map(|(_, word)| self.terms(&word))
     }
 
-    /// Terms of a query: as [`of`](Self::of), without words that only shape a question.
-    pub fn of_query(&self, text: &str) -> impl Iterator<Item = String> {
-        name_words(text)
-            .filter(|(_, word)| !self.languages.is_question_word(word))
-            .flat_map(|(_, word)| self.of(&word).collect::<Vec<_>>())
+    /// Terms of a query with their weights: as [`of`](Self::of), without words that only shape a question.
+    pub fn of_query(&self, text: &str) -> impl Iterator<Item = (String, f32)> {
+        let asked = name_words(text).filter(|(_, word)| !self.languages.is_question_word(word));
+        asked.flat_map(|(_, word)| {
+            let mut terms = Vec::new();
+            for (_, word) in name_words(&word) {
+                self.for_each_term(&word, &mut |term, weight| {
+                    terms.push((term.to_owned(), weight))
+                });
+            }
+            terms
+        })
     }
 }
 
@@ -388,11 +400,11 @@ impl Analysis {
         }
     }
 
-    /// Calls `each` with the indexed forms of a word.
-    pub fn for_each_form(self, stems: &Stems, word: &str, each: &mut dyn FnMut(&str)) {
+    /// Calls `each` with the indexed forms of a word, and their weights in a query.
+    pub fn for_each_form(self, stems: &Stems, word: &str, each: &mut dyn FnMut(&str, f32)) {
         match self {
-            Self::Words => each(word),
-            Self::Stems(Languages::ENGLISH) => each(&stems.stem(&fold(word))),
+            Self::Words => each(word, 1.0),
+            Self::Stems(Languages::ENGLISH) => each(&stems.stem(&fold(word)), 1.0),
             Self::Stems(_) => stems.for_each_term(&fold(word), each),
         }
     }
@@ -497,7 +509,7 @@ mod tests {
         let stems = Stems::default();
         let forms = |analysis: Analysis, word: &str| {
             let mut forms = Vec::new();
-            analysis.for_each_form(&stems, word, &mut |form| forms.push(form.to_owned()));
+            analysis.for_each_form(&stems, word, &mut |form, _| forms.push(form.to_owned()));
             forms
         };
         assert_eq!(forms(Analysis::Stems(Languages::ENGLISH), "plän\u{e8}s"), ["plane"]);

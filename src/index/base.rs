@@ -222,7 +222,7 @@ impl IndexedBase {
 
     /// A text to score single nodes with.
     pub fn fields_query(&self, text: &str) -> FieldsQuery {
-        let asked: Vec<String> = self.stems.of_query(text).collect();
+        let asked: Vec<(String, f32)> = self.stems.of_query(text).collect();
         FieldsQuery::new(self.fields(), &asked, |stem| self.text.weighted_idf(stem))
     }
 

@@ -59,15 +59,15 @@ struct QueryStem {
 }
 
 impl FieldsQuery {
-    /// The stems of a text, each with its inverse document frequency as `idf` gives it.
+    /// The stems of a text with their weights, each times its inverse document frequency as `idf` gives it.
     pub(crate) fn new(
         indexes: [&TermIndex; 2],
-        asked: &[String],
+        asked: &[(String, f32)],
         idf: impl Fn(&str) -> Option<f32>,
     ) -> Self {
-        let known = asked.iter().take(MAX_QUERY_WORDS).filter_map(|stem| {
+        let known = asked.iter().take(MAX_QUERY_WORDS).filter_map(|(stem, weight)| {
             let ids = indexes.map(|index| index.stem_id(stem));
-            Some(QueryStem { ids, weight: idf(stem)? })
+            Some(QueryStem { ids, weight: idf(stem)? * weight })
         });
         Self(known.collect())
     }
@@ -209,7 +209,9 @@ mod tests {
         let path = dir.path().join("bm25f");
         build(builder(&path, Languages::ENGLISH), &documents, &names, 400).unwrap();
         let index = Postings::open_weighted(&path, SETTING).unwrap();
-        let asked: Vec<String> = Stems::default().of_query("Which red shirts by brand3?").collect();
+        let query = Stems::default().of_query("Which red shirts by brand3?");
+        let weighted: Vec<(String, f32)> = query.collect();
+        let asked: Vec<String> = weighted.iter().map(|pair| pair.0.clone()).collect();
         assert_eq!(asked, ["red", "shirt", "brand3"]);
         let of = |index: &TermIndex, stem: &str, node: NodeId| {
             let id = index.stem_id(stem)?;
@@ -232,13 +234,13 @@ mod tests {
         };
         let mut expected: Vec<(NodeId, f32)> = (0..400).map(|node| (node, score(node))).collect();
         expected.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let found = index.search_forms(&asked, SETTING, None, 30);
+        let found = index.search_forms(&weighted, SETTING, None, 30);
         assert_eq!(found.len(), 30);
         for ((node, got), (_, best)) in found.iter().zip(&expected) {
             // Counts are kept in sixteenths.
             assert!((got - score(*node)).abs() < 0.03 * got, "{node} {got} {}", score(*node));
             assert!((got - best).abs() < 0.03 * best);
-            let query = FieldsQuery::new([&documents, &names], &asked, |stem| index.idf(stem));
+            let query = FieldsQuery::new([&documents, &names], &weighted, |stem| index.idf(stem));
             assert!((query.score([&documents, &names], *node) - got).abs() < 1e-5);
         }
     }

@@ -353,11 +353,12 @@ impl TermIndex {
     /// The stems of a query that occur in the index, weighted by idf; words that only shape a
     /// question are left out.
     pub fn query(&self, stems: &Stems, text: &str) -> QueryTerms {
-        let mut ids: Vec<u32> =
-            stems.of_query(text).filter_map(|stem| self.stem_id(&stem)).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        QueryTerms(ids.into_iter().map(|id| (id, self.idf(id))).collect())
+        let known = |(stem, weight): (String, f32)| Some((self.stem_id(&stem)?, weight));
+        let mut terms: Vec<(u32, f32)> = stems.of_query(text).filter_map(known).collect();
+        // The largest weight of a stem stays.
+        terms.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        terms.dedup_by_key(|term| term.0);
+        QueryTerms(terms.into_iter().map(|(id, weight)| (id, weight * self.idf(id))).collect())
     }
 
     /// BM25 of one node's text; 0 without a common stem.

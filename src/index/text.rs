@@ -213,7 +213,7 @@ impl TextIndex {
         k: usize,
     ) -> Vec<(NodeId, f32)> {
         let allowed = (!types.is_empty()).then(|| self.mask(types));
-        let asked: Vec<String> = stems.of_query(text).collect();
+        let asked: Vec<(String, f32)> = stems.of_query(text).collect();
         self.weighted.search_forms(&asked, bm25f::SETTING, allowed.as_deref(), k)
     }
 

@@ -40,7 +40,7 @@ fn install(world: &World, name: &str, language: &str, articles: &[(&str, &str)])
     let imported = world.run(["data", "import", "--name", name, "--from", &source]);
     let indexed = world.run(["index", name]);
     assert_eq!((imported.status, indexed.status), (0, 0), "{}{}", imported.stderr, indexed.stderr);
-    imported.stderr + &indexed.stderr
+    imported.stderr + indexed.stderr.as_str()
 }
 
 /// The first node that a system finds.

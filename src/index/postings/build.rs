@@ -277,7 +277,7 @@ impl PostingsBuilder {
                     return count(number);
                 }
                 if number as usize == ends.len() {
-                    self.analysis.for_each_form(&stems, word, &mut |form| {
+                    self.analysis.for_each_form(&stems, word, &mut |form, _| {
                         forms.push(words.number(form.as_bytes(), hash(form)));
                     });
                     ends.push(forms.len());
