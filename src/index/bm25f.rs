@@ -209,7 +209,8 @@ mod tests {
         let path = dir.path().join("bm25f");
         build(builder(&path, Languages::ENGLISH), &documents, &names, 400).unwrap();
         let index = Postings::open_weighted(&path, SETTING).unwrap();
-        let query = Stems::default().of_query("Which red shirts by brand3?");
+        let stems = Stems::default();
+        let query = stems.of_query("Which red shirts by brand3?");
         let weighted: Vec<(String, f32)> = query.collect();
         let asked: Vec<String> = weighted.iter().map(|pair| pair.0.clone()).collect();
         assert_eq!(asked, ["red", "shirt", "brand3"]);

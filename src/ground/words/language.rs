@@ -150,6 +150,11 @@ impl Language {
         self.row().name
     }
 
+    /// Whether its function words are known.
+    pub fn has_stop_words(self) -> bool {
+        self == Self::ENGLISH || !self.row().stop_words.is_empty()
+    }
+
     /// Its stemmer.
     pub(super) fn stemmer(self) -> Option<Algorithm> {
         self.row().stemmer

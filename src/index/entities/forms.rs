@@ -280,7 +280,7 @@ mod tests {
 
     fn stem_key(name: &str) -> u64 {
         let stems = Stems::default();
-        let words = agent_ground::words::name_words(name).enumerate();
+        let words = words::name_words(name).enumerate();
         let then = |key, (at, (range, _)): (usize, (Range<usize>, _))| {
             then_stems(key, &stem_pieces(&stems, &name[range]), at > 0)
         };
