@@ -10,6 +10,7 @@ use agent::{
     dataset::Home,
     index::entities,
     kb::{Kb, NodeId},
+    words::Languages,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -29,8 +30,8 @@ fn linking(criterion: &mut Criterion) {
     let (temporary, base) = support::sample();
     let kb = Kb::open(&base.kb_dir()).unwrap();
     let path = temporary.path().join("names");
-    entities::build(&kb, &path, &mut || Ok(())).unwrap();
-    let names = entities::EntityIndex::open(&path).unwrap();
+    entities::build(&kb, Languages::ENGLISH, &path, &mut || Ok(())).unwrap();
+    let names = entities::EntityIndex::open(&path, Languages::ENGLISH).unwrap();
     let n = kb.n_nodes();
     let mut nodes = (0..n).step_by(n as usize / 7).cycle();
     criterion.bench_function(&format!("link a query to {n} names of a sample"), |b| {

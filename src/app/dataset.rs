@@ -26,8 +26,8 @@ use agent_dataset::{
         import_tables,
     },
 };
-use agent_ground::files;
-use agent_index::{self as index, IndexError, IndexedBase, Plan};
+use agent_ground::{files, words::Languages};
+use agent_index::{self as index, IndexError, IndexedBase, Plan, languages};
 use agent_kb::Kb;
 
 /// Samples are imported from a directory of this name and their kind; so they are recognized.
@@ -218,12 +218,24 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
     drop(progress);
     let (nodes, seconds) = (count(kb.n_nodes().into()), began.elapsed().as_secs_f64());
     app.watch.notice(&format!("indexed {nodes} nodes of \"{}\" in {seconds:.1} s", base.name));
+    let languages = languages(kb);
+    if plan.words.is_some() && !languages.is_english() {
+        app.watch.notice(&format!("its words are searched as {languages}"));
+    }
     if !plan.parts.is_empty() {
         for part in open_index(base, app)?.describe_parts()? {
             app.watch.notice(&part);
         }
     }
     Ok(())
+}
+
+/// What is searched in the languages of a base, and what knows English only.
+pub fn in_languages(languages: Languages) -> String {
+    format!(
+        "languages: {languages}; words and names are searched in them, while `agent ask`, made \
+         questions and the question words of programs know English only"
+    )
 }
 
 /// What a file or directory to be imported holds.

@@ -92,10 +92,12 @@ impl Request {
     fn build(&self, target: &Target, app: &App) -> Result<bool> {
         let Target { base, kb, served, state, choice, candidates_only } = target;
         let IndexState { words, vectors } = state;
-        for error in [words.as_ref().err(), vectors.as_ref().err()].into_iter().flatten() {
-            if !self.force && !matches!(error, IndexError::Missing { .. }) {
-                app.watch.notice(&format!("building again: {error}"));
-            }
+        let errors = [words.as_ref().err(), vectors.as_ref().err()].into_iter().flatten();
+        let reasons = errors.filter(|error| !matches!(error, IndexError::Missing { .. }));
+        let mut reasons: Vec<String> = reasons.map(ToString::to_string).collect();
+        reasons.dedup();
+        for reason in reasons.iter().filter(|_| !self.force) {
+            app.watch.notice(&format!("building again: {reason}"));
         }
         let there = vectors.as_ref().ok().filter(|_| !self.force);
         let kept = there

@@ -215,6 +215,7 @@ fn describe(shown: &OverviewRecord<'_>) -> String {
         format!("name        {}", shown.name),
         format!("title       {}", plain(shown.title, MAX_SHOWN)),
         format!("licence     {}", plain(shown.licence, MAX_SHOWN)),
+        format!("languages   {}", shown.languages),
         format!("source      {}", shown.source),
         stark.unwrap_or_default(),
         format!("place       {}", shown.path),

@@ -13,7 +13,7 @@
 //! human.csv               optional, columns as qa.csv, query ids of its own
 //! split/NAME.index        optional, NAME in train, val, test, human: one query id a line;
 //!                         test-0.1.index holds some of test
-//! dataset.toml            optional: title, licence, candidate_types ("*" or missing means all),
+//! dataset.toml            optional: title, licence, language, candidate_types ("*" or missing means all),
 //!                         [templates] TYPE = "text with {field}" for documents of that type;
 //!                         [sample] says how a generated base came about and is not read
 //! ```

@@ -30,7 +30,7 @@ use crate::{
     neutral::node::{NodeKey, NodeLine, json_message},
     render::{MAX_DOCUMENT_BYTES, Template, render_field, render_text},
 };
-use agent_ground::files;
+use agent_ground::{files, words::Languages};
 use agent_kb::{KbError, KbMeta, KbWriter, NodeId};
 
 /// First line of an edges file.
@@ -95,6 +95,7 @@ struct DatasetToml {
     title: String,
     licence: String,
     candidate_types: Vec<String>,
+    language: Option<Languages>,
     templates: BTreeMap<String, String>,
     /// Provenance of a generated base, for people.
     #[serde(rename = "sample")]
@@ -123,7 +124,7 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetErr
         let start = error.span().map_or(0, |span| span.start);
         let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
         let message = error.message().lines().next().unwrap_or_default();
-        let keys = "the keys are title, licence, candidate_types, templates";
+        let keys = "the keys are title, licence, candidate_types, language, templates";
         bad_at(line as u64, format!("{message}; {keys}"))
     })?;
     let title = match parsed.title {
@@ -136,7 +137,12 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetErr
             .map_err(|why| bad(format!("the template of \"{node_type}\" {why}")))?;
         templates.insert(node_type, template);
     }
-    let meta = KbMeta { title, licence: parsed.licence, candidate_types: parsed.candidate_types };
+    let meta = KbMeta {
+        title,
+        licence: parsed.licence,
+        candidate_types: parsed.candidate_types,
+        languages: parsed.language,
+    };
     Ok((meta, templates))
 }
 

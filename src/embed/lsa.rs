@@ -8,7 +8,7 @@
 //! # Properties
 //! It learns which words of *this* base occur together, so it finds documents that share no word
 //! with a query; it needs no download, no GPU and only seconds to train. It is not a language
-//! model: no word order, no negation, one meaning per word, nothing beyond the base, English stems.
+//! model: no word order, no negation, one meaning per word, nothing beyond the base.
 //! A stem in fewer than [`MIN_DOCUMENT_FREQUENCY`] sampled documents is unknown, so text search
 //! finds exact names better.
 //!
@@ -43,7 +43,7 @@
 //! # File
 //! One safetensors file: `terms` F32 `[n_terms, dim]`, `singular_values` F32 `[dim]`, `vocabulary` U8, stems
 //! joined by newlines in the order of the rows. Metadata `lsa` is a JSON object with `format`, `checksum`
-//! (BLAKE3 of the three tensors), `documents` and `seed`. Stems ascend, so that the mapped file is its own
+//! (BLAKE3 of the three tensors), `documents`, `seed` and, if not English alone, `languages`. Stems ascend, so that the mapped file is its own
 //! dictionary. Opening checks the structure and reads the stems, at most [`MAX_TERMS`];
 //! [`Embedder::verify`] reads it all.
 
@@ -64,7 +64,7 @@ use crate::matrix::{Matrix, dot, normalise};
 use crate::sparse::SparseMatrix;
 use crate::tokens::{StemCache, for_each_word};
 use crate::{EmbedError, Embedder, factor};
-use agent_ground::files;
+use agent_ground::{files, words::Languages};
 
 /// Maximum number of documents that training reads; a larger base is sampled evenly.
 pub const MAX_TRAINING_DOCUMENTS: usize = 100_000;
@@ -118,6 +118,8 @@ pub struct LsaParams {
     pub max_documents: usize,
     /// Maximum number of bytes of text read, in `1..=`[`MAX_TRAINING_BYTES`].
     pub max_bytes: usize,
+    /// Languages of the texts.
+    pub languages: Languages,
 }
 
 impl Default for LsaParams {
@@ -127,6 +129,7 @@ impl Default for LsaParams {
             seed: 0,
             max_documents: MAX_TRAINING_DOCUMENTS,
             max_bytes: MAX_TRAINING_BYTES,
+            languages: Languages::ENGLISH,
         }
     }
 }
@@ -189,16 +192,16 @@ impl LsaEmbedder {
         check_range("max_documents", params.max_documents, MAX_TRAINING_DOCUMENTS)?;
         check_range("max_bytes", params.max_bytes, MAX_TRAINING_BYTES)?;
         let sample = sample(&corpus, params);
-        let document_frequencies = count_words(&corpus, &sample, progress)?;
+        let document_frequencies = count_words(&corpus, &sample, params.languages, progress)?;
         let vocabulary = Vocabulary::new(document_frequencies, sample.len());
-        let matrix = weigh_words(&corpus, &sample, &vocabulary, progress)?;
+        let matrix = weigh_words(&corpus, &sample, (&vocabulary, params.languages), progress)?;
         let factor =
             factor::right_singular_vectors(&matrix, params.dim, params.seed, &mut |done| {
                 progress(Progress { stage: "factor", done, total: factor::STEPS })
             })
             .ok_or(EmbedError::Interrupted)?;
         drop(matrix);
-        let bytes = encode(&vocabulary, &factor, sample.len(), params.seed)?;
+        let bytes = encode(&vocabulary, &factor, sample.len(), params)?;
         LsaEmbedder::from_bytes(FileBytes::Owned(bytes), Path::new(IN_MEMORY))
     }
 
@@ -301,7 +304,7 @@ impl Embedder for LsaEmbedder {
         data.par_chunks_mut(self.layout.dim * CHUNK_DOCUMENTS)
             .zip(texts.par_chunks(CHUNK_DOCUMENTS))
             .for_each(|(rows, texts)| {
-                let mut cache = StemCache::new();
+                let mut cache = StemCache::new(self.layout.languages);
                 for (row, text) in rows.chunks_mut(self.layout.dim).zip(texts) {
                     self.embed_into(text, &mut cache, row);
                 }
@@ -311,7 +314,7 @@ impl Embedder for LsaEmbedder {
 
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let mut vector = vec![0.0; self.layout.dim];
-        self.embed_into(text, &mut StemCache::new(), &mut vector);
+        self.embed_into(text, &mut StemCache::new(self.layout.languages), &mut vector);
         Ok(vector)
     }
 
@@ -322,7 +325,7 @@ impl Embedder for LsaEmbedder {
         let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
         let terms = terms.as_chunks::<4>().0;
         let chunks = texts.par_chunks(CHUNK_TOKEN_TEXTS).map(|texts| {
-            let mut cache = StemCache::new();
+            let mut cache = StemCache::new(self.layout.languages);
             let rows_of = |text: &&str| {
                 let ids = distinct_terms(text, &mut cache, |stem| self.row_of(stem));
                 let rows = ids.iter().flat_map(|&id| &terms[id as usize * dim..][..dim]);
@@ -335,7 +338,7 @@ impl Embedder for LsaEmbedder {
 
     fn token_names(&self, text: &str) -> Result<Vec<String>, EmbedError> {
         let mut names = Vec::new();
-        let ids = distinct_terms(text, &mut StemCache::new(), |stem| {
+        let ids = distinct_terms(text, &mut StemCache::new(self.layout.languages), |stem| {
             let id = self.row_of(stem)?;
             names.push((id, stem.to_owned()));
             Some(id)
@@ -367,7 +370,7 @@ fn term_counts(
     id: impl Fn(&str) -> Option<u32>,
 ) -> Vec<(u32, u32)> {
     let mut ids = Vec::new();
-    for_each_word(text, |word| ids.extend(cache.get(word, &id)));
+    for_each_word(cache.languages(), text, |word| ids.extend(cache.get(word, &id)));
     ids.sort_unstable();
     ids.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u32)).collect()
 }
@@ -379,7 +382,7 @@ fn distinct_terms(
     mut id: impl FnMut(&str) -> Option<u32>,
 ) -> Vec<u32> {
     let (mut ids, mut seen) = (Vec::new(), HashSet::new());
-    for_each_word(text, |word| {
+    for_each_word(cache.languages(), text, |word| {
         ids.extend(cache.get(word, &mut id).filter(|id| seen.insert(*id)));
     });
     ids
@@ -427,6 +430,7 @@ fn sample(corpus: &Corpus<'_>, params: &LsaParams) -> Vec<usize> {
 fn count_words(
     corpus: &Corpus<'_>,
     sample: &[usize],
+    languages: Languages,
     progress: OnProgress<'_>,
 ) -> Result<HashMap<Box<str>, u32>, EmbedError> {
     let mut total: HashMap<Box<str>, u32> = HashMap::new();
@@ -436,9 +440,9 @@ fn count_words(
             .map(|documents| {
                 let mut local: HashMap<Box<str>, u32> = HashMap::new();
                 let mut frequencies: Vec<(u32, usize)> = Vec::new();
-                let mut cache = StemCache::new();
+                let mut cache = StemCache::new(languages);
                 for (position, document) in documents.iter().enumerate() {
-                    for_each_word(training_text((corpus.text)(*document)), |word| {
+                    for_each_word(languages, training_text((corpus.text)(*document)), |word| {
                         let id = cache.get(word, |stem| {
                             *local.entry(stem.into()).or_insert_with(|| {
                                 frequencies.push((0, usize::MAX));
@@ -468,7 +472,7 @@ fn count_words(
 fn weigh_words(
     corpus: &Corpus<'_>,
     sample: &[usize],
-    vocabulary: &Vocabulary,
+    (vocabulary, languages): (&Vocabulary, Languages),
     progress: OnProgress<'_>,
 ) -> Result<SparseMatrix, EmbedError> {
     let mut matrix = SparseMatrix::new(vocabulary.stems.len());
@@ -476,7 +480,7 @@ fn weigh_words(
         let rows: Vec<Vec<Vec<(u32, f32)>>> = group
             .par_chunks(CHUNK_DOCUMENTS)
             .map(|documents| {
-                let mut cache = StemCache::new();
+                let mut cache = StemCache::new(languages);
                 let row = |document: &usize| {
                     let text = training_text((corpus.text)(*document));
                     let counts = term_counts(text, &mut cache, |stem| vocabulary.id(stem));
@@ -558,7 +562,7 @@ fn encode(
     vocabulary: &Vocabulary,
     factor: &factor::Factor,
     n_documents: usize,
-    seed: u64,
+    params: &LsaParams,
 ) -> Result<Vec<u8>, EmbedError> {
     let rank = factor.rank();
     let dim = rank.max(1);
@@ -582,12 +586,15 @@ fn encode(
     let mut singular_values: Vec<u8> =
         factor.singular_values.iter().flat_map(|value| value.to_le_bytes()).collect();
     singular_values.resize(dim * 4, 0);
-    let metadata = serde_json::json!({
+    let mut metadata = serde_json::json!({
         "format": FORMAT,
         "checksum": checksum(dim, &terms, &singular_values, &stems),
         "documents": n_documents,
-        "seed": seed,
+        "seed": params.seed,
     });
+    if !params.languages.is_english() {
+        metadata["languages"] = serde_json::json!(params.languages);
+    }
     let tensors = [
         ("terms", Dtype::F32, vec![n_terms, dim], &terms),
         ("singular_values", Dtype::F32, vec![dim], &singular_values),
@@ -625,6 +632,7 @@ fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> S
 struct Layout {
     dim: usize,
     n_documents: u64,
+    languages: Languages,
     /// Checksum in the file.
     checksum: String,
     terms: Range<usize>,
@@ -647,6 +655,11 @@ impl Layout {
         if found != FORMAT {
             return Err(EmbedError::Format { path: path.to_owned(), found, supported: FORMAT });
         }
+        let languages = match metadata.get("languages") {
+            None => Ok(Languages::ENGLISH),
+            Some(codes) => serde_json::from_value(codes.clone()),
+        };
+        let languages = languages.map_err(|error| damaged(error.to_string()))?;
         let tensors = SafeTensors::deserialize(file).map_err(|error| damaged(error.to_string()))?;
         let tensor = |name: &str, dtype: Dtype, rank: usize| {
             tensors
@@ -675,6 +688,7 @@ impl Layout {
         Ok(Layout {
             dim,
             n_documents: metadata["documents"].as_u64().unwrap_or(0),
+            languages,
             checksum,
             terms: place(terms.data()),
             singular_values: place(singular_values.data()),

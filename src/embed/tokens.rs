@@ -1,5 +1,6 @@
 //! Splits a text into lower-case word stems: the words of [`agent_ground::words`], function words dropped,
-//! English stems. Text without spaces between words (Chinese, Japanese, Thai) is not segmented.
+//! stems of the languages of a base. Text without spaces between words is cut into pairs of characters where the
+//! base has such a language; letter n-grams stand beside words in languages with compounds or many forms.
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
@@ -9,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use agent_ground::words::{Stems, is_stop_word, name_words};
+use agent_ground::words::{Language, Languages, Stems, grams, is_unspaced, name_words};
 
 /// Maximum length of a word, characters; longer words are ignored.
 pub(crate) const MAX_WORD_CHARS: usize = 40;
@@ -19,12 +20,21 @@ pub(crate) const MAX_TEXT_WORDS: usize = 8192;
 const MAX_CACHED_WORDS: usize = 100_000;
 
 /// Calls `each` for every word of `text`, folded, function words left out, not stemmed.
-pub(crate) fn for_each_word(text: &str, mut each: impl FnMut(&str)) {
+pub(crate) fn for_each_word(languages: Languages, text: &str, mut each: impl FnMut(&str)) {
+    // Beside English words they would outnumber them.
+    let has_grams = languages.have_grams() && !languages.has(Language::ENGLISH);
     for (_, word) in name_words(text).take(MAX_TEXT_WORDS) {
-        let n_chars = word.chars().take(MAX_WORD_CHARS + 1).count();
-        if (2..=MAX_WORD_CHARS).contains(&n_chars) && !is_stop_word(&word) {
-            each(&word);
-        }
+        languages.for_each_part(&languages.composed(&word), &mut |word| {
+            let n_chars = word.chars().take(MAX_WORD_CHARS + 1).count();
+            let is_character = n_chars == 1 && languages.are_cut() && word.chars().all(is_unspaced);
+            let is_word = (2..=MAX_WORD_CHARS).contains(&n_chars) || is_character;
+            if is_word && !languages.is_stop_word(word) {
+                each(word);
+                if has_grams {
+                    grams(word, &mut each);
+                }
+            }
+        });
     }
 }
 
@@ -38,8 +48,13 @@ pub(crate) struct StemCache<T> {
 
 impl<T: Copy> StemCache<T> {
     /// An empty cache.
-    pub(crate) fn new() -> StemCache<T> {
-        StemCache { stems: Stems::default(), known: HashMap::new() }
+    pub(crate) fn new(languages: Languages) -> StemCache<T> {
+        StemCache { stems: Stems::new(languages), known: HashMap::new() }
+    }
+
+    /// The languages of the stems.
+    pub(crate) fn languages(&self) -> Languages {
+        self.stems.languages()
     }
 
     /// The cached value of a word: `make` of its stem, called once while the word is cached.
@@ -62,7 +77,7 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         let mut found = Vec::new();
-        for_each_word(text, |word| found.push(word.to_owned()));
+        for_each_word(Languages::ENGLISH, text, |word| found.push(word.to_owned()));
         found
     }
 
@@ -82,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_stem_is_made_once_per_word() {
-        let mut cache = StemCache::new();
+        let mut cache = StemCache::new(Languages::ENGLISH);
         let mut n_made = 0;
         for _ in 0..2 {
             cache.get("embeddings", |stem| {

@@ -5,22 +5,33 @@
 //!   analysis of the BM25 baseline of STaRK (pattern `\b\w\w+\b`, no stemming).
 //! - [`name_words`]: case and accents folded, every alphanumeric run, nothing dropped; names are
 //!   looked up by these.
-//! - [`Stems`]: name words of at least two characters, stop words dropped, English stems.
+//! - [`Stems`]: name words of at least two characters, stop words dropped, stems of the languages of a base;
+//!   for languages with compounds or many forms also the letter n-grams of the stems, and for scripts without spaces
+//!   pairs of characters.
 //!
+//! A word has one stem, by all stemmers of the base one after the other, in texts and queries alike.
 //! Independent of nodes, indexes and queries.
 
+mod language;
 mod quoted;
 
 use std::{borrow::Cow, ops::Range};
 
-use rust_stemmers::{Algorithm, Stemmer};
+use rust_stemmers::Stemmer;
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
-pub use crate::words::quoted::quoted;
+pub use crate::words::{
+    language::{Language, Languages, is_unspaced, letters},
+    quoted::quoted,
+};
 
 /// Maximum length of a word of a language, letters. A longer run (an encoded file, a sequence)
 /// matches by its exact form only: stems, parts and typos would cost more than linear time.
 pub const MAX_WORD_LETTERS: usize = 64;
+/// Letters of an n-gram of a stem; docs/languages.md gives the reason.
+const GRAM_LETTERS: usize = 4;
+/// Weight of all n-grams of a word of a query together, that of its stem being 1; each has at most 1.
+const GRAMS_WEIGHT: f32 = 2.0;
 
 /// Function words that carry no topic, sorted; the English list of Lucene's standard analyzer.
 pub const STOP_WORDS: [&str; 33] = [
@@ -267,37 +278,107 @@ pub fn is_too_long(word: &str) -> bool {
     word.chars().nth(MAX_WORD_LETTERS).is_some()
 }
 
-/// English stems.
-pub struct Stems(Stemmer);
+/// Stems of words in the languages of a base; English by default.
+pub struct Stems {
+    languages: Languages,
+    stemmers: Vec<(Language, Stemmer)>,
+}
 
 impl Default for Stems {
     fn default() -> Self {
-        Self(Stemmer::create(Algorithm::English))
+        Self::new(Languages::ENGLISH)
     }
 }
 
 impl Stems {
+    /// The stems of these languages.
+    pub fn new(languages: Languages) -> Self {
+        let stemmer = |language: Language| Some((language, Stemmer::create(language.stemmer()?)));
+        Self { languages, stemmers: languages.iter().filter_map(stemmer).collect() }
+    }
+
+    /// The languages.
+    pub fn languages(&self) -> Languages {
+        self.languages
+    }
+
     /// The stem of a folded word; the word itself if longer than [`MAX_WORD_LETTERS`], because
     /// stemming is quadratic in the length.
     pub fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
-        match word.len() <= MAX_WORD_LETTERS && word.is_ascii() {
-            true => self.0.stem(word),
-            false => Cow::Borrowed(word),
+        if word.len() > MAX_WORD_LETTERS {
+            return Cow::Borrowed(word);
         }
+        let mut stem = Cow::Borrowed(word);
+        for (language, stemmer) in &self.stemmers {
+            stem = match (*language, stem) {
+                (Language::ENGLISH, stem) if !stem.is_ascii() => stem,
+                (Language::ENGLISH, Cow::Borrowed(word)) => stemmer.stem(word),
+                (language, stem) => {
+                    let spelled = language.spelled(&stem);
+                    Cow::Owned(fold(&stemmer.stem(&spelled)).into_owned())
+                }
+            };
+        }
+        stem
     }
 
-    /// Stems of a text in order, stop words and single characters dropped.
+    /// Calls `each` with the terms that a folded word is found by, and their weights in a query: its stem, in
+    /// languages with compounds or many forms also the n-grams of the stem; for a run of a script without
+    /// spaces its pairs of characters. None for a stop word, and for a single character that is none of such a
+    /// script.
+    pub fn for_each_term(&self, word: &str, each: &mut dyn FnMut(&str, f32)) {
+        self.languages.for_each_part(&self.languages.composed(word), &mut |part| {
+            let is_single = part.chars().nth(1).is_none();
+            if is_single && !(self.languages.are_cut() && part.chars().all(is_unspaced))
+                || self.languages.is_stop_word(part)
+            {
+                return;
+            }
+            let stem = self.stem(part);
+            each(&stem, 1.0);
+            if self.languages.have_grams() {
+                let n = (stem.chars().count() + 1).saturating_sub(GRAM_LETTERS).max(1);
+                let weight = (GRAMS_WEIGHT / n as f32).min(1.0);
+                grams(&stem, &mut |gram| each(gram, weight));
+            }
+        });
+    }
+
+    /// The terms of a folded word; see [`Self::for_each_term`].
+    pub fn terms(&self, word: &str) -> Vec<String> {
+        let mut terms = Vec::new();
+        self.for_each_term(word, &mut |term, _| terms.push(term.to_owned()));
+        terms
+    }
+
+    /// Terms of a text in order, stop words and single characters dropped.
     pub fn of(&self, text: &str) -> impl Iterator<Item = String> {
-        name_words(text)
-            .filter(|(_, word)| word.chars().nth(1).is_some() && !is_stop_word(word))
-            .map(|(_, word)| self.stem(&word).into_owned())
+        name_words(text).flat_map(|(_, word)| self.terms(&word))
     }
 
-    /// Stems of a query: as [`of`](Self::of), without words that only shape a question.
-    pub fn of_query(&self, text: &str) -> impl Iterator<Item = String> {
-        name_words(text)
-            .filter(|(_, word)| !is_question_word(word))
-            .flat_map(|(_, word)| self.of(&word).collect::<Vec<_>>())
+    /// Terms of a query with their weights: as [`of`](Self::of), without words that only shape a question.
+    pub fn of_query(&self, text: &str) -> impl Iterator<Item = (String, f32)> {
+        let asked = name_words(text).filter(|(_, word)| !self.languages.is_question_word(word));
+        asked.flat_map(|(_, word)| {
+            let mut terms = Vec::new();
+            for (_, word) in name_words(&word) {
+                self.for_each_term(&word, &mut |term, weight| {
+                    terms.push((term.to_owned(), weight))
+                });
+            }
+            terms
+        })
+    }
+}
+
+/// Calls `each` with the n-grams of a stem or word that is longer than one, and of letters only.
+pub fn grams(stem: &str, each: &mut dyn FnMut(&str)) {
+    if is_too_long(stem) {
+        return;
+    }
+    let places: Vec<usize> = stem.char_indices().map(|(at, _)| at).chain([stem.len()]).collect();
+    if places.len() - 1 > GRAM_LETTERS && stem.chars().all(char::is_alphabetic) {
+        places.windows(GRAM_LETTERS + 1).for_each(|gram| each(&stem[gram[0]..gram[GRAM_LETTERS]]));
     }
 }
 
@@ -306,19 +387,52 @@ impl Stems {
 pub enum Analysis {
     /// Unchanged, as in the BM25 baseline of STaRK.
     Words,
-    /// English stems, without accents.
-    Stems,
+    /// Terms of these languages, without accents.
+    Stems(Languages),
 }
 
 impl Analysis {
-    /// The indexed form of a word.
-    pub fn form<'a>(self, stems: &Stems, word: &'a str) -> Cow<'a, str> {
+    /// The analysis of documents: of words in English, as in the baseline, else of terms.
+    pub fn of_documents(languages: Languages) -> Self {
+        match languages.is_english() {
+            true => Self::Words,
+            false => Self::Stems(languages),
+        }
+    }
+
+    /// Calls `each` with the indexed forms of a word, and their weights in a query.
+    pub fn for_each_form(self, stems: &Stems, word: &str, each: &mut dyn FnMut(&str, f32)) {
         match self {
-            Self::Words => Cow::Borrowed(word),
-            Self::Stems => match fold(word) {
-                Cow::Borrowed(word) => stems.stem(word),
-                Cow::Owned(word) => Cow::Owned(stems.stem(&word).into_owned()),
-            },
+            Self::Words => each(word, 1.0),
+            Self::Stems(Languages::ENGLISH) => each(&stems.stem(&fold(word)), 1.0),
+            Self::Stems(_) => stems.for_each_term(&fold(word), each),
+        }
+    }
+
+    /// Its bytes in a file: 0 or 1, then the places of languages other than English alone.
+    pub fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Words => vec![0],
+            Self::Stems(Languages::ENGLISH) => vec![1],
+            Self::Stems(languages) => [1].into_iter().chain(languages.places()).collect(),
+        }
+    }
+
+    /// The analysis of these bytes; `None` if there is no such.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0] => Some(Self::Words),
+            [1] => Some(Self::Stems(Languages::ENGLISH)),
+            [1, places @ ..] => Some(Self::Stems(Languages::from_places(places)?)),
+            _ => None,
+        }
+    }
+
+    /// The stems that its forms are made with.
+    pub fn stems(self) -> Stems {
+        match self {
+            Self::Words => Stems::default(),
+            Self::Stems(languages) => Stems::new(languages),
         }
     }
 }
@@ -393,8 +507,62 @@ mod tests {
     #[test]
     fn stems_join_forms_of_a_word() {
         let stems = Stems::default();
-        assert_eq!(Analysis::Stems.form(&stems, "plän\u{e8}s"), "plane");
-        assert_eq!(Analysis::Words.form(&stems, "planes"), "planes");
+        let forms = |analysis: Analysis, word: &str| {
+            let mut forms = Vec::new();
+            analysis.for_each_form(&stems, word, &mut |form, _| forms.push(form.to_owned()));
+            forms
+        };
+        assert_eq!(forms(Analysis::Stems(Languages::ENGLISH), "plän\u{e8}s"), ["plane"]);
+        assert_eq!(forms(Analysis::Words, "planes"), ["planes"]);
         assert!(stems.of("Graphs of the planning").eq(["graph", "plan"].map(String::from)));
+    }
+
+    /// The first term of each form is the same.
+    fn same(code: &str, forms: &[&str]) {
+        let stems = Stems::new(code.parse().unwrap());
+        let first = |form: &&str| stems.of(form).next().unwrap();
+        let expected = first(&forms[0]);
+        for form in forms {
+            assert_eq!(first(form), expected, "{code}: {forms:?}");
+        }
+    }
+
+    #[test]
+    fn forms_of_a_word_have_one_stem_in_its_language() {
+        same("de", &["Kühlschrank", "Kuehlschrank", "Kühlschränke", "Kuehlschraenken"]);
+        same("de", &["Straße", "Strasse", "Straßen"]);
+        same("de", &["Jürgen", "Juergen", "JURGEN"]);
+        same("en,de", &["Köln", "Koeln"]);
+        same("es", &["reparación", "reparaciones", "reparacion"]);
+        same("fr", &["réparées", "reparee", "réparer"]);
+        same("ru", &["новый", "новая", "новой"]);
+        same("ru", &["чёрная", "черной"]);
+        same("pt", &["informação", "informações", "informacao"]);
+        same("none", &["Größe", "große"]);
+    }
+
+    #[test]
+    fn compounds_share_terms_with_their_parts() {
+        let stems = Stems::new("de".parse().unwrap());
+        let terms: Vec<String> = stems.of("Lampe am Schreibtisch").collect();
+        let compound: Vec<String> = stems.of("Schreibtischlampen").collect();
+        assert_eq!(terms[0], "lamp");
+        assert!(terms.iter().filter(|term| compound.contains(term)).count() > 6, "{compound:?}");
+        assert_eq!(Stems::default().of("Schreibtischlampen").count(), 1);
+    }
+
+    #[test]
+    fn words_without_spaces_are_found_inside_a_sentence() {
+        for (code, name, text) in [
+            ("zh", "静音键盘", "请问静音键盘的电池怎么换？"),
+            ("ja", "携帯電話", "携帯電話の保証を延長したい"),
+            ("ko", "휴대전화", "휴대전화에서 소음이 나면"),
+        ] {
+            let stems = Stems::new(code.parse().unwrap());
+            let terms: Vec<String> = stems.of(text).collect();
+            assert!(
+                stems.of(name).count() == 3 && stems.of(name).all(|term| terms.contains(&term))
+            );
+        }
     }
 }

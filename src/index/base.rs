@@ -10,6 +10,7 @@ use crate::{
     Access, EmbedderChoice, FieldsQuery, IndexError, Part,
     embedder::{IndexEmbedder, open_own},
     entities::EntityIndex,
+    language::languages,
     layout::{
         NAMES, NAMES_TERMS, Seal, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
         fingerprint, part_path,
@@ -43,7 +44,7 @@ pub struct IndexedBase {
     pub vectors: VectorIndex,
     /// The query language, opened at first use.
     query: OnceLock<QueryIndex>,
-    /// The stemmer of all forward indexes.
+    /// The stemmers of all indexes of words.
     pub stems: Stems,
     embedder: IndexEmbedder,
     words_seal: Option<Seal>,
@@ -96,7 +97,7 @@ impl IndexedBase {
             neighbor_names: words.neighbor_names,
             entities: words.entities,
             vectors,
-            stems: Stems::default(),
+            stems: Stems::new(words.record.languages),
             embedder: IndexEmbedder::new(index_dir, record, &access)?,
             words_seal: words.record.seal,
             index_dir: index_dir.to_owned(),
@@ -221,7 +222,7 @@ impl IndexedBase {
 
     /// A text to score single nodes with.
     pub fn fields_query(&self, text: &str) -> FieldsQuery {
-        let asked: Vec<String> = self.stems.of_query(text).collect();
+        let asked: Vec<(String, f32)> = self.stems.of_query(text).collect();
         FieldsQuery::new(self.fields(), &asked, |stem| self.text.weighted_idf(stem))
     }
 
@@ -285,12 +286,13 @@ impl Words {
         let record = WordsRecord::read(index_dir, name)?;
         check_base(&record.kb, kb, name)?;
         let dir = index_dir.join(WORDS);
+        let languages = record.languages;
         Ok(Self {
             record,
             text: TextIndex::open(&dir.join(TEXT))?,
             terms: TermIndex::open(&dir.join(TERMS))?,
             neighbor_names: TermIndex::open(&dir.join(NAMES_TERMS))?,
-            entities: EntityIndex::open(&dir.join(NAMES))?,
+            entities: EntityIndex::open(&dir.join(NAMES), languages)?,
         })
     }
 }
@@ -340,7 +342,7 @@ pub struct VectorsState {
 }
 
 impl IndexState {
-    /// Opens each part of an index.
+    /// Opens each part of an index, and compares its languages with those of the base.
     pub fn inspect(kb: &Kb, index_dir: &Path, name: &str) -> IndexState {
         let vectors = || {
             let (_, record) = open_vectors(index_dir, kb, name)?;
@@ -348,6 +350,18 @@ impl IndexState {
             let VectorsRecord { embedder, candidates_only, parts, .. } = record;
             Ok(VectorsState { embedder, candidates_only, parts })
         };
-        IndexState { words: Words::open(index_dir, kb, name).map(|_| ()), vectors: vectors() }
+        let (words, mut vectors) = (Words::open(index_dir, kb, name), vectors());
+        let words = words.and_then(|words| {
+            let (indexed, languages) = (words.record.languages, languages(kb));
+            let other = || IndexError::OtherLanguages { base: name.to_owned(), indexed, languages };
+            if indexed == languages {
+                return Ok(());
+            }
+            if vectors.as_ref().is_ok_and(|there| there.embedder == EmbedderChoice::Builtin) {
+                vectors = Err(other());
+            }
+            Err(other())
+        });
+        IndexState { words, vectors }
     }
 }

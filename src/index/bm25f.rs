@@ -18,7 +18,7 @@ use crate::{
     postings::{MAX_QUERY_WORDS, PostingsBuilder, make_room},
     terms::TermIndex,
 };
-use agent_ground::words::Analysis;
+use agent_ground::words::{Analysis, Languages};
 use agent_kb::NodeId;
 
 /// Weighted counts are kept in parts of this size.
@@ -59,15 +59,15 @@ struct QueryStem {
 }
 
 impl FieldsQuery {
-    /// The stems of a text, each with its inverse document frequency as `idf` gives it.
+    /// The stems of a text with their weights, each times its inverse document frequency as `idf` gives it.
     pub(crate) fn new(
         indexes: [&TermIndex; 2],
-        asked: &[String],
+        asked: &[(String, f32)],
         idf: impl Fn(&str) -> Option<f32>,
     ) -> Self {
-        let known = asked.iter().take(MAX_QUERY_WORDS).filter_map(|stem| {
+        let known = asked.iter().take(MAX_QUERY_WORDS).filter_map(|(stem, weight)| {
             let ids = indexes.map(|index| index.stem_id(stem));
-            Some(QueryStem { ids, weight: idf(stem)? })
+            Some(QueryStem { ids, weight: idf(stem)? * weight })
         });
         Self(known.collect())
     }
@@ -106,19 +106,24 @@ fn in_parts(weighted: f32) -> u32 {
     (weighted * PARTS).round().max(1.0) as u32
 }
 
-/// Writes the index of `n` nodes to the file `path` from the forward indexes of documents and of names of
+/// A builder of the index that will be the file `path`.
+pub(crate) fn builder(path: &Path, languages: Languages) -> PostingsBuilder {
+    PostingsBuilder::weighted(path, Analysis::Stems(languages), SETTING)
+}
+
+/// Writes the index of `n` nodes from the forward indexes of documents and of names of
 /// neighbours. Memory is bounded as in [`PostingsBuilder`]. O(entries).
 ///
 /// # Errors
 /// [`IndexError::Io`] when the disk is full.
 pub(crate) fn build(
-    path: &Path,
+    builder: PostingsBuilder,
     documents: &TermIndex,
     names: &TermIndex,
     n: usize,
 ) -> Result<(), IndexError> {
     let fields = Fields::new([documents, names]);
-    let mut builder = [PostingsBuilder::weighted(path, Analysis::Stems, SETTING)];
+    let mut builder = [builder];
     let starts: Vec<usize> = (0..n).step_by(BATCH).collect();
     for starts in starts.chunks(rayon::current_num_threads()) {
         let nodes = |start: usize| start as NodeId..(start + BATCH).min(n) as NodeId;
@@ -183,7 +188,7 @@ mod tests {
     use agent_ground::words::Stems;
 
     fn terms(path: &Path, texts: &[String]) -> TermIndex {
-        let mut builder = TermIndexBuilder::create(path).unwrap();
+        let mut builder = TermIndexBuilder::create(path, Languages::ENGLISH).unwrap();
         texts.iter().for_each(|text| builder.add(text).unwrap());
         builder.finish().unwrap();
         TermIndex::open(path).unwrap()
@@ -202,9 +207,12 @@ mod tests {
             terms(&dir.path().join("names"), &names),
         );
         let path = dir.path().join("bm25f");
-        build(&path, &documents, &names, 400).unwrap();
+        build(builder(&path, Languages::ENGLISH), &documents, &names, 400).unwrap();
         let index = Postings::open_weighted(&path, SETTING).unwrap();
-        let asked: Vec<String> = Stems::default().of_query("Which red shirts by brand3?").collect();
+        let stems = Stems::default();
+        let query = stems.of_query("Which red shirts by brand3?");
+        let weighted: Vec<(String, f32)> = query.collect();
+        let asked: Vec<String> = weighted.iter().map(|pair| pair.0.clone()).collect();
         assert_eq!(asked, ["red", "shirt", "brand3"]);
         let of = |index: &TermIndex, stem: &str, node: NodeId| {
             let id = index.stem_id(stem)?;
@@ -227,13 +235,13 @@ mod tests {
         };
         let mut expected: Vec<(NodeId, f32)> = (0..400).map(|node| (node, score(node))).collect();
         expected.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let found = index.search_forms(&asked, SETTING, None, 30);
+        let found = index.search_forms(&weighted, SETTING, None, 30);
         assert_eq!(found.len(), 30);
         for ((node, got), (_, best)) in found.iter().zip(&expected) {
             // Counts are kept in sixteenths.
             assert!((got - score(*node)).abs() < 0.03 * got, "{node} {got} {}", score(*node));
             assert!((got - best).abs() < 0.03 * best);
-            let query = FieldsQuery::new([&documents, &names], &asked, |stem| index.idf(stem));
+            let query = FieldsQuery::new([&documents, &names], &weighted, |stem| index.idf(stem));
             assert!((query.score([&documents, &names], *node) - got).abs() < 1e-5);
         }
     }

@@ -19,6 +19,7 @@ pub use words::{WordSource, read_words};
 use crate::{
     Access, EmbedderChoice, Import, IndexError, Part,
     embedder::IndexEmbedder,
+    language::languages,
     layout::{Staging, VECTORS, VectorsRecord, VectorsSpec, part_path, remove_leftovers},
     parts::{self, Materials},
     vectors::VectorIndex,
@@ -168,13 +169,14 @@ pub fn build_parts(
 ) -> Result<(), IndexError> {
     remove_leftovers(index);
     let watch = Watch { report, stop };
+    let languages = languages(kb);
     let (words, vectors) = rayon::join(
         || match plan.words {
-            Some(source) => words::build(kb, index, source, &watch),
+            Some(source) => words::build(kb, languages, index, source, &watch),
             None => Ok(()),
         },
         || match &plan.vectors {
-            Some(source) => vectors::build(kb, index, source, &watch),
+            Some(source) => vectors::build(kb, languages, index, source, &watch),
             None => Ok(()),
         },
     );

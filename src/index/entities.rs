@@ -6,6 +6,8 @@
 //! - exactly: all words of a name in order, regardless of word boundaries and inflection, so that
 //!   "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
 //! - in part: some words of a name, weighted by rarity;
+//! - inside a run of a script without spaces, whose characters are words here, and whose pairs of
+//!   characters are stems;
 //! - with a typo: one edit in a word of at least five letters. A query word that occurs in some
 //!   name may also be a typo, but only if the query covers no name with that word.
 //!
@@ -41,11 +43,11 @@ use crate::{
     arrays::{Array, Arrays, Strings},
     entities::{
         bits::Bits,
-        forms::{Key, KeyPlaces},
+        forms::{Key, KeyPlaces, NameWord, is_unspaced_word, name_words},
         query::{QueryWords, TYPO_STRENGTH, Word},
     },
 };
-use agent_ground::words::{Stems, is_question_word, name_words};
+use agent_ground::words::{Languages, Stems};
 use agent_kb::{Combine, Kb, NodeId, Scores, TypeId, best, best_first};
 
 /// Maximum number of words of a name that are looked up in order; longer names are found by their
@@ -114,6 +116,7 @@ pub struct EntityIndex {
     word_stems: Array<u32>,
     vocabulary: Strings,
     words: Strings,
+    stems: Stems,
     /// Idf by number of entries, below [`CACHED_IDFS`]; filled at first use.
     idfs: OnceLock<Vec<f32>>,
     /// Idf mass of each entry, as bits, filled at first use; 0 if not computed yet.
@@ -178,11 +181,11 @@ struct Span {
 }
 
 impl EntityIndex {
-    /// Maps an index; constant time.
+    /// Maps an index that was built in these languages; constant time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
-    pub fn open(path: &Path) -> Result<Self, IndexError> {
+    pub fn open(path: &Path, languages: Languages) -> Result<Self, IndexError> {
         let arrays = Arrays::open(path)?;
         Ok(Self {
             entry_node: arrays.get("entry_node")?,
@@ -199,6 +202,7 @@ impl EntityIndex {
             word_stems: arrays.get("word_stems")?,
             vocabulary: Strings::new(arrays.get("vocabulary_bounds")?, arrays.get("vocabulary")?),
             words: Strings::new(arrays.get("words_bounds")?, arrays.get("words")?),
+            stems: Stems::new(languages),
             idfs: OnceLock::new(),
             masses: OnceLock::new(),
             named: Mutex::default(),
@@ -242,7 +246,8 @@ impl EntityIndex {
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Arc<LinkedNodes>, E> {
         // Only words matter.
-        let words: Vec<&str> = name_words(text).filter_map(|(range, _)| text.get(range)).collect();
+        let words = agent_ground::words::name_words(text);
+        let words: Vec<&str> = words.filter_map(|(range, _)| text.get(range)).collect();
         let words = words.join(" ");
         if words.len() > MAX_CACHED_TEXT_BYTES {
             return Ok(Arc::new(LinkedNodes::new(kb, &self.link_uncached(&words, go_on)?)));
@@ -346,33 +351,40 @@ impl EntityIndex {
                 named.extend(self.stems_of(entry as u32));
             }
         }
-        let stems = Stems::default();
-        let mut kept = Vec::new();
-        let mut dropped_to = None;
-        for (range, word) in name_words(text) {
+        let (mut kept, mut kept_to) = (String::new(), 0);
+        let (mut dropped_to, mut named_to) = (None, None);
+        for NameWord { range, folded, form } in name_words(&self.stems, text) {
             go_on()?;
-            let possessive = word == "s" && dropped_to.is_some_and(|end| end + 1 >= range.start);
-            if possessive || self.names_any(&stems, &word, &named) {
+            let possessive = folded == "s" && dropped_to.is_some_and(|end| end + 1 >= range.start);
+            let is_named = form.as_ref().is_some_and(|form| self.names_any(form, &named));
+            // A pair of characters names both.
+            let ends_pair = is_unspaced_word(&folded) && named_to == Some(range.start);
+            named_to = is_named.then_some(range.end);
+            if possessive || is_named || ends_pair {
                 dropped_to = Some(range.end);
-            } else {
-                kept.push(&text[range]);
+                continue;
             }
+            if !kept.is_empty() && range.start > kept_to {
+                kept.push(' ');
+            }
+            kept_to = range.end;
+            kept.push_str(&text[range]);
         }
-        Ok(kept.join(" "))
+        Ok(kept)
     }
 
     /// Whether a word is one of the stems, a typo of one, or two of them joined.
-    fn names_any(&self, stems: &Stems, word: &str, named: &BTreeSet<u32>) -> bool {
+    fn names_any(&self, word: &str, named: &BTreeSet<u32>) -> bool {
         if named.is_empty() {
             return false;
         }
-        match self.stem_id(stems, word) {
+        match self.stem_id(word) {
             Some(stem) => named.contains(&stem),
-            None if is_question_word(word) => false,
+            None if self.stems.languages().is_question_word(word) => false,
             None => {
                 self.near(word).iter().any(|stem| named.contains(stem))
                     || self
-                        .parted(stems, word)
+                        .parted(word)
                         .iter()
                         .any(|(first, second)| named.contains(first) && named.contains(second))
             }
@@ -414,7 +426,7 @@ impl EntityIndex {
                 words = words.then(&word.text);
                 stems = word.then_stems(stems, span.n_words > 0);
                 span.with(word);
-                if span.n_words == 1 && span.asks && !span.capital {
+                if span.n_words == 1 && (span.asks && !span.capital || first.is_inside) {
                     continue;
                 }
                 let same = self.entries_with(words);

@@ -25,6 +25,7 @@ use crate::{
     arrays::{Array, Arrays, Strings},
     bm25::Bm25,
     build::Watch,
+    language::languages,
     postings::{Postings, PostingsBuilder, settle},
 };
 use agent_ground::words::Analysis;
@@ -128,8 +129,9 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
         return Err(IndexError::TooLarge("fields and relations", MAX_FIELDS as u64));
     }
     let path = |at: usize| dir.join(format!(".field_{at}"));
+    let analysis = Analysis::Stems(languages(kb));
     let mut builders: Vec<PostingsBuilder> =
-        (0..fields.len()).map(|at| PostingsBuilder::create(&path(at), Analysis::Stems)).collect();
+        (0..fields.len()).map(|at| PostingsBuilder::create(&path(at), analysis)).collect();
     let candidates = kb.candidates();
     for (done, &node) in candidates.iter().enumerate() {
         if done.is_multiple_of(REPORT_EVERY) {
@@ -320,6 +322,7 @@ mod tests {
 
     use super::*;
     use crate::postings;
+    use agent_ground::words::Languages;
     use agent_kb::{KbMeta, KbWriter};
 
     /// Nodes with and without a colour, and places near them.
@@ -339,7 +342,8 @@ mod tests {
             }
         }
         let candidate_types = vec!["thing".to_owned()];
-        let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types };
+        let meta =
+            KbMeta { title: "t".into(), licence: "none".into(), candidate_types, languages: None };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         Kb::open(dir).unwrap()
     }
@@ -370,7 +374,12 @@ mod tests {
             let nodes: Vec<NodeId> = kb.candidates().iter().copied().filter(has).collect();
             assert_eq!(index.nodes(at), nodes);
             let alone = dir.path().join(format!("alone{at}"));
-            postings::build(&alone, Analysis::Stems, nodes.iter().map(|&node| text(node))).unwrap();
+            postings::build(
+                &alone,
+                Analysis::Stems(Languages::ENGLISH),
+                nodes.iter().map(|&node| text(node)),
+            )
+            .unwrap();
             let alone = Postings::open(&alone).unwrap();
             for query in ["shade3 shades1", "place5 stone", "shade0", "nothing"] {
                 let found = index.search(at, query, 50);

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::{EmbedderChoice, IndexError};
 use agent_embed::Embedder;
-use agent_ground::files;
+use agent_ground::{files, words::Languages};
 use agent_kb::{FileRecord, publish};
 
 pub(super) const WORDS: &str = "words";
@@ -157,13 +157,16 @@ pub(super) struct WordsRecord {
     format: u32,
     /// Fingerprint of the knowledge base.
     pub(super) kb: String,
+    /// Languages of the analysis; English alone if not given.
+    #[serde(default, skip_serializing_if = "Languages::is_english")]
+    pub(super) languages: Languages,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seal: Option<Seal>,
 }
 
 impl WordsRecord {
-    pub(super) fn new(kb: &str) -> Self {
-        Self { format: WORDS_FORMAT, kb: kb.to_owned(), seal: None }
+    pub(super) fn new(kb: &str, languages: Languages) -> Self {
+        Self { format: WORDS_FORMAT, kb: kb.to_owned(), languages, seal: None }
     }
 
     /// The record of the words in an index directory.
@@ -264,7 +267,10 @@ impl VectorsRecord {
 /// Fingerprint of the answers of these two parts; optional parts do not change them.
 pub(super) fn fingerprint(words: &WordsRecord, vectors: &VectorsRecord) -> String {
     let (w, v, scope) = (words.format, vectors.format, u8::from(vectors.candidates_only));
-    let parts = format!("{w} {v} {} {} {scope}", words.kb, vectors.fingerprint);
+    let mut parts = format!("{w} {v} {} {} {scope}", words.kb, vectors.fingerprint);
+    if !words.languages.is_english() {
+        parts += &format!(" {}", words.languages);
+    }
     blake3::hash(parts.as_bytes()).to_hex().to_string()
 }
 

@@ -34,6 +34,7 @@ pub mod entities;
 pub mod excerpt;
 pub mod fields;
 mod import;
+mod language;
 pub mod late;
 mod layout;
 mod parts;
@@ -55,13 +56,14 @@ pub use build::{
 };
 pub use embedder::{Access, EmbedderChoice};
 pub use import::{Import, ImportBuilder};
+pub use language::languages;
 pub use layout::{Part, VectorsSpec, WORDS_FORMAT, remove_leftovers};
 pub use postings::Collection;
 pub use text::TextPart;
 
 use crate::vectors::VectorError;
 use agent_embed::EmbedError;
-use agent_ground::files;
+use agent_ground::{files, words::Languages};
 use agent_kb::KbError;
 
 /// Why an index could not be built, opened or used.
@@ -99,6 +101,19 @@ pub enum IndexError {
     OtherBase {
         /// The base.
         base: String,
+    },
+    /// The texts of the base are in other languages than the index was built for.
+    #[error(
+        "the index of {base} reads its texts as {indexed}, but they are {languages}; rebuild it with \
+         `agent index {base} --force`"
+    )]
+    OtherLanguages {
+        /// The base.
+        base: String,
+        /// Languages of the index.
+        indexed: Languages,
+        /// Languages of the base.
+        languages: Languages,
     },
     /// The base passes a limit of the index format.
     #[error("too many {0}: at most {1}; split the base")]

@@ -20,7 +20,7 @@ use crate::{
     bm25::{Bm25, idf},
     stream::{self, failed, invalid_data},
 };
-use agent_ground::words::{Stems, name_words};
+use agent_ground::words::{Languages, Stems, name_words};
 use agent_kb::NodeId;
 
 /// Bits of an entry that hold the count.
@@ -48,7 +48,9 @@ pub struct TermIndexBuilder {
     path: PathBuf,
     stems: Stems,
     ids: FxHashMap<String, u32>,
-    words: FxHashMap<String, Option<u32>>,
+    /// For each known word, the part of `word_ids` with its stems.
+    words: FxHashMap<String, (u32, u32)>,
+    word_ids: Vec<u32>,
     bounds: Vec<u64>,
     lengths: Vec<u32>,
     /// By stem, numbered by first appearance.
@@ -79,14 +81,15 @@ impl TermIndexBuilder {
     ///
     /// # Errors
     /// [`IndexError::Io`] names the directory.
-    pub fn create(path: &Path) -> Result<Self, IndexError> {
+    pub fn create(path: &Path, languages: Languages) -> Result<Self, IndexError> {
         let dir = path.parent().unwrap_or(Path::new("."));
         let spool = tempfile::tempfile_in(dir).map_err(|error| IndexError::io(dir, error))?;
         Ok(Self {
             path: path.to_owned(),
-            stems: Stems::default(),
+            stems: Stems::new(languages),
             ids: FxHashMap::default(),
             words: FxHashMap::default(),
+            word_ids: Vec::new(),
             bounds: Vec::new(),
             lengths: Vec::new(),
             frequencies: Vec::new(),
@@ -103,19 +106,24 @@ impl TermIndexBuilder {
     pub fn add(&mut self, text: &str) -> Result<(), IndexError> {
         let mut found: Vec<u32> = Vec::new();
         for (_, word) in name_words(text) {
-            let id = match self.words.get(word.as_ref()) {
-                Some(id) => *id,
+            let (start, end) = match self.words.get(word.as_ref()) {
+                Some(ids) => *ids,
                 None => {
-                    let stem = self.stems.of(&word).next();
-                    let id = stem.map(|stem| number(&mut self.ids, stem));
                     if self.words.len() >= MAX_KEPT_WORDS {
                         self.words.clear();
+                        self.word_ids.clear();
                     }
-                    self.words.insert(word.into_owned(), id);
-                    id
+                    let start = self.word_ids.len() as u32;
+                    let Self { stems, ids, word_ids, .. } = self;
+                    // In English a word has one stem, also where folding makes two of it ("1½").
+                    let n = if stems.languages().is_english() { 1 } else { usize::MAX };
+                    word_ids.extend(stems.of(&word).take(n).map(|stem| number(ids, stem)));
+                    let ids = (start, word_ids.len() as u32);
+                    self.words.insert(word.into_owned(), ids);
+                    ids
                 }
             };
-            found.extend(id);
+            found.extend_from_slice(&self.word_ids[start as usize..end as usize]);
         }
         self.count_stems()?;
         self.lengths.push(found.len() as u32);
@@ -345,11 +353,12 @@ impl TermIndex {
     /// The stems of a query that occur in the index, weighted by idf; words that only shape a
     /// question are left out.
     pub fn query(&self, stems: &Stems, text: &str) -> QueryTerms {
-        let mut ids: Vec<u32> =
-            stems.of_query(text).filter_map(|stem| self.stem_id(&stem)).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        QueryTerms(ids.into_iter().map(|id| (id, self.idf(id))).collect())
+        let known = |(stem, weight): (String, f32)| Some((self.stem_id(&stem)?, weight));
+        let mut terms: Vec<(u32, f32)> = stems.of_query(text).filter_map(known).collect();
+        // The largest weight of a stem stays.
+        terms.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        terms.dedup_by_key(|term| term.0);
+        QueryTerms(terms.into_iter().map(|(id, weight)| (id, weight * self.idf(id))).collect())
     }
 
     /// BM25 of one node's text; 0 without a common stem.
@@ -390,11 +399,12 @@ impl TermIndex {
 mod tests {
     use super::*;
     use crate::postings;
-    use agent_ground::words::Analysis;
+    use agent_ground::words::{Analysis, Languages};
 
     fn index(texts: &[&str]) -> TermIndex {
         let dir = tempfile::tempdir().unwrap();
-        let mut builder = TermIndexBuilder::create(&dir.path().join("terms")).unwrap();
+        let mut builder =
+            TermIndexBuilder::create(&dir.path().join("terms"), Languages::ENGLISH).unwrap();
         texts.iter().for_each(|text| builder.add(text).unwrap());
         builder.finish().unwrap();
         TermIndex::open(&dir.path().join("terms")).unwrap()
@@ -415,7 +425,8 @@ mod tests {
     fn scores_are_those_of_the_inverted_index() {
         let texts = ["planes plane beta", "beta gamma", "", "plane gamma deltas delta"];
         let dir = tempfile::tempdir().unwrap();
-        postings::build(&dir.path().join("postings"), Analysis::Stems, texts).unwrap();
+        postings::build(&dir.path().join("postings"), Analysis::Stems(Languages::ENGLISH), texts)
+            .unwrap();
         let inverted = postings::Postings::open(&dir.path().join("postings")).unwrap();
         let forward = index(&texts);
         let query = forward.query(&Stems::default(), "planes delta");
@@ -440,7 +451,7 @@ mod tests {
     fn the_file_is_that_of_arrays_in_memory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("terms");
-        let mut builder = TermIndexBuilder::create(&path).unwrap();
+        let mut builder = TermIndexBuilder::create(&path, Languages::ENGLISH).unwrap();
         for text in ["zeta alpha zeta", "", "alpha beta", "beta beta beta"] {
             builder.add(text).unwrap();
         }
@@ -479,7 +490,9 @@ mod tests {
     fn what_builders_give_each_other_makes_the_same_file() {
         let texts = ["zeta alpha zeta", "", "alpha beta", "beta gamma beta", "alpha"];
         let dir = tempfile::tempdir().unwrap();
-        let created = |name: &str| TermIndexBuilder::create(&dir.path().join(name)).unwrap();
+        let created = |name: &str| {
+            TermIndexBuilder::create(&dir.path().join(name), Languages::ENGLISH).unwrap()
+        };
         let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
         let given = |texts: &[&str]| {
             let (mut builder, mut bytes) = (created("part"), Vec::new());

@@ -22,7 +22,7 @@ use crate::{
     postings::{Collection, Postings, PostingsBuilder, is_much, make_room, settle},
     terms::TermIndex,
 };
-use agent_ground::words::{Analysis, Stems};
+use agent_ground::words::{Analysis, Languages, Stems};
 use agent_kb::{FieldId, NodeId, TypeId};
 
 const NODES: &str = "nodes";
@@ -82,9 +82,10 @@ pub struct TextIndexBuilder {
 
 impl TextIndexBuilder {
     /// Starts an index in an existing, empty directory.
-    pub fn create(dir: &Path, n_fields: usize) -> Self {
+    pub fn create(dir: &Path, n_fields: usize, languages: Languages) -> Self {
+        let analysis = Analysis::of_documents(languages);
         let parts = TextPart::all(n_fields as u16)
-            .map(|part| PostingsBuilder::create(&part.file(dir), Analysis::Words))
+            .map(|part| PostingsBuilder::create(&part.file(dir), analysis))
             .collect();
         Self { dir: dir.to_owned(), parts }
     }
@@ -161,11 +162,12 @@ impl TextIndexBuilder {
 /// [`IndexError::Io`] when the disk is full.
 pub(crate) fn build_weighted(
     dir: &Path,
-    documents: &TermIndex,
-    names: &TermIndex,
+    [documents, names]: [&TermIndex; 2],
     n: usize,
+    languages: Languages,
 ) -> Result<(), IndexError> {
-    bm25f::build(&dir.join(WEIGHTED), documents, names, n)
+    let builder = bm25f::builder(&dir.join(WEIGHTED), languages);
+    bm25f::build(builder, documents, names, n)
 }
 
 impl TextIndex {
@@ -211,7 +213,7 @@ impl TextIndex {
         k: usize,
     ) -> Vec<(NodeId, f32)> {
         let allowed = (!types.is_empty()).then(|| self.mask(types));
-        let asked: Vec<String> = stems.of_query(text).collect();
+        let asked: Vec<(String, f32)> = stems.of_query(text).collect();
         self.weighted.search_forms(&asked, bm25f::SETTING, allowed.as_deref(), k)
     }
 

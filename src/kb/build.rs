@@ -20,7 +20,7 @@ use crate::{
     publish::sync_dir,
     rows::Adjacency,
 };
-use agent_ground::words::is_control;
+use agent_ground::words::{Languages, is_control};
 
 /// Title, licence and candidate types of a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct KbMeta {
     pub licence: String,
     /// Types whose nodes may be answers; empty or `"*"` means all.
     pub candidate_types: Vec<String>,
+    /// Languages of the texts, if the data name them.
+    pub languages: Option<Languages>,
 }
 
 /// Slots of the cache of recent names: every edge names its relation, and hashing all would be
@@ -380,6 +382,7 @@ impl KbWriter {
             format_version: FORMAT_VERSION,
             title: meta.title.clone(),
             licence: meta.licence.clone(),
+            languages: meta.languages,
             n_nodes,
             n_edges,
             types,

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::KbError;
-use agent_ground::files;
+use agent_ground::{files, words::Languages};
 
 /// The only supported format version.
 pub(super) const FORMAT_VERSION: u64 = 1;
@@ -75,6 +75,9 @@ pub struct Manifest {
     pub title: String,
     /// Licence for people.
     pub licence: String,
+    /// Languages of the texts, if the data name them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub languages: Option<Languages>,
     /// Number of nodes.
     pub n_nodes: u32,
     /// Number of distinct edges.
@@ -100,7 +103,7 @@ pub struct Manifest {
     /// blake3 of the section table, hex.
     pub table_blake3: String,
     /// blake3 of the logical content (nodes, fields, edges, candidate types), hex. It depends
-    /// neither on the format nor on title and licence.
+    /// neither on the format nor on title, licence and languages.
     pub fingerprint: String,
     /// blake3 of this object with an empty `checksum`, hex.
     pub checksum: String,

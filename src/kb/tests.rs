@@ -55,7 +55,8 @@ fn write(
         writer.push_edge(*source, relation, *target)?;
     }
     let candidate_types = candidates.iter().map(|name| name.to_string()).collect();
-    let meta = KbMeta { title: "Tiny".into(), licence: "none".into(), candidate_types };
+    let meta =
+        KbMeta { title: "Tiny".into(), licence: "none".into(), candidate_types, languages: None };
     writer.finish(&meta, &mut |_, _| true).map(drop)
 }
 

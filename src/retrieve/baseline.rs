@@ -222,10 +222,19 @@ pub(super) fn shared_stems(
     let stems = base.stems.of(query).filter_map(|stem| {
         let id = texts.stem_id(&stem)?;
         let count = texts.stems_of(node).find(|&(other, _)| other == id)?.1;
-        let idf = Explanation::new("idf", texts.idf(id));
-        Some(Explanation::new(stem, count as usize).with([idf]))
+        Some((stem, id, count as usize))
     });
-    let shared: Vec<Explanation> = stems.take(MAX_EXPLAINED).collect();
+    let found: Vec<(String, u32, usize)> = stems.collect();
+    // An n-gram says nothing beside its stem.
+    let is_part = |stem: &str| {
+        let longer = |other: &str| other.len() > stem.len() && other.contains(stem);
+        base.stems.languages().have_grams() && found.iter().any(|(other, ..)| longer(other))
+    };
+    let whole = found.iter().filter(|(stem, ..)| !is_part(stem)).take(MAX_EXPLAINED);
+    let explained = |(stem, id, count): &(String, u32, usize)| {
+        Explanation::new(stem.clone(), *count).with([Explanation::new("idf", texts.idf(*id))])
+    };
+    let shared: Vec<Explanation> = whole.map(explained).collect();
     let none = if shared.is_empty() { Cell::from("none") } else { Cell::Empty };
     Explanation::new(label, none).with(shared)
 }

@@ -29,14 +29,20 @@ pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<E
     best.map(|(_, field, part)| Explanation::new(format!("in {field}"), format!("\"{part}\"")))
 }
 
+/// The first term of a word of which the query has more than half: all of one, some of a compound.
+fn matched(stems: &Stems, query_stems: &BTreeSet<String>, word: &str) -> Option<String> {
+    let terms = stems.terms(word);
+    let n = terms.iter().filter(|term| query_stems.contains(*term)).count();
+    (n * 2 > terms.len()).then(|| terms.into_iter().next()).flatten()
+}
+
 /// The best part of a text, with the number of distinct query stems in it.
 fn part(stems: &Stems, query_stems: &BTreeSet<String>, text: &str) -> Option<(usize, String)> {
     let words: Vec<_> = name_words(text).take(MAX_WORDS).collect();
     let matches: BTreeMap<usize, String> = words
         .iter()
         .enumerate()
-        .map(|(index, (_, word))| (index, stems.stem(word).into_owned()))
-        .filter(|(_, stem)| query_stems.contains(stem))
+        .filter_map(|(index, (_, word))| Some((index, matched(stems, query_stems, word)?)))
         .collect();
     let window = |first: usize| {
         let last = words.len().saturating_sub(PART_WORDS);

@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::{Opener, SystemError, SystemSpec};
-use agent_ground::words::{Analysis, for_each_reference_word};
+use agent_ground::words::{fold, for_each_reference_word};
 use agent_index::IndexedBase;
 use agent_kb::{Combine, Scores, answer::Explanation};
 use agent_retrieve::{
@@ -129,7 +129,8 @@ impl Feedback {
 
     /// The idf of a word's stem; 0 if it is not indexed.
     fn idf(&self, word: &str) -> f32 {
-        let stem = Analysis::Stems.form(&self.base.stems, word);
+        let folded = fold(word);
+        let stem = self.base.stems.stem(&folded);
         self.base.terms.stem_id(&stem).map_or(0.0, |stem| self.base.terms.idf(stem))
     }
 

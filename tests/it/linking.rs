@@ -23,6 +23,7 @@ use agent::{
     index::{self, IndexedBase, entities},
     kb::{Kb, NodeId},
     optimize::mine::{DEFAULT_HOPS, LinkSource, MinedPattern, linked_entities, mine},
+    words::Languages,
 };
 
 use crate::support::real_bases;
@@ -327,7 +328,8 @@ fn names_of_real_bases_are_linked_however_they_are_written() {
         print(name, &recall(&indexed, &queries));
         let dir = tempfile::tempdir().unwrap();
         let begun = Instant::now();
-        entities::build(&indexed.kb, &dir.path().join("names"), &mut || Ok(())).unwrap();
+        let path = dir.path().join("names");
+        entities::build(&indexed.kb, Languages::ENGLISH, &path, &mut || Ok(())).unwrap();
         let built = begun.elapsed();
         let mut times: Vec<Duration> = Vec::new();
         for _ in 0..3 {

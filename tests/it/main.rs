@@ -31,6 +31,7 @@ mod home;
 mod hostile;
 mod import;
 mod improvement;
+mod languages;
 mod linking;
 mod llm;
 mod mcp;

@@ -62,6 +62,8 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("clap_complete", &["src/cli/manual.rs"]),
     ("clap_mangen", &["src/cli/manual.rs"]),
     ("tantivy", &["src/index/query.rs", "src/index/query/"]),
+    ("whatlang", &["src/index/language.rs"]),
+    ("rust_stemmers", &["src/ground/words.rs", "src/ground/words/"]),
     ("tokenizers", &["src/embed/bert/word_pieces.rs"]),
     ("clap", &["src/app/", "src/cli/", "src/main.rs"]),
     ("anyhow", &["src/app/", "src/cli/", "src/main.rs"]),

@@ -16,6 +16,8 @@ use agent_dataset::{
     Encoding, ImportOptions, ImportReport, Summary, stark,
     tables::{EdgesTable, Repair, TableHint},
 };
+use agent_index::languages;
+use agent_kb::Kb;
 
 /// Notice after a dry run.
 pub(super) const DRY_RUN: &str = "nothing was installed: this was a dry run";
@@ -228,6 +230,10 @@ impl Reply {
     ) -> Result<Reply> {
         let name = &report.base.name;
         let is_current = app.home.pending_version(name)?.is_none();
+        let languages = languages(&Kb::open(&report.base.kb_dir())?);
+        if !languages.is_english() {
+            app.watch.notice(&dataset::in_languages(languages));
+        }
         if !is_current {
             app.watch.notice(&dataset::waiting(name));
         } else if replaces {

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{App, AppError, Explain, Result, data::list::index_state, dataset, operation::Perform};
 use agent_dataset::{Base, Summary, nodes_of_id, stark::Origin};
+use agent_index::languages;
 use agent_kb::{Direction, Kb, NodeId, RelationId};
 
 /// Neighbours over one relation that are shown.
@@ -97,6 +98,8 @@ pub struct OverviewRecord<'a> {
     pub title: &'a str,
     /// Its licence.
     pub licence: &'a str,
+    /// Languages in which its words are searched.
+    pub languages: String,
     /// The place that it was imported from.
     pub source: &'a str,
     /// The directory of its files.
@@ -144,6 +147,7 @@ impl Overview {
             name: &base.name,
             title: &base.record.title,
             licence: &base.record.licence,
+            languages: languages(kb).to_string(),
             source: &base.record.source,
             path: base.path.display().to_string(),
             fingerprint: &base.record.fingerprint,

@@ -233,7 +233,7 @@ mod tests {
         for (source, relation, target) in edges {
             writer.push_edge(*source, relation, *target).unwrap();
         }
-        let meta = KbMeta { title: String::new(), licence: String::new(), candidate_types: vec![] };
+        let meta = KbMeta::default();
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let kb = Kb::open(&path).unwrap();
         (dir, kb)

@@ -113,6 +113,7 @@ pub fn import_stark(
         title: kind.title().to_string(),
         licence: LICENCE.to_string(),
         candidate_types: kind.candidate_types().iter().map(|name| name.to_string()).collect(),
+        languages: None,
     };
     let origin = |queries: &StoredQueries| {
         Some(Origin { kind, mode, derived_tenth: queries.derived_tenth, one_way })

@@ -14,6 +14,7 @@ use crate::{
     vectors::{Precision, VectorWriter},
 };
 use agent_embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, QueryTable};
+use agent_ground::words::Languages;
 use agent_kb::{Kb, NodeId};
 
 /// Texts embedded at a time.
@@ -26,6 +27,7 @@ const STAGE: &str = "vectors";
 /// Builds and publishes the vectors of an index directory.
 pub(super) fn build(
     kb: &Kb,
+    languages: Languages,
     index: &Path,
     source: &VectorSource<'_>,
     watch: &Watch<'_>,
@@ -34,7 +36,7 @@ pub(super) fn build(
     let dir = staging.path();
     let record = match *source {
         VectorSource::Builtin => {
-            let embedder = train(kb, watch)?;
+            let embedder = train(kb, languages, watch)?;
             embedder.save(&dir.join(MODEL))?;
             let spec = VectorsSpec::new(&EmbedderChoice::Builtin, &embedder, false);
             compute(kb, dir, spec, &embedder, watch)?
@@ -51,10 +53,11 @@ pub(super) fn build(
 }
 
 /// Trains the built-in embedder on all documents.
-fn train(kb: &Kb, watch: &Watch<'_>) -> Result<LsaEmbedder, IndexError> {
+fn train(kb: &Kb, languages: Languages, watch: &Watch<'_>) -> Result<LsaEmbedder, IndexError> {
     let text = |node: usize| kb.text(node as NodeId);
     let corpus = Corpus { n_documents: kb.n_nodes() as usize, text: &text };
-    LsaEmbedder::train(corpus, &LsaParams::default(), &mut |progress| match watch.progress(
+    let params = LsaParams { languages, ..LsaParams::default() };
+    LsaEmbedder::train(corpus, &params, &mut |progress| match watch.progress(
         progress.stage,
         progress.done as u64,
         progress.total as u64,

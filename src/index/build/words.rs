@@ -13,11 +13,13 @@ use crate::{
     IndexError,
     build::Watch,
     entities,
+    language::languages,
     layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
     stream::{failed, invalid_data},
     terms::{TermIndex, TermIndexBuilder},
     text::{TextIndexBuilder, build_weighted},
 };
+use agent_ground::words::Languages;
 use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 
 /// Neighbours of one relation whose names are indexed with a node.
@@ -54,16 +56,17 @@ struct Builders {
 /// Builds and publishes the words of an index directory.
 pub(super) fn build(
     kb: &Kb,
+    languages: Languages,
     index: &Path,
     source: WordSource<'_>,
     watch: &Watch<'_>,
 ) -> Result<(), IndexError> {
     let staging = Staging::new(index)?;
     let dir = staging.path();
-    entities::build(kb, &dir.join(NAMES), &mut || watch.check_stop())?;
+    entities::build(kb, languages, &dir.join(NAMES), &mut || watch.check_stop())?;
     let text = dir.join(TEXT);
     fs::create_dir(&text).map_err(|error| IndexError::io(&text, error))?;
-    let mut builders = Builders::create(kb, dir)?;
+    let mut builders = Builders::create(kb, languages, dir)?;
     match source {
         WordSource::Nodes => {
             for node in 0..kb.n_nodes() {
@@ -79,9 +82,9 @@ pub(super) fn build(
     builders.finish(kb)?;
     let terms = [TERMS, NAMES_TERMS].map(|name| TermIndex::open(&dir.join(name)));
     let [documents, names] = terms;
-    build_weighted(&text, &documents?, &names?, kb.n_nodes() as usize)?;
+    build_weighted(&text, [&documents?, &names?], kb.n_nodes() as usize, languages)?;
     watch.progress(STAGE, kb.n_nodes().into(), kb.n_nodes().into())?;
-    WordsRecord::new(kb.fingerprint()).write(dir)?;
+    WordsRecord::new(kb.fingerprint(), languages).write(dir)?;
     staging.publish(&index.join(WORDS))
 }
 
@@ -97,7 +100,7 @@ pub fn read_words(
     watch: &Watch<'_>,
 ) -> Result<(), IndexError> {
     let failed = |error| IndexError::io(Path::new("the words that are read"), error);
-    let mut builders = Builders::create(kb, &env::temp_dir())?;
+    let mut builders = Builders::create(kb, languages(kb), &env::temp_dir())?;
     for node in nodes {
         builders.add(kb, node, watch)?;
         if builders.text.is_much() {
@@ -108,12 +111,12 @@ pub fn read_words(
 }
 
 impl Builders {
-    fn create(kb: &Kb, dir: &Path) -> Result<Self, IndexError> {
+    fn create(kb: &Kb, languages: Languages, dir: &Path) -> Result<Self, IndexError> {
         Ok(Self {
             values: kb.value_types(),
-            text: TextIndexBuilder::create(&dir.join(TEXT), kb.field_names().len()),
-            terms: TermIndexBuilder::create(&dir.join(TERMS))?,
-            names_terms: TermIndexBuilder::create(&dir.join(NAMES_TERMS))?,
+            text: TextIndexBuilder::create(&dir.join(TEXT), kb.field_names().len(), languages),
+            terms: TermIndexBuilder::create(&dir.join(TERMS), languages)?,
+            names_terms: TermIndexBuilder::create(&dir.join(NAMES_TERMS), languages)?,
         })
     }
 

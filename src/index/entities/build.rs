@@ -13,10 +13,13 @@ use crate::{
     arrays::{Arrays, Strings},
     entities::{
         ACRONYM, IDENTIFIER, MAX_EXACT_WORDS, MIN_FUZZY_LETTERS, SYMBOL,
-        forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
+        forms::{
+            Key, NameWord, deletions, is_unspaced_word, key, name_words, stem_of, stem_pieces,
+            then_stems,
+        },
     },
 };
-use agent_ground::words::{Stems, is_stop_word, name_words};
+use agent_ground::words::{Languages, Stems};
 use agent_kb::{FieldId, Kb, NodeId};
 
 /// Substrings of the names of fields that hold other names of a node.
@@ -75,7 +78,7 @@ struct Builder {
 
 impl Builder {
     fn add(&mut self, node: NodeId, name: &str, flags: u8) {
-        let words: Vec<_> = name_words(name).collect();
+        let words = name_words(&self.stems, name);
         if words.is_empty() {
             return;
         }
@@ -85,24 +88,27 @@ impl Builder {
         self.entry_words.push(words.len().min(usize::from(u8::MAX)) as u8);
         self.entry_bounds.push(self.entry_stems.len() as u64);
         if words.len() <= MAX_EXACT_WORDS {
-            let whole = words.iter().fold(Key::of_words(), |key, (_, word)| key.then(word));
+            let whole = words.iter().fold(Key::of_words(), |key, word| key.then(&word.folded));
             self.exact.push((whole.number(), entry));
         }
         if flags != 0 {
             return;
         }
         if words.len() <= MAX_EXACT_WORDS {
-            let then = |key, (at, (range, _)): (usize, &(std::ops::Range<usize>, _))| {
-                then_stems(key, &stem_pieces(&self.stems, &name[range.clone()]), at > 0)
+            let then = |key, (at, word): (usize, &NameWord<'_>)| {
+                then_stems(key, &stem_pieces(&self.stems, &name[word.range.clone()]), at > 0)
             };
             let whole = words.iter().enumerate().fold(Key::of_stems(), then);
             self.exact.push((whole.number(), entry));
         }
-        let stems: BTreeSet<u32> = words.iter().filter_map(|(_, word)| self.stem(word)).collect();
+        let forms = words.iter().filter_map(|word| word.form.as_deref());
+        let stems: BTreeSet<u32> = forms.filter_map(|form| self.stem(form)).collect();
         self.entry_stems.extend(stems);
-        if ACRONYM_WORDS.contains(&words.len()) {
+        let is_cut = self.stems.languages().are_cut();
+        let has_initials = !is_cut || !words.iter().any(|word| is_unspaced_word(&word.folded));
+        if has_initials && ACRONYM_WORDS.contains(&words.len()) {
             let initials: String =
-                words.iter().filter_map(|(_, word)| word.chars().next()).collect();
+                words.iter().filter_map(|word| word.folded.chars().next()).collect();
             self.add(node, &initials, ACRONYM);
         }
     }
@@ -113,7 +119,7 @@ impl Builder {
             return id;
         }
         let next = self.ids.len() as u32;
-        let id = (!is_stop_word(word))
+        let id = (!self.stems.languages().is_stop_word(word))
             .then(|| *self.ids.entry(stem_of(&self.stems, word).into_owned()).or_insert(next));
         self.words.insert(word.to_owned(), id);
         id
@@ -208,11 +214,16 @@ fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<Fiel
     Ok(identifying.map(|(field, _)| field).collect())
 }
 
-/// Builds the index of all names of a base and writes it; calls `go_on` at each node and word.
+/// Builds the index of all names of a base in these languages and writes it; calls `go_on` at each node and word.
 ///
 /// # Errors
 /// [`IndexError::Io`]; the error of `go_on`.
-pub fn build(kb: &Kb, path: &Path, go_on: &mut CheckStop<'_>) -> Result<(), IndexError> {
+pub fn build(
+    kb: &Kb,
+    languages: Languages,
+    path: &Path,
+    go_on: &mut CheckStop<'_>,
+) -> Result<(), IndexError> {
     let identifying = identifying_fields(kb, go_on)?;
     let is_alias = |field: FieldId| {
         let name = kb.field_names().get(usize::from(field.0)).map(|name| name.to_lowercase());
@@ -220,7 +231,7 @@ pub fn build(kb: &Kb, path: &Path, go_on: &mut CheckStop<'_>) -> Result<(), Inde
     };
     let aliases: HashSet<FieldId> =
         (0..kb.field_names().len()).map(|f| FieldId(f as u16)).filter(|&f| is_alias(f)).collect();
-    let mut builder = Builder::default();
+    let mut builder = Builder { stems: Stems::new(languages), ..Builder::default() };
     for node in 0..kb.n_nodes() {
         go_on()?;
         let name = kb.name(node);
@@ -266,14 +277,14 @@ mod tests {
         writer.finish(&Default::default(), &mut |_, _| true).unwrap();
         let kb = Kb::open(&dir.path().join("kb")).unwrap();
         let path = dir.path().join("names");
-        build(&kb, &path, &mut || Ok(())).unwrap();
+        build(&kb, Languages::ENGLISH, &path, &mut || Ok(())).unwrap();
         let mut left = 400;
-        let stopped = build(&kb, &dir.path().join("stopped"), &mut || {
+        let stopped = build(&kb, Languages::ENGLISH, &dir.path().join("stopped"), &mut || {
             left -= 1;
             if left > 0 { Ok(()) } else { Err(IndexError::Stopped) }
         });
         assert!(matches!(stopped, Err(IndexError::Stopped)), "it asks at every node");
-        let names = EntityIndex::open(&path).unwrap();
+        let names = EntityIndex::open(&path, Languages::ENGLISH).unwrap();
         let linked = |text: &str| {
             names.link(&kb, text, &[], 3).as_slice().iter().map(|pair| pair.0).collect::<Vec<_>>()
         };
@@ -287,6 +298,77 @@ mod tests {
         assert!(!large.iter().any(|text| is_small_number(text)));
     }
 
+    /// A base of names in some languages, and its index.
+    fn named(dir: &Path, code: &str, names: &[&str]) -> (Kb, EntityIndex) {
+        let mut writer = KbWriter::create(&dir.join("kb")).unwrap();
+        for name in names {
+            writer.push_node("thing", name, "", &[]).unwrap();
+        }
+        writer.finish(&Default::default(), &mut |_, _| true).unwrap();
+        let kb = Kb::open(&dir.join("kb")).unwrap();
+        let (path, languages) = (dir.join("names"), code.parse().unwrap());
+        build(&kb, languages, &path, &mut || Ok(())).unwrap();
+        (kb, EntityIndex::open(&path, languages).unwrap())
+    }
+
+    #[test]
+    fn a_question_links_to_the_names_in_it_in_each_language() {
+        for (code, names, questions) in [
+            (
+                "de",
+                ["Kühlschrank", "Jürgen Groß", "Bürodrucker"],
+                ["die Kuehlschränke im Keller", "Wer ist Juergen Gross?", "bei Buerodruckern"],
+            ),
+            (
+                "es",
+                ["lámpara de escritorio", "ratón inalámbrico", "Málaga"],
+                ["las lámparas de escritorios", "los ratones inalámbricos", "en Malaga"],
+            ),
+            (
+                "fr",
+                ["imprimante à laser", "réfrigérateur", "Orléans"],
+                ["des imprimantes à laser", "les refrigerateurs", "à Orleans"],
+            ),
+            (
+                "ru",
+                ["лазерный принтер", "тёплый пол", "холодильник"],
+                ["для лазерных принтеров", "теплого пола", "в холодильниках"],
+            ),
+            (
+                "zh",
+                ["激光打印机", "会议室", "门禁卡"],
+                ["请问激光打印机怎么换墨盒？", "昨天会议室停电了", "我的门禁卡丢失了"],
+            ),
+            (
+                "ja",
+                ["携帯電話", "無線マウス", "床暖房"],
+                ["私の携帯電話の保証", "新しい無線マウスが動かない", "床暖房を止めたい"],
+            ),
+            (
+                "ko",
+                ["휴대 전화", "무선 마우스", "회의실"],
+                ["휴대전화에서 소음이 나요", "새 무선마우스가 고장", "회의실에서 정전이"],
+            ),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let (kb, index) = named(dir.path(), code, &names);
+            for (node, question) in (0..).zip(questions) {
+                let linked = index.link(&kb, question, &[], 3).ranking();
+                let strongest = linked.first().map(|pair| pair.0);
+                assert_eq!(strongest, Some(node), "{code}: {question}: {linked:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_leaves_a_sentence_without_spaces_and_one_character_names_nothing_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kb, index) = named(dir.path(), "zh", &["打印机", "云"]);
+        assert_eq!(index.without_names("请问打印机怎么了", &[0]), "请问 怎么了");
+        assert_eq!(index.link(&kb, "多云的天气", &[], 3).as_slice(), []);
+        assert_eq!(index.link(&kb, "云 是什么", &[], 3).as_slice()[0].0, 1);
+    }
+
     /// If each deletion of a letter were stored, this name would be copied 100,000 times.
     #[test]
     fn a_long_run_is_indexed_by_its_exact_form_alone() {
@@ -297,7 +379,7 @@ mod tests {
         builder.add(0, &run, 0);
         builder.add(1, "steel bottle", 0);
         builder.write(&path, &mut || Ok(())).unwrap();
-        let index = EntityIndex::open(&path).unwrap();
+        let index = EntityIndex::open(&path, Languages::ENGLISH).unwrap();
         assert!(index.words.find(&run).is_some());
         let n_forms = index.fuzzy_keys.as_slice().len();
         assert!((10..20).contains(&n_forms), "{n_forms} forms");

@@ -3,7 +3,8 @@
 
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
-use agent_ground::words::{Stems, fold, is_too_long};
+use agent_ground::words::{self, Language, Stems, fold, is_too_long, is_unspaced, letters};
+use unicode_normalization::UnicodeNormalization as _;
 
 /// Minimum number of letters of a stem whose spelling is unified.
 const MIN_SPELLED_LETTERS: usize = 4;
@@ -100,6 +101,52 @@ impl Key {
     }
 }
 
+/// A word of a name or text: a name word, or, where the base has such a language, one character of a script
+/// without spaces.
+pub(super) struct NameWord<'a> {
+    pub(super) range: Range<usize>,
+    pub(super) folded: Cow<'a, str>,
+    /// What its stem is of: the word, or the character with the next one of its run; none for the last.
+    pub(super) form: Option<Cow<'a, str>>,
+}
+
+/// Whether a word is a character of a script without spaces.
+pub(super) fn is_unspaced_word(folded: &str) -> bool {
+    folded.chars().next().is_some_and(is_unspaced)
+}
+
+/// The words of a text in order.
+pub(super) fn name_words<'a>(stems: &Stems, text: &'a str) -> Vec<NameWord<'a>> {
+    let runs = words::name_words(text);
+    if !stems.languages().are_cut() || !text.contains(is_unspaced) {
+        let word = |(range, folded): (Range<usize>, Cow<'a, str>)| NameWord {
+            range,
+            form: Some(folded.clone()),
+            folded,
+        };
+        return runs.map(word).collect();
+    }
+    let composed = |part: &str| Cow::Owned(fold(part).nfc().collect::<String>());
+    let mut found: Vec<NameWord<'a>> = Vec::new();
+    for (run, _) in runs {
+        let mut parts = letters(&text[run.clone()]).peekable();
+        let mut follows = false;
+        while let Some((part, unspaced)) = parts.next() {
+            let range = run.start + part.start..run.start + part.end;
+            let folded: Cow<'a, str> = composed(&text[range.clone()]);
+            let next = parts.peek().filter(|next| unspaced && next.1);
+            let form = match next {
+                Some((next, _)) => Some(composed(&text[range.start..run.start + next.end])),
+                None if unspaced && follows => None,
+                None => Some(folded.clone()),
+            };
+            follows = unspaced;
+            found.push(NameWord { range, folded, form });
+        }
+    }
+    found
+}
+
 /// Start position of each prefix of bits in an ascending array of hashes. Hashes are uniform, so
 /// few remain to be searched.
 #[derive(Default)]
@@ -148,7 +195,8 @@ pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
 
 /// The stem of a folded word, in American spelling.
 pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
-    let spelled = word.len() > MIN_SPELLED_LETTERS && word.is_ascii();
+    let english = stems.languages().has(Language::ENGLISH);
+    let spelled = english && word.len() > MIN_SPELLED_LETTERS && word.is_ascii();
     let mut endings = WORD_ENDINGS.iter().filter(|_| spelled);
     // No word has two of them.
     let american = endings.find_map(|(from, to)| Some(format!("{}{to}", word.strip_suffix(from)?)));
@@ -156,7 +204,7 @@ pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
         Some(american) => Cow::Owned(stems.stem(&american).into_owned()),
         None => stems.stem(word),
     };
-    if stem.len() < MIN_SPELLED_LETTERS || !stem.is_ascii() {
+    if !english || stem.len() < MIN_SPELLED_LETTERS || !stem.is_ascii() {
         return stem;
     }
     let mut changed: Option<String> = None;
@@ -232,7 +280,7 @@ mod tests {
 
     fn stem_key(name: &str) -> u64 {
         let stems = Stems::default();
-        let words = agent_ground::words::name_words(name).enumerate();
+        let words = words::name_words(name).enumerate();
         let then = |key, (at, (range, _)): (usize, (Range<usize>, _))| {
             then_stems(key, &stem_pieces(&stems, &name[range]), at > 0)
         };

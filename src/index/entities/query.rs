@@ -1,18 +1,16 @@
 //! Words of a query, and the stems that each may match.
 
 use std::{
-    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeSet, HashMap},
-    ops::Range,
 };
 
 use crate::entities::{
     EntityIndex, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
     bits::Bits,
-    forms::{Key, deletions, key, stem_of, stem_pieces, then_stems},
+    forms::{Key, NameWord, deletions, key, name_words, stem_of, stem_pieces, then_stems},
 };
-use agent_ground::words::{Stems, is_question_word, is_too_long, name_words};
+use agent_ground::words::is_too_long;
 
 /// Maximum number of linked words of a query; later ones are dropped.
 const MAX_QUERY_WORDS: usize = 256;
@@ -32,6 +30,8 @@ pub(super) struct Word {
     pub(super) capital: bool,
     /// Whether it is a question word.
     pub(super) asks: bool,
+    /// Whether it is a character beside others of its script, so that it is no name alone.
+    pub(super) is_inside: bool,
     /// Its stem, if it occurs in a name.
     pub(super) stem: Option<u32>,
 }
@@ -88,16 +88,17 @@ impl EntityIndex {
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<QueryWords, E> {
-        let stems = Stems::default();
-        let word = |(range, word): (Range<usize>, Cow<'_, str>)| Word {
-            pieces: stem_pieces(&stems, &text[range.clone()]),
+        let word = |NameWord { range, folded, form }: NameWord<'_>| Word {
+            pieces: stem_pieces(&self.stems, &text[range.clone()]),
             capital: text[range].chars().any(char::is_uppercase),
-            asks: is_question_word(&word),
-            stem: self.stem_id(&stems, &word),
-            text: word.into_owned(),
+            asks: self.stems.languages().is_question_word(&folded),
+            is_inside: form.as_ref().is_none_or(|form| form.len() > folded.len()),
+            stem: form.and_then(|form| self.stem_id(&form)),
+            text: folded.into_owned(),
         };
-        let words: Vec<Word> = name_words(text).take(MAX_QUERY_WORDS).map(word).collect();
-        let corrected = self.corrected(&stems, &words, go_on)?;
+        let words = name_words(&self.stems, text).into_iter();
+        let words: Vec<Word> = words.take(MAX_QUERY_WORDS).map(word).collect();
+        let corrected = self.corrected(&words, go_on)?;
         let mut found: HashMap<u32, f32> = HashMap::new();
         let mut add = |stem: u32, strength: f32| {
             let best = found.entry(stem).or_default();
@@ -109,7 +110,7 @@ impl EntityIndex {
                 Some(stem) => add(stem, 1.0),
                 None => {
                     self.near(&word.text).into_iter().for_each(|stem| add(stem, TYPO_STRENGTH));
-                    for (first, second) in self.parted(&stems, &word.text) {
+                    for (first, second) in self.parted(&word.text) {
                         add(first, PARTED_STRENGTH);
                         add(second, PARTED_STRENGTH);
                     }
@@ -120,7 +121,7 @@ impl EntityIndex {
             let [first, second] = pair else { continue };
             let joined = format!("{}{}", first.text, second.text);
             if !first.asks && !second.asks && joined.chars().nth(MIN_FUZZY_LETTERS - 1).is_some() {
-                self.stem_id(&stems, &joined).into_iter().for_each(|s| add(s, PARTED_STRENGTH));
+                self.stem_id(&joined).into_iter().for_each(|s| add(s, PARTED_STRENGTH));
             }
         }
         let mut stems: Vec<(u32, f32)> = found.into_iter().collect();
@@ -137,7 +138,6 @@ impl EntityIndex {
     /// edit whose stem most names have, ties by the alphabet. Empty if none is replaced.
     fn corrected<E>(
         &self,
-        stems: &Stems,
         words: &[Word],
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Vec<Word>, E> {
@@ -150,7 +150,7 @@ impl EntityIndex {
             let (at, stem) = near.into_iter().max_by_key(common)?;
             let text = std::str::from_utf8(self.words.get(at as usize)).ok()?;
             Some(Word {
-                pieces: stem_pieces(stems, text),
+                pieces: stem_pieces(&self.stems, text),
                 text: text.to_owned(),
                 stem: Some(stem),
                 ..*word
@@ -169,10 +169,10 @@ impl EntityIndex {
     }
 
     /// The stem of a folded word, if it occurs in a name.
-    pub(super) fn stem_id(&self, stems: &Stems, word: &str) -> Option<u32> {
+    pub(super) fn stem_id(&self, word: &str) -> Option<u32> {
         match self.words.find(word) {
             Some(at) => self.word_stems.as_slice().get(at).copied(),
-            None => self.vocabulary.find(&stem_of(stems, word)).map(|stem| stem as u32),
+            None => self.vocabulary.find(&stem_of(&self.stems, word)).map(|stem| stem as u32),
         }
     }
 
@@ -203,7 +203,7 @@ impl EntityIndex {
 
     /// The pairs of stems that an ASCII word may be the concatenation of, if both occur in one
     /// name.
-    pub(super) fn parted(&self, stems: &Stems, word: &str) -> Vec<(u32, u32)> {
+    pub(super) fn parted(&self, word: &str) -> Vec<(u32, u32)> {
         if !word.is_ascii() || is_too_long(word) {
             return Vec::new();
         }
@@ -217,7 +217,7 @@ impl EntityIndex {
             .filter(|&at| may_part(at))
             .filter_map(|at| {
                 let (first, second) = word.split_at(at);
-                Some((self.stem_id(stems, first)?, self.stem_id(stems, second)?))
+                Some((self.stem_id(first)?, self.stem_id(second)?))
             })
             .filter(|&(first, second)| first != second && self.stand_together(first, second))
             .collect()

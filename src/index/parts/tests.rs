@@ -41,7 +41,8 @@ impl World {
             writer.push_node(node_type, &format!("node {node}"), &text, &[]).unwrap();
         }
         let candidate_types = vec!["wanted".to_owned()];
-        let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types };
+        let meta =
+            KbMeta { title: "t".into(), licence: "none".into(), candidate_types, languages: None };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let kb = Kb::open(&kb_dir).unwrap();
         let text = |node: usize| kb.text(node as NodeId);

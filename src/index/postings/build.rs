@@ -27,7 +27,7 @@ use crate::{
     },
     stream::{self, failed},
 };
-use agent_ground::words::{Analysis, Stems, for_each_reference_word};
+use agent_ground::words::{Analysis, for_each_reference_word};
 use agent_kb::NodeId;
 
 // Unit tests have small limits, so that a few texts make chunks, runs and merged runs.
@@ -249,8 +249,9 @@ impl PostingsBuilder {
     fn read_chunk(&self, cut: Range<usize>) -> (Vocabulary, Chunk) {
         let hash = |word: &str| self.hasher.hash(word.as_bytes());
         let (mut words, mut lengths) = (Vocabulary::new(), Vec::new());
-        // Words as written; where that is not their form, the number of each one's form.
-        let (mut written, mut forms, stems) = (Vocabulary::new(), Vec::new(), Stems::default());
+        // Words as written; where that is not their form, the numbers of each one's forms.
+        let (mut written, stems) = (Vocabulary::new(), self.analysis.stems());
+        let (mut forms, mut ends) = (Vec::new(), Vec::new());
         // By word: the last text with it, counted from 1, and how often it is there.
         let mut seen: Vec<(u32, u32)> = Vec::new();
         let mut found: Vec<u32> = Vec::new();
@@ -259,24 +260,30 @@ impl PostingsBuilder {
         for (at, &(node, end)) in (1..).zip(&self.ends[cut]) {
             let mut length = 0;
             for_each_reference_word(&self.text[start..end], |word| {
-                let mut number = written.number(word.as_bytes(), hash(word));
-                if self.analysis != Analysis::Words {
-                    if number as usize == forms.len() {
-                        let form = self.analysis.form(&stems, word);
-                        forms.push(words.number(form.as_bytes(), hash(&form)));
+                let number = written.number(word.as_bytes(), hash(word));
+                let mut count = |number: u32| {
+                    if number as usize >= seen.len() {
+                        seen.resize(number as usize + 1, (0, 0));
                     }
-                    number = forms[number as usize];
+                    let (text, count) = &mut seen[number as usize];
+                    if *text != at {
+                        (*text, *count) = (at, 0);
+                        found.push(number);
+                    }
+                    *count += 1;
+                    length += 1;
+                };
+                if self.analysis == Analysis::Words {
+                    return count(number);
                 }
-                if number as usize == seen.len() {
-                    seen.push((0, 0));
+                if number as usize == ends.len() {
+                    self.analysis.for_each_form(&stems, word, &mut |form, _| {
+                        forms.push(words.number(form.as_bytes(), hash(form)));
+                    });
+                    ends.push(forms.len());
                 }
-                let (text, count) = &mut seen[number as usize];
-                if *text != at {
-                    (*text, *count) = (at, 0);
-                    found.push(number);
-                }
-                *count += 1;
-                length += 1;
+                let start = (number as usize).checked_sub(1).map_or(0, |before| ends[before]);
+                forms[start..ends[number as usize]].iter().copied().for_each(count);
             });
             postings.extend(found.drain(..).map(|word| (word, node, seen[word as usize].1)));
             lengths.push((node, length));
@@ -365,7 +372,7 @@ impl PostingsBuilder {
                 ("ids", Dtype::U32, bytemuck::cast_slice(&ids)),
                 ("counts", Dtype::U32, bytemuck::cast_slice(&counts)),
                 ("lengths", Dtype::U32, bytemuck::cast_slice(&self.lengths)),
-                ("analysis", Dtype::U8, &[self.analysis as u8]),
+                ("analysis", Dtype::U8, &self.analysis.to_bytes()),
                 ("words", Dtype::U8, &words),
             ],
             ("postings", Dtype::U8, starts[starts.len() - 1]),

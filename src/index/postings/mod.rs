@@ -10,7 +10,7 @@
 //!
 //! | array | holds |
 //! | --- | --- |
-//! | `analysis` `[1]` | what became of the words, 0 or 1: [`Analysis`] |
+//! | `analysis` | [`Analysis`] of the words |
 //! | `lengths` `[n]`, `tokens` `[1]` | words of each node's text, and of all |
 //! | `bounds` `[m + 1]`, `words` | the vocabulary, sorted |
 //! | `ids` `[m]` | number of each word, by first appearance |
@@ -82,13 +82,13 @@ impl Postings {
     /// # Errors
     /// As [`Postings::open`].
     pub(crate) fn open_weighted(path: &Path, kept: Bm25) -> Result<Self, IndexError> {
-        let analyses = [Analysis::Words, Analysis::Stems];
         let arrays = Arrays::open(path)?;
         let lengths: Array<u32> = arrays.get("lengths")?;
         let tokens: Array<u64> = arrays.get("tokens")?;
         let tokens = tokens.as_slice().first().copied().unwrap_or(0);
         let analysis: Array<u8> = arrays.get("analysis")?;
-        let analysis = analyses.into_iter().find(|&known| analysis.as_slice() == [known as u8]);
+        let analysis = Analysis::from_bytes(analysis.as_slice())
+            .ok_or_else(|| IndexError::damaged(path, "unknown analysis".to_owned()))?;
         let mean = tokens as f64 / lengths.as_slice().len().max(1) as f64;
         Ok(Self {
             lengths,
@@ -99,9 +99,8 @@ impl Postings {
             postings: arrays.get("postings")?,
             mean: mean as f32,
             kept,
-            analysis: analysis
-                .ok_or_else(|| IndexError::damaged(path, "unknown analysis".to_owned()))?,
-            stems: Stems::default(),
+            analysis,
+            stems: analysis.stems(),
         })
     }
 }

@@ -151,15 +151,16 @@ impl Postings {
         self.best(self.words(text, None), setting, self.mean, allowed, k)
     }
 
-    /// The same for words in the form in which they are indexed.
+    /// The same for words in the form in which they are indexed, with weights.
     pub(crate) fn search_forms(
         &self,
-        forms: &[String],
+        forms: &[(String, f32)],
         setting: Bm25,
         allowed: Option<&[u64]>,
         k: usize,
     ) -> Vec<(NodeId, f32)> {
-        let ids = forms.iter().take(MAX_QUERY_WORDS).filter_map(|form| self.id(form)).collect();
+        let forms = forms.iter().take(MAX_QUERY_WORDS);
+        let ids = forms.filter_map(|(form, weight)| Some((self.id(form)?, *weight))).collect();
         self.best(self.weighted(ids, None), setting, self.mean, allowed, k)
     }
 
@@ -270,7 +271,9 @@ impl Postings {
         for_each_reference_word(text, |word| {
             if left > 0 {
                 left -= 1;
-                ids.extend(self.id(&self.analysis.form(&self.stems, word)));
+                self.analysis.for_each_form(&self.stems, word, &mut |form, weight| {
+                    ids.extend(self.id(form).map(|id| (id, weight)));
+                });
             }
         });
         self.weighted(ids, collection)
@@ -287,17 +290,22 @@ impl Postings {
         self.vocabulary.find(form).and_then(|at| self.ids.as_slice().get(at)).copied()
     }
 
-    /// Words by their numbers, rarest first: nodes with it, number, weight.
-    fn weighted(&self, mut ids: Vec<u32>, collection: Option<&Collection>) -> Vec<(u32, u32, f32)> {
-        ids.sort_unstable();
+    /// Words by their numbers and weights, rarest first: nodes with it, number, weight.
+    fn weighted(
+        &self,
+        mut ids: Vec<(u32, f32)>,
+        collection: Option<&Collection>,
+    ) -> Vec<(u32, u32, f32)> {
+        ids.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let n = collection.map_or(self.lengths.as_slice().len(), Collection::n_texts);
         let mut words: Vec<(u32, u32, f32)> = ids
-            .chunk_by(|a, b| a == b)
+            .chunk_by(|a, b| a.0 == b.0)
             .filter_map(|same| {
-                let count = *self.counts.as_slice().get(same[0] as usize)?;
-                let here = collection.map_or(count, |nodes| self.count_in(same[0], count, nodes));
-                let weight = same.len() as f32 * idf(n, here);
-                (here > 0).then_some((count, same[0], weight))
+                let id = same[0].0;
+                let count = *self.counts.as_slice().get(id as usize)?;
+                let here = collection.map_or(count, |nodes| self.count_in(id, count, nodes));
+                let weight = same.iter().map(|pair| pair.1).sum::<f32>() * idf(n, here);
+                (here > 0).then_some((count, id, weight))
             })
             .collect();
         words.sort_unstable_by_key(|&(count, id, _)| (count, id));

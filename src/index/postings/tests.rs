@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::bm25::{Bm25, idf};
-use agent_ground::words::for_each_reference_word;
+use agent_ground::words::{Languages, for_each_reference_word};
 use agent_kb::NodeId;
 
 /// What `scripts/bm25_golden.py` wrote; scores by document.
@@ -154,14 +154,14 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let (whole, parted) = (dir.path().join("whole"), dir.path().join("parted"));
-        build(&whole, Analysis::Stems, &texts).unwrap();
+        build(&whole, Analysis::Stems(Languages::ENGLISH), &texts).unwrap();
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(texts.len())).collect();
         cuts.sort_unstable();
         let starts = std::iter::once(0).chain(cuts.iter().copied());
         let ends = cuts.iter().copied().chain([texts.len()]);
-        let mut taking = PostingsBuilder::create(&parted, Analysis::Stems);
+        let mut taking = PostingsBuilder::create(&parted, Analysis::Stems(Languages::ENGLISH));
         for (from, to) in starts.zip(ends) {
-            let mut giving = PostingsBuilder::create(&parted, Analysis::Stems);
+            let mut giving = PostingsBuilder::create(&parted, Analysis::Stems(Languages::ENGLISH));
             let mut bytes = Vec::new();
             for (node, text) in (from as NodeId..).zip(&texts[from..to]) {
                 giving.add(node, [text.as_str()]);

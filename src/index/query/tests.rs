@@ -49,7 +49,12 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
             writer.push_edge(at, "near", (at * 5 + near * 17 + 1) % N_NODES).unwrap();
         }
     }
-    let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types: vec![] };
+    let meta = KbMeta {
+        title: "t".into(),
+        licence: "none".into(),
+        candidate_types: vec![],
+        languages: None,
+    };
     writer.finish(&meta, &mut |_, _| true).unwrap();
     let kb = Kb::open(&dir.path().join("kb")).unwrap();
     let (parts, stop) = (dir.path().join("query"), AtomicBool::new(false));
@@ -332,7 +337,12 @@ fn base_of(things: &[Thing], dir: &Path) -> Kb {
             writer.push_edge(from, "near", to).unwrap();
         }
     }
-    let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types: vec![] };
+    let meta = KbMeta {
+        title: "t".into(),
+        licence: "none".into(),
+        candidate_types: vec![],
+        languages: None,
+    };
     writer.finish(&meta, &mut |_, _| true).unwrap();
     Kb::open(dir).unwrap()
 }

@@ -376,7 +376,12 @@ fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
         writer.push_node("paper", "A paper", "", &[]).unwrap();
         writer.push_edge(paper, "has_topic", 0).unwrap();
     }
-    let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types: vec![] };
+    let meta = KbMeta {
+        title: "t".into(),
+        licence: "none".into(),
+        candidate_types: vec![],
+        languages: None,
+    };
     writer.finish(&meta, &mut |_, _| true).unwrap();
     let kb = Kb::open(dir.path()).unwrap();
     let (topic, paper) = (kb.type_id("topic").unwrap(), kb.type_id("paper").unwrap());

@@ -190,11 +190,11 @@ impl<'a> Run<'a> {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         };
-        LsaEmbedder::train(corpus, &LsaParams::default(), &mut check_stop).map_err(|error| {
-            match error {
-                EmbedError::Interrupted => TrainError::Stopped,
-                error => IndexError::Embed(error).into(),
-            }
+        let languages = self.task.base.stems.languages();
+        let params = LsaParams { languages, ..LsaParams::default() };
+        LsaEmbedder::train(corpus, &params, &mut check_stop).map_err(|error| match error {
+            EmbedError::Interrupted => TrainError::Stopped,
+            error => IndexError::Embed(error).into(),
         })
     }
 

@@ -47,7 +47,8 @@ impl World {
             writer.push_edge(thing, "sold_in", sold as NodeId).unwrap();
         }
         let candidate_types = vec!["thing".to_owned()];
-        let meta = KbMeta { title: "t".into(), licence: "none".into(), candidate_types };
+        let meta =
+            KbMeta { title: "t".into(), licence: "none".into(), candidate_types, languages: None };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));
         index::build(&kb, &index_dir, &|_| {}, &stop).unwrap();

@@ -9,7 +9,7 @@ use crate::{
     mfar::{Conditioning, Progress, Scorers},
 };
 use agent_dataset::LabelledQuery;
-use agent_ground::words::{Analysis, Stems, for_each_reference_word};
+use agent_ground::words::{Stems, fold, for_each_reference_word};
 use agent_kb::NodeId;
 
 /// Number of candidates of each field.
@@ -52,7 +52,7 @@ pub(super) fn stems_of(query: &str) -> Vec<String> {
     let (stems, mut found) = (Stems::default(), Vec::new());
     for_each_reference_word(query, |word| {
         if found.len() < MAX_QUERY_STEMS {
-            found.push(Analysis::Stems.form(&stems, word).into_owned());
+            found.push(stems.stem(&fold(word)).into_owned());
         }
     });
     found.sort_unstable();

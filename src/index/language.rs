@@ -1,0 +1,144 @@
+//! The languages of a base: those that its data name, or those that a sample of its texts is written in.
+//!
+//! Detection is by letter trigrams (`whatlang`), on pieces of [`PIECE_LETTERS`] letters, because a name alone is too
+//! short for it. A language counts from [`MIN_SHARE`] of the pieces that it is sure of; without any, English counts.
+//! The result depends on the base alone. At most [`MAX_PIECES`] pieces are read.
+
+use agent_ground::words::{Language, Languages, is_stop_word, is_unspaced, name_words};
+use agent_kb::{Kb, NodeId};
+
+/// Letters of a piece of text whose language is detected.
+const PIECE_LETTERS: usize = 300;
+/// Letters that a node adds to a piece.
+const MAX_NODE_LETTERS: usize = 300;
+/// Minimum number of distinct function words of a language in a piece.
+const MIN_FUNCTION_WORDS: usize = 2;
+/// Minimum number of letters of a piece, unless its script tells the language.
+const MIN_LETTERS: usize = 200;
+/// Maximum number of pieces.
+const MAX_PIECES: usize = 200;
+/// Maximum number of nodes that are read.
+const MAX_NODES: u32 = 4_000;
+/// Minimum share of the pieces for a language to count.
+const MIN_SHARE: f32 = 0.1;
+
+/// The languages in which a base is analysed. O(1) in the size of the base.
+pub fn languages(kb: &Kb) -> Languages {
+    kb.manifest().languages.unwrap_or_else(|| detect(pieces(kb)))
+}
+
+/// The languages of most pieces of text.
+fn detect(pieces: impl Iterator<Item = String>) -> Languages {
+    let known: Vec<(whatlang::Lang, Language)> = Language::all()
+        .filter_map(|it| Some((whatlang::Lang::from_code(it.long_code())?, it)))
+        .collect();
+    let detector = whatlang::Detector::with_allowlist(known.iter().map(|pair| pair.0).collect());
+    let mut counts = vec![0u32; known.len()];
+    for piece in pieces {
+        let found = detector.detect(&piece).filter(whatlang::Info::is_reliable);
+        let at = found.and_then(|found| known.iter().position(|pair| pair.0 == found.lang()));
+        let at = at.filter(|&at| known.get(at).is_some_and(|pair| is_prose(pair.1, &piece)));
+        if let Some(count) = at.and_then(|at| counts.get_mut(at)) {
+            *count += 1;
+        }
+    }
+    let least = (counts.iter().sum::<u32>() as f32 * MIN_SHARE).max(1.0);
+    let counted = known.iter().zip(counts).filter(|(_, count)| *count as f32 >= least);
+    match counted.map(|(pair, _)| pair.1).collect() {
+        Languages::NONE => Languages::ENGLISH,
+        some => some,
+    }
+}
+
+/// Whether a text has function words of a language, if these are known. Lists of English names and keywords have
+/// letters as of any language, but none of its function words.
+fn is_prose(language: Language, text: &str) -> bool {
+    if language == Language::ENGLISH || !language.has_stop_words() {
+        return true;
+    }
+    let alone: Languages = std::iter::once(language).collect();
+    let own = |word: &str| alone.is_stop_word(word) && !is_stop_word(word);
+    let mut found: Vec<_> = name_words(text).map(|pair| pair.1).filter(|word| own(word)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found.len() >= MIN_FUNCTION_WORDS
+}
+
+/// Pieces of the texts of nodes that are spread over the base.
+fn pieces(kb: &Kb) -> impl Iterator<Item = String> {
+    let n = kb.n_nodes();
+    let mut steps = (0..n.min(MAX_NODES)).map(move |at| spread(at, n.min(MAX_NODES), n));
+    let pieces = std::iter::from_fn(move || {
+        let (mut piece, mut letters) = (String::new(), 0_usize);
+        for node in steps.by_ref() {
+            let texts = kb.fields(node).map(|(_, text)| text);
+            let text = std::iter::once(kb.name(node))
+                .chain(texts)
+                .flat_map(|text| text.chars().chain([' ']));
+            for c in text.take(MAX_NODE_LETTERS) {
+                piece.push(c);
+                letters += 1;
+            }
+            if letters >= PIECE_LETTERS {
+                break;
+            }
+        }
+        (!piece.is_empty()).then_some((piece, letters))
+    });
+    let is_long =
+        |(piece, letters): &(String, usize)| *letters >= MIN_LETTERS || piece.contains(is_unspaced);
+    pieces.filter(is_long).map(|pair| pair.0).take(MAX_PIECES)
+}
+
+/// The `at`-th of `chosen` nodes among `n`, in an order in which any first few are spread over all.
+fn spread(at: u32, chosen: u32, n: u32) -> NodeId {
+    // A step that shares no divisor with the number visits each place once.
+    let coprime = |step: &u32| {
+        let (mut a, mut b) = (*step, chosen);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a == 1
+    };
+    let step = (chosen * 5 / 8 + 1..).find(coprime).unwrap_or(1);
+    let place = u64::from(at) * u64::from(step) % u64::from(chosen);
+    (place * u64::from(n) / u64::from(chosen)) as NodeId
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_language_counts_by_its_share_of_the_pieces() {
+        let english =
+            "The delivery of this device was two weeks late and the box arrived damaged. "
+                .repeat(4);
+        let german = "Die Lieferung dieses Geräts kam zwei Wochen zu spät und die Verpackung war beschädigt. ".repeat(4);
+        let chinese = "货物晚了两个星期才送到，收到时包装已经损坏。".repeat(8);
+        let mixed = |n: [usize; 3]| {
+            let texts = [&english, &german, &chinese];
+            detect(texts.into_iter().zip(n).flat_map(|(text, n)| vec![text.clone(); n]))
+        };
+        assert_eq!(mixed([9, 0, 0]), Languages::ENGLISH);
+        assert_eq!(mixed([19, 1, 0]), Languages::ENGLISH);
+        assert_eq!(mixed([5, 5, 0]).to_string(), "English and German");
+        assert_eq!(mixed([0, 0, 3]).to_string(), "Chinese");
+        assert_eq!(mixed([0, 0, 0]), Languages::ENGLISH);
+        let names =
+            "steel dart soft dart red kite durable nylon sail blue kite light sail ".repeat(4);
+        assert_eq!(detect([names].into_iter()), Languages::ENGLISH, "names are no prose");
+    }
+
+    #[test]
+    fn the_first_nodes_are_spread_over_all() {
+        let mut first: Vec<NodeId> = (0..10).map(|at| spread(at, 100, 1_000)).collect();
+        first.sort_unstable();
+        assert!(first.windows(2).all(|pair| pair[1] - pair[0] >= 40), "{first:?}");
+        let mut all: Vec<NodeId> = (0..100).map(|at| spread(at, 100, 1_000)).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 100);
+        assert_eq!(spread(0, 1, 1), 0);
+    }
+}
