@@ -45,6 +45,7 @@ mod plain;
 mod planted;
 mod programs;
 mod pull;
+mod readme;
 mod report;
 mod runs;
 mod samples;
