@@ -50,6 +50,10 @@ pub struct Request {
     #[serde(default, deserialize_with = "effort")]
     #[schema(value_type = u8, minimum = 0, maximum = 2)]
     pub effort: Effort,
+    /// Ignore answers that the model names from memory when it reads a question
+    #[arg(long)]
+    #[serde(default)]
+    pub no_known_answers: bool,
     /// Where programs run.
     #[command(flatten)]
     #[serde(default)]
@@ -124,7 +128,7 @@ impl Perform for Request {
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let chosen = |system: &String| {
             let (label, system) = (system.clone(), system.clone());
-            Chosen { label, system, effort: self.effort }
+            Chosen { label, system, effort: self.effort, no_known_answers: self.no_known_answers }
         };
         let chosen: Vec<Chosen> = self.systems.iter().map(chosen).collect();
         let queries = [(0, text.to_owned())].into();

@@ -146,6 +146,10 @@ pub struct Request {
     #[serde(rename = "effort", default = "no_effort", deserialize_with = "efforts")]
     #[schema(value_type = Vec<u8>)]
     pub efforts: Vec<Effort>,
+    /// Ignore answers that the model names from memory when it reads a question
+    #[arg(long)]
+    #[serde(default)]
+    pub no_known_answers: bool,
     /// Where programs run.
     #[command(flatten)]
     #[serde(default)]
@@ -195,7 +199,8 @@ impl Request {
                     1 => system.clone(),
                     _ => format!("{system} effort {}", effort as u8),
                 };
-                chosen.push(Chosen { label, system: system.clone(), effort });
+                let (system, no_known_answers) = (system.clone(), self.no_known_answers);
+                chosen.push(Chosen { label, system, effort, no_known_answers });
             }
         }
         Ok(chosen)

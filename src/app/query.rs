@@ -89,6 +89,10 @@ pub struct Options {
     #[serde(default, deserialize_with = "effort")]
     #[schema(value_type = u8, minimum = 0, maximum = 2)]
     pub effort: Effort,
+    /// Ignore answers that the model names from memory when it reads a question
+    #[arg(long, display_order = 9)]
+    #[serde(default)]
+    pub no_known_answers: bool,
     /// The language model.
     #[command(flatten)]
     #[serde(default)]
@@ -106,6 +110,7 @@ impl Default for Options {
             force: false,
             sandbox: SandboxArgs::default(),
             effort: Effort::None,
+            no_known_answers: false,
             llm: LlmArgs::default(),
         }
     }
@@ -131,8 +136,11 @@ impl Session {
         check_base(&bundle, &base, options.force, app)?;
         let llm = llm::open_if_configured(&options.llm, options.effort > Effort::None, app)?;
         let places = options.sandbox.places(app)?;
-        let resources =
-            Resources { effort: options.effort, ..Resources::new(llm.as_ref(), places, app) };
+        let resources = Resources {
+            effort: options.effort,
+            no_known_answers: options.no_known_answers,
+            ..Resources::new(llm.as_ref(), places, app)
+        };
         let mut opened = open_bundle(&bundle, &base, &resources)?;
         if let Some(nodes) = filtered(&base, &options.filter)? {
             opened.answers = Box::new(Filtered::new(opened.answers, base.clone(), nodes));

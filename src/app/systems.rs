@@ -94,6 +94,8 @@ pub struct Resources {
     pub assistant: Option<Arc<Assistant>>,
     /// How far a bundle leans on it.
     pub effort: Effort,
+    /// Whether answers that the model knows from memory are ignored where it reads a query.
+    pub no_known_answers: bool,
     /// Where programs run.
     pub places: Places,
     /// The queries that will be asked, by id, where they are known beforehand.
@@ -107,7 +109,8 @@ impl Resources {
     pub fn new(opened: Option<&Opened>, places: Places, app: &App) -> Resources {
         let assistant = opened.map(|opened| opened.assistant.clone());
         let (effort, queries) = (Effort::default(), Arc::default());
-        Resources { assistant, effort, places, queries, stop: app.stop.clone() }
+        let (no_known_answers, stop) = (false, app.stop.clone());
+        Resources { assistant, effort, no_known_answers, places, queries, stop }
     }
 }
 
@@ -127,6 +130,7 @@ fn with_opener<T>(
         base,
         assistant: resources.assistant.as_ref(),
         effort: resources.effort,
+        no_known_answers: resources.no_known_answers,
         threads,
         sandbox: &|origin| resources.places.of(origin),
         queries: &resources.queries,

@@ -72,6 +72,9 @@ pub(super) struct ServedArgs {
     /// bundle answers alone, and the answer says why.
     #[arg(long, value_parser = choice::<Effort>(), default_value = "0", help_heading = "Language model")]
     effort: Effort,
+    /// Ignore answers that the model names from memory when it reads a question
+    #[arg(long, help_heading = "Language model")]
+    no_known_answers: bool,
     #[command(flatten)]
     llm: LlmArgs,
     #[command(flatten)]
@@ -149,6 +152,7 @@ impl ServedArgs {
         let helper = llm.as_ref().map(|llm| Helper {
             assistant: llm.assistant.clone(),
             effort: self.effort,
+            no_known_answers: self.no_known_answers,
             at_a_time: llm.at_a_time,
         });
         let threads = self.threads.map_or_else(all_threads, |threads| threads as usize);

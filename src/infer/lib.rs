@@ -398,6 +398,8 @@ pub struct BundleRetriever {
     phrasings: Option<Phrasings>,
     /// Model that reads the query, in addition to the bundle's router.
     assistant: Option<Arc<Assistant>>,
+    /// Whether answers that this model knows count.
+    known_answers: bool,
 }
 
 impl BundleRetriever {
@@ -424,14 +426,28 @@ impl BundleRetriever {
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (cutoff, phrasings) = (bundle.cutoff.clone(), bundle.phrasings.clone());
         let (category_programs, members) = (category_programs?, bundle.members());
-        let assistant = None;
-        Ok(Self { runtime, name, category_programs, members, phrasings, cutoff, assistant })
+        Ok(Self {
+            runtime,
+            name,
+            category_programs,
+            members,
+            phrasings,
+            cutoff,
+            assistant: None,
+            known_answers: true,
+        })
     }
 
     /// Uses a language model to read queries; its prompt has names and descriptions of the
     /// categories and the linked entities.
     pub fn read_by(mut self, assistant: Arc<Assistant>) -> Self {
         self.assistant = Some(assistant);
+        self
+    }
+
+    /// Ignores answers that the model names from what it knows; what it reads in the query counts.
+    pub fn without_known_answers(mut self) -> Self {
+        self.known_answers = false;
         self
     }
 
@@ -462,7 +478,8 @@ impl BundleRetriever {
                 description: (!one.is_described_by_name).then_some(one.description.as_str()),
             })
             .collect();
-        read_query(self.runtime.base(), assistant, query, &offered).map(Some)
+        let read = read_query(self.runtime.base(), assistant, query, &offered)?;
+        Ok(Some(if self.known_answers { read } else { read.map(ReadQuery::without_answers) }))
     }
 
     /// The ranking of one category; records its tool calls in `trace`.

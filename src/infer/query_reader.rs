@@ -183,6 +183,11 @@ impl ReadQuery {
         }
     }
 
+    /// The reading without the answers that the model knows.
+    pub(super) fn without_answers(self) -> Self {
+        Self { answers: Vec::new(), ..self }
+    }
+
     /// The nodes of all mentions, with link confidence.
     pub(super) fn linked_nodes(&self) -> impl Iterator<Item = (NodeId, f32)> {
         self.entities.iter().flat_map(|one| one.nodes.iter().map(|&node| (node, one.strength)))

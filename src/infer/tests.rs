@@ -25,7 +25,9 @@ use agent_index::{IndexedBase, build};
 use agent_kb::{Kb, NodeId};
 use agent_llm::{LlmError, Request, Role, ledger::Ceilings};
 use agent_remote::RemoteError;
-use agent_retrieve::{Answer, AssistFailure, Baseline, Detail, RetrieveError, Retriever, System};
+use agent_retrieve::{
+    Answer, AssistFailure, Baseline, Detail, Ranking, RetrieveError, Retriever, System,
+};
 use agent_sandbox::{FailureKind, Workers, program::Program};
 use agent_testing::{
     RequestLog, ScriptedReply, assistant, blocks, example_base, llm, llm_within, question, said,
@@ -310,6 +312,21 @@ fn a_model_that_names_a_wrong_category_takes_nothing_away() {
     assert!((second.1 - own / 2.0).abs() < 1e-6, "{second:?}");
     let sums = [0.0, 0.3, 1.0].map(|sure| weights(sure).iter().map(|pair| pair.1).sum::<f32>());
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
+}
+
+#[test]
+fn answers_that_a_model_knows_can_be_left_out() {
+    let (base, query) = (example_base(), "something for the desk");
+    let mut reply = named(json!(1), 1.0);
+    let first = |system: BundleRetriever| system.retrieve(query, 20).unwrap()[0].0;
+    let without = first(routed(1, reply.clone()).without_known_answers());
+    let known = *base.kb.candidates().iter().find(|&&node| node != without).unwrap();
+    reply["answers"] = json!([base.kb.name(known)]);
+    let with = routed(1, reply.clone()).retrieve(query, 20).unwrap();
+    let left_out = routed(1, reply).without_known_answers().retrieve(query, 20).unwrap();
+    let score = |ranking: &Ranking| ranking.iter().find(|pair| pair.0 == known).map(|pair| pair.1);
+    assert!(score(&with) > score(&left_out), "{with:?} {left_out:?}");
+    assert_eq!(left_out, routed(1, named(json!(1), 1.0)).retrieve(query, 20).unwrap());
 }
 
 #[test]

@@ -87,6 +87,8 @@ pub struct Helper {
     pub assistant: Arc<Assistant>,
     /// How far questions lean on it at most, and where they do not say.
     pub effort: Effort,
+    /// Whether answers that it knows from memory are ignored where it reads a question.
+    pub no_known_answers: bool,
     /// Questions that it helps with at a time.
     pub at_a_time: usize,
 }
@@ -333,7 +335,9 @@ impl Opened {
         let open = |effort| {
             let assistant = Some(&helper.assistant);
             self.with_opener(|opener| {
-                systems::bundle::open(bundle, &Opener { assistant, effort, ..*opener })
+                let no_known_answers = helper.no_known_answers;
+                let opener = Opener { assistant, effort, no_known_answers, ..*opener };
+                systems::bundle::open(bundle, &opener)
             })
         };
         let most = open(helper.effort)?;
@@ -458,6 +462,7 @@ impl Opened {
             base: &self.base,
             assistant: None,
             effort: Effort::None,
+            no_known_answers: false,
             threads: *threads,
             sandbox: &|origin| places(origin),
             queries: &[],

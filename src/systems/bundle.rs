@@ -68,6 +68,9 @@ pub fn open(bundle: &Bundle, opener: &Opener<'_>) -> Result<OpenedBundle, System
     })?;
     if opener.effort >= Effort::Reads {
         routed = routed.read_by(opener.model("--effort 1")?);
+        if opener.no_known_answers {
+            routed = routed.without_known_answers();
+        }
     }
     let routed = Arc::new(routed);
     let answers: Box<dyn Retriever> = match opener.effort {

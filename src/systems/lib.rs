@@ -158,6 +158,8 @@ pub struct Opener<'a> {
     pub assistant: Option<&'a Arc<Assistant>>,
     /// How much a bundle uses the model.
     pub effort: Effort,
+    /// Whether answers that the model knows from memory are ignored where it reads a query.
+    pub no_known_answers: bool,
     /// Number of threads for programs.
     pub threads: usize,
     /// Sandbox options of programs by origin.

@@ -38,6 +38,7 @@ fn opened_with(
             base,
             assistant,
             effort: Effort::default(),
+            no_known_answers: false,
             threads: 1,
             sandbox: &|_| SandboxOptions::default(),
             queries: &[(1, "a query".to_owned())],

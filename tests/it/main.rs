@@ -46,6 +46,7 @@ mod plain;
 mod planted;
 mod programs;
 mod pull;
+mod readme;
 mod report;
 mod runs;
 mod samples;

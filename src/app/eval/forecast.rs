@@ -35,7 +35,8 @@ pub struct Forecast {
 /// That a system is not known, or that no model is configured where one is asked.
 pub fn of_one(system: &str, args: &LlmArgs, app: &App) -> Result<Vec<Forecast>> {
     let (label, system) = (system.to_owned(), system.to_owned());
-    all(&[Chosen { label, system, effort: Effort::default() }], 1, args, app)
+    let effort = Effort::default();
+    all(&[Chosen { label, system, effort, no_known_answers: false }], 1, args, app)
 }
 
 /// What each system would ask for `n` queries: least and most requests, most tokens, most USD. What

@@ -20,6 +20,8 @@ pub struct Chosen {
     pub system: String,
     /// How far it leans on a language model.
     pub effort: Effort,
+    /// Whether answers that the model knows from memory are ignored where it reads a query.
+    pub no_known_answers: bool,
 }
 
 /// The systems, and the language model that they may ask.
@@ -50,7 +52,11 @@ pub(crate) fn open(
     let resources = Resources { queries, ..Resources::new(llm.as_ref(), places, app) };
     let open = |one: &Chosen| {
         let name = system_name(&one.system, base.name(), app)?;
-        let resources = Resources { effort: one.effort, ..resources.clone() };
+        let resources = Resources {
+            effort: one.effort,
+            no_known_answers: one.no_known_answers,
+            ..resources.clone()
+        };
         Ok((one.label.clone(), open_system(&name, base, &resources)?))
     };
     let systems = chosen.iter().map(open).collect::<Result<Vec<_>>>()?;

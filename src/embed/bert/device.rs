@@ -29,11 +29,11 @@ pub(super) struct DeviceModel {
 }
 
 impl DeviceModel {
-    /// Copies the model to the first device. `None` if there is no device, or if its kernels do not
-    /// support the model's shape.
+    /// Copies the model to the first device. `None` if there is no device, if it fails, or if its
+    /// kernels do not support the model's shape.
     ///
     /// # Errors
-    /// [`EmbedError::Model`], [`EmbedError::Gpu`].
+    /// [`EmbedError::Model`], [`EmbedError::Gpu`] with `AGENT_GPU=require`.
     pub(super) fn load(
         tensors: &Tensors<'_>,
         shape: &Shape,
@@ -62,8 +62,13 @@ impl DeviceModel {
             Pooling::Last => return Ok(None),
         };
         let name = device.name().to_owned();
-        let encoder = Encoder::new(device, sizes, &tensors.for_device()?)?;
-        Ok(Some(DeviceModel { encoder, name, pooling, hidden: shape.hidden }))
+        match Encoder::new(device, sizes, &tensors.for_device()?) {
+            Ok(encoder) => Ok(Some(DeviceModel { encoder, name, pooling, hidden: shape.hidden })),
+            Err(error) => {
+                gpu::give_up(error)?;
+                Ok(None)
+            }
+        }
     }
 
     /// The device, for people.

@@ -63,6 +63,7 @@ use crate::{
         weights::{Tensors, Weights, Words},
         word_pieces::{Cutter, MAX_TOKENIZER_BYTES},
     },
+    gpu::{self, Device},
     matrix::normalise,
 };
 
@@ -94,15 +95,26 @@ pub struct BertEncoder {
 
 struct LoadedModel {
     cutter: Cutter,
-    engine: Engine,
+    device: Option<DeviceModel>,
+    /// Loaded without a device, or when it failed.
+    host: OnceLock<Host>,
 }
 
-/// Where the layers run.
-enum Engine {
-    Cpu(Weights, Words),
-    Device(Box<DeviceModel>),
+/// The layers on the CPU.
+enum Host {
+    Own(Weights, Words),
     #[cfg(feature = "encoders")]
     Candle(Box<architectures::Layers>),
+}
+
+impl LoadedModel {
+    /// The model on the device, unless the device was given up.
+    fn device(&self) -> Result<Option<&DeviceModel>, EmbedError> {
+        match &self.device {
+            Some(model) if Device::first()?.is_some() => Ok(Some(model)),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// A file mapped into memory.
@@ -187,10 +199,13 @@ impl BertEncoder {
 
     fn embed_pooled(&self, prompt: &str, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let dim = self.dim();
-        let LoadedModel { cutter, engine } = self.ready()?;
-        if let Engine::Device(device) = engine {
-            let cut = |texts: &[&str]| cutter.cut_all(prompt, texts);
-            return Matrix::new(texts.len(), dim, device.embed_pooled(texts, cut)?);
+        let ready = self.ready()?;
+        if let Some(device) = ready.device()? {
+            let cut = |texts: &[&str]| ready.cutter.cut_all(prompt, texts);
+            match device.embed_pooled(texts, cut) {
+                Err(EmbedError::Gpu(error)) => gpu::give_up(error)?,
+                vectors => return Matrix::new(texts.len(), dim, vectors?),
+            }
         }
         let pooled = |_: &WordPieces, rows: &[f32]| {
             let mut vector = vec![0.0; dim];
@@ -217,20 +232,24 @@ impl BertEncoder {
         texts: &[&str],
         of_text: impl Fn(&WordPieces, &[f32]) -> Result<T, EmbedError> + Sync,
     ) -> Result<Vec<T>, EmbedError> {
-        let LoadedModel { cutter, engine } = self.ready()?;
+        let ready = self.ready()?;
         let mut results = Vec::with_capacity(texts.len());
         for group in texts.chunks(GROUP_TEXTS) {
-            let pieces = cutter.cut_all(prompt, group)?;
-            let (weights, words) = match engine {
-                Engine::Cpu(weights, words) => (weights, words),
-                Engine::Device(device) => {
-                    for pieces in &pieces {
-                        results.push(of_text(pieces, &device.rows(pieces)?)?);
+            let pieces = ready.cutter.cut_all(prompt, group)?;
+            if let Some(device) = ready.device()? {
+                let one = |pieces: &WordPieces| of_text(pieces, &device.rows(pieces)?);
+                match pieces.iter().map(one).collect::<Result<Vec<T>, EmbedError>>() {
+                    Err(EmbedError::Gpu(error)) => gpu::give_up(error)?,
+                    embedded => {
+                        results.extend(embedded?);
+                        continue;
                     }
-                    continue;
                 }
+            }
+            let (weights, words) = match self.host(ready)? {
+                Host::Own(weights, words) => (weights, words),
                 #[cfg(feature = "encoders")]
-                Engine::Candle(layers) => {
+                Host::Candle(layers) => {
                     let one = |pieces: &WordPieces| of_text(pieces, &layers.rows(pieces)?);
                     let embedded: Result<Vec<T>, EmbedError> = pieces.par_iter().map(one).collect();
                     results.extend(embedded?);
@@ -284,16 +303,26 @@ impl BertEncoder {
         let cutter = Cutter::new(&self.tokenizer.map, &self.tokenizer.path, &self.settings)?;
         #[cfg(feature = "encoders")]
         if let Some(layers) = architectures::Layers::load(&self.settings, map, path)? {
-            let engine = Engine::Candle(Box::new(layers));
-            return Ok(self.ready.get_or_init(|| LoadedModel { cutter, engine }));
+            let host = OnceLock::from(Host::Candle(Box::new(layers)));
+            return Ok(self.ready.get_or_init(|| LoadedModel { cutter, device: None, host }));
         }
         let Settings { shape, pooling, .. } = &self.settings;
-        let tensors = Tensors::new(map, path, shape)?;
-        let engine = match DeviceModel::load(&tensors, shape, *pooling)? {
-            Some(device) => Engine::Device(Box::new(device)),
-            None => Engine::Cpu(tensors.load()?, tensors.words()?),
-        };
-        Ok(self.ready.get_or_init(|| LoadedModel { cutter, engine }))
+        let device = DeviceModel::load(&Tensors::new(map, path, shape)?, shape, *pooling)?;
+        let ready = LoadedModel { cutter, device, host: OnceLock::new() };
+        if ready.device.is_none() {
+            self.host(&ready)?;
+        }
+        Ok(self.ready.get_or_init(|| ready))
+    }
+
+    fn host<'a>(&self, ready: &'a LoadedModel) -> Result<&'a Host, EmbedError> {
+        if let Some(host) = ready.host.get() {
+            return Ok(host);
+        }
+        let MappedFile { map, path } = &self.weights;
+        let tensors = Tensors::new(map, path, &self.settings.shape)?;
+        let host = Host::Own(tensors.load()?, tensors.words()?);
+        Ok(ready.host.get_or_init(|| host))
     }
 }
 
@@ -357,10 +386,10 @@ impl Embedder for BertEncoder {
             shape.hidden,
             shape.layers,
             shape.vocabulary,
-            match self.ready.get().map(|ready| &ready.engine) {
-                Some(Engine::Device(device)) => device.name(),
+            match self.ready.get().map(|ready| (ready.device(), ready.host.get())) {
+                Some((Ok(Some(device)), _)) => device.name(),
                 #[cfg(feature = "encoders")]
-                Some(Engine::Candle(_)) => "the CPU",
+                Some((_, Some(Host::Candle(_)))) => "the CPU",
                 _ => self.isa.name(),
             }
         )

@@ -1,28 +1,39 @@
 //! Computation on a CUDA device, found at run time: the forward pass of an encoder, exact top-k.
 //!
 //! Building and starting need no part of CUDA; its libraries are loaded when a device is requested.
+//! A device that fails is given up for the process with one warning, and the CPU takes over;
+//! `AGENT_GPU=require` returns the error instead ([`give_up`]).
+//!
 //! Matrix products use cuBLAS and cuBLASLt; the other kernels are in `kernels.cu`, which NVRTC
 //! compiles for the device.
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `mod.rs` | the device, its stream and its kernels |
+//! | `mod.rs` | the device, its stream and its kernels; what happens when it fails |
+//! | `symbols` | the functions of CUDA's libraries that are called |
 //! | [`encoder`] | vectors of tokens by the weights of a model |
 //! | [`topk`] | rows with the highest scores for queries |
 
 pub mod encoder;
+mod symbols;
 pub mod topk;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    env, panic,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use cudarc::{
     cublas::{CudaBlas, result::CublasError as BlasError},
     cublaslt::{CudaBlasLT, result::CublasError as BlasLtError},
     driver::{
         CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig,
-        sys::CUdevice_attribute::{
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        sys::{
+            CUdevice_attribute::{
+                CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            },
+            CUresult,
         },
     },
     nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts},
@@ -35,8 +46,11 @@ pub const MAX_WIDTH: usize = 4_096;
 /// Threads of a block that works on one row, as in the kernels.
 const ROW_THREADS: u32 = 128;
 
+/// The variable that says whether a device is required.
+const VARIABLE: &str = "AGENT_GPU";
+
 /// Error of a device.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
     /// The driver failed during `doing`.
@@ -59,6 +73,23 @@ pub enum GpuError {
         /// Message of the compiler.
         log: String,
     },
+    /// A library of CUDA lacks a function.
+    #[error(
+        "the library {library} has no function {symbol}; install a CUDA 13 driver, or set \
+         CUDA_VISIBLE_DEVICES= to use the CPU"
+    )]
+    Symbol {
+        /// Name of the library.
+        library: &'static str,
+        /// Name of the function.
+        symbol: &'static str,
+    },
+    /// A device is required, and there is none.
+    #[error("AGENT_GPU=require, but there is no CUDA device; unset it to use the CPU")]
+    Absent,
+    /// The variable has another value than the known one.
+    #[error("AGENT_GPU is {0:?}; set it to require, or unset it")]
+    Variable(String),
     /// The sizes do not match or exceed a limit.
     #[error("{what} is {got}, expected {expected}")]
     Shape {
@@ -109,20 +140,71 @@ pub struct Device {
     name: String,
 }
 
+/// The first device; the outer level is `None` before it was opened, the inner level if there is
+/// none or it was given up.
+static FIRST: Mutex<Option<Option<Arc<Device>>>> = Mutex::new(None);
+
+/// Uses the CPU from now on, after a device failed: logs one warning for the process.
+///
+/// # Errors
+/// `error` itself with `AGENT_GPU=require`; [`GpuError::Variable`].
+pub fn give_up(error: GpuError) -> Result<(), GpuError> {
+    if is_required()? {
+        return Err(error);
+    }
+    let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
+    warn_once(&mut first, &error);
+    Ok(())
+}
+
+fn warn_once(first: &mut Option<Option<Arc<Device>>>, error: &GpuError) {
+    if !matches!(first, Some(None)) {
+        *first = Some(None);
+        tracing::warn!("{error}; this process goes on without it, on the CPU");
+    }
+}
+
+/// Whether a missing or failing device is an error.
+fn is_required() -> Result<bool, GpuError> {
+    match env::var_os(VARIABLE) {
+        Some(value) if value == "require" => Ok(true),
+        Some(value) if !value.is_empty() => {
+            Err(GpuError::Variable(value.to_string_lossy().into_owned()))
+        }
+        _ => Ok(false),
+    }
+}
+
 impl Device {
-    /// The first device; none if there is no driver, no device, or a library of CUDA is missing.
+    /// The first device; none if there is no driver, no device, a library of CUDA is missing, or the
+    /// device failed before.
     ///
     /// Opened once, which compiles the kernels, and then shared.
     ///
     /// # Errors
-    /// [`GpuError::Device`], [`GpuError::Compile`]: there is a device but it cannot be used.
+    /// With `AGENT_GPU=require` why there is no device; [`GpuError::Variable`].
     pub fn first() -> Result<Option<Arc<Device>>, GpuError> {
-        static FIRST: Mutex<Option<Option<Arc<Device>>>> = Mutex::new(None);
+        let required = is_required()?;
         let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = &*first {
+        if let Some(opened) = &*first
+            && !(required && opened.is_none())
+        {
             return Ok(opened.clone());
         }
-        Ok(first.insert(Device::open()?).clone())
+        // The wrappers panic where cuBLASLt gets no memory.
+        let opened = panic::catch_unwind(Device::open).unwrap_or_else(|panic| {
+            let what = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            Err(GpuError::Device { doing: "being opened", what })
+        });
+        match opened {
+            Ok(None) if required => Err(GpuError::Absent),
+            Err(error) if required => Err(error),
+            Ok(opened) => Ok(first.insert(opened).clone()),
+            Err(error) => {
+                warn_once(&mut first, &error);
+                Ok(None)
+            }
+        }
     }
 
     fn open() -> Result<Option<Arc<Device>>, GpuError> {
@@ -134,9 +216,14 @@ impl Device {
                 && cudarc::cublas::sys::is_culib_present()
                 && cudarc::cublaslt::sys::is_culib_present()
         };
-        if !present || !CudaContext::device_count().is_ok_and(|n| n > 0) {
+        if !present {
             return Ok(None);
         }
+        symbols::check()?;
+        match CudaContext::device_count() {
+            Ok(0) | Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => return Ok(None),
+            counted => counted.doing("being counted")?,
+        };
         let context = CudaContext::new(0).doing("being opened")?;
         let attribute = |which| context.attribute(which).doing("being asked what it is");
         let (major, minor) = (

@@ -13,7 +13,7 @@ use std::sync::{
 
 use super::{Hit, VectorError, VectorIndex, decode};
 use agent_embed::gpu::{
-    Device,
+    Device, GpuError, MAX_WIDTH, give_up,
     topk::{MAX_K, TopK},
 };
 use agent_kb::NodeId;
@@ -28,20 +28,18 @@ pub(super) type Hits = Vec<(NodeId, f32)>;
 #[derive(Default)]
 pub(super) struct DeviceSearch {
     query_count: AtomicU64,
-    rows: OnceLock<Option<TopK>>,
+    rows: OnceLock<TopK>,
 }
 
 impl DeviceSearch {
-    fn rows(&self, index: &VectorIndex) -> Result<Option<&TopK>, VectorError> {
+    fn rows(&self, index: &VectorIndex) -> Result<Option<&TopK>, GpuError> {
+        // Asked at every search: the device may have failed elsewhere since.
+        let Some(device) = Device::first()? else { return Ok(None) };
         if self.rows.get().is_none() {
-            let all = || decode(index.bytes(0..index.n), index.precision);
-            let copied = match Device::first()? {
-                Some(device) => Some(TopK::new(device, &all(), index.dim)?),
-                None => None,
-            };
-            let _ = self.rows.set(copied);
+            let all = decode(index.bytes(0..index.n), index.precision);
+            let _ = self.rows.set(TopK::new(device, &all, index.dim)?);
         }
-        Ok(self.rows.get().and_then(Option::as_ref))
+        Ok(self.rows.get())
     }
 }
 
@@ -55,11 +53,21 @@ impl VectorIndex {
         let nothing = || Ok(vec![None; queries.len()]);
         let query_count =
             self.device.query_count.fetch_add(queries.len() as u64, Ordering::Relaxed);
-        if query_count < WORTH_QUERIES || k == 0 || 2 * k > MAX_K {
+        if query_count < WORTH_QUERIES || k == 0 || 2 * k > MAX_K || self.dim > MAX_WIDTH {
             return nothing();
         }
-        let Some(rows) = self.device.rows(self)? else { return nothing() };
-        let proposed = rows.search(&queries.concat(), 2 * k)?;
+        let propose = || {
+            let Some(rows) = self.device.rows(self)? else { return Ok(None) };
+            Ok(Some((rows, rows.search(&queries.concat(), 2 * k)?)))
+        };
+        let (rows, proposed) = match propose() {
+            Ok(Some(proposed)) => proposed,
+            Ok(None) => return nothing(),
+            Err(error) => {
+                give_up(error)?;
+                return nothing();
+            }
+        };
         let mut buffer = self.buffer();
         let settled = queries.iter().zip(proposed).map(|(query, proposed)| {
             let rest = (proposed.len() < self.n).then(|| {
