@@ -256,8 +256,7 @@ impl Source {
             for end in ends(kb, relation, direction) {
                 for &node in kb.nodes_of_type(end) {
                     if of(&self.ends, node) {
-                        nodes
-                            .extend(kb.neighbors(node, relation, direction.reversed()).into_iter());
+                        nodes.extend(kb.neighbors(node, relation, direction.reversed()));
                     }
                 }
             }
@@ -437,7 +436,7 @@ mod tests {
                 writer.push_edge(node, "has_site", *site as NodeId).unwrap();
             }
         }
-        let meta = KbMeta { title: String::new(), licence: String::new(), candidate_types: vec![] };
+        let meta = KbMeta::default();
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let kb = Kb::open(&dir.path().join("kb")).unwrap();
         (dir, kb)
