@@ -489,6 +489,8 @@ mod tests {
             tickets in prop::collection::vec((0usize..2, -5i64..15, 0u32..12, prop::option::of(0usize..3)), 1..30),
             (least, month, site) in (-5i64..15, 1u32..13, 0usize..3),
         ) {
+            // Without an edge the base has no relation to sites.
+            let tickets: Vec<_> = [(0, 0, 0, Some(0))].into_iter().chain(tickets).collect();
             let (_dir, kb) = base(&tickets);
             type Ticket = (usize, i64, u32, Option<usize>);
             let scan = |holds: &dyn Fn(&Ticket) -> bool| -> Vec<NodeId> {

@@ -177,12 +177,6 @@ fn every_mistake_is_reported_with_file_line_and_remedy() {
     ] {
         case(what, &tables, &[("products.csv", Some(text.as_bytes()))], "wrong");
     }
-    case(
-        "a table that is not UTF-8",
-        &tables,
-        &[("products.csv", Some(b"sku,title\nS-1,\xff\n"))],
-        "wrong",
-    );
     let all = "id,name\nB-001,Northpeak\nB-001,Again\n,Nobody\n";
     let mapped = [("mapping.toml", MAPPED), ("brands.csv", all)];
     case("an id twice and one left out", &mapped, &[], "wrong");

@@ -33,6 +33,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
         "rusqlite",
         &[
             "src/optimize/journal",
+            "src/kb/sqlite.rs",
             "src/kb/table/",
             "src/dataset/tables/sqlite.rs",
             "src/dataset/tables/tests.rs",

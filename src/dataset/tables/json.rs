@@ -19,7 +19,7 @@ const MAX_BLANK_LINES: usize = 100;
 const ARRAY: &str =
     "write an array of objects, [{\"column\": value, ...}, ...], or one object a line";
 
-/// Whether a file begins as an array of objects does.
+/// Whether a file begins as an array of objects does; an empty one has none.
 pub(super) fn is_array(path: &Path) -> bool {
     let encoding = Lines::encoding_of(path).unwrap_or_default();
     let Ok(mut lines) = Lines::open_as(path, MAX_LINE_BYTES, encoding) else { return false };
@@ -29,7 +29,7 @@ pub(super) fn is_array(path: &Path) -> bool {
         for byte in line.iter().filter(|byte| !byte.is_ascii_whitespace()) {
             match (byte, has_bracket) {
                 (b'[', false) => has_bracket = true,
-                (b'{' | b']', true) => return true,
+                (b'{', true) => return true,
                 _ => return false,
             }
         }

@@ -5,9 +5,33 @@
 //! relation whose name has one of its words. Some words exclude a relation: what is asked "for" a
 //! disease is not what causes it.
 
-use agent_ground::words::{Stems, name_words};
+use std::sync::LazyLock;
+
+use agent_ground::words::{Languages, Stems, name_words};
 
 const TABLE: &str = include_str!("lexicon.tsv");
+
+/// A row of the table, its words stemmed.
+struct Row {
+    kind: &'static str,
+    names: Vec<&'static str>,
+    stems_of_names: Vec<String>,
+    synonyms: Synonyms,
+}
+
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let stems = Stems::default();
+    let row = |line: &'static str| {
+        let mut cells = line.split('\t');
+        let [kind, names, means, excludes] =
+            std::array::from_fn(|_| cells.next().unwrap_or_default());
+        let synonyms =
+            Synonyms { means: stemmed(&stems, means), excludes: stemmed(&stems, excludes) };
+        let stems_of_names = names.split(' ').map(|name| stems.stem(name).into_owned()).collect();
+        Row { kind, names: names.split(' ').collect(), stems_of_names, synonyms }
+    };
+    TABLE.lines().filter(|line| !line.starts_with('#')).map(row).collect()
+});
 
 /// Stems that mean a type or a relation, and stems that exclude it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,31 +40,34 @@ pub(super) struct Synonyms {
     pub(super) excludes: Vec<String>,
 }
 
-/// The synonyms of each name; `kind` is `type` or `relation`.
+/// Stems of a text, stop words included.
+fn stemmed(stems: &Stems, text: &str) -> Vec<String> {
+    name_words(text).map(|(_, word)| stems.stem(&word).into_owned()).collect()
+}
+
+/// The synonyms of each name; `kind` is `type` or `relation`. None in a base of other languages.
 pub(super) fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
-    let stemmed = |words: &str| -> Vec<String> {
-        name_words(words).map(|(_, word)| stems.stem(&word).into_owned()).collect()
-    };
-    let rows = TABLE.lines().filter(|line| !line.starts_with('#'));
-    let rows: Vec<[Vec<String>; 3]> = rows
-        .filter_map(|line| line.strip_prefix(kind)?.strip_prefix('\t'))
-        .map(|row| {
-            let mut cells = row.split('\t').map(stemmed);
-            std::array::from_fn(|_| cells.next().unwrap_or_default())
-        })
-        .collect();
-    let of_name = |name: &String| {
-        let own = stemmed(name);
-        let mut found = Synonyms::default();
-        for [of, means, excludes] in &rows {
-            if own.iter().any(|stem| of.contains(stem)) {
-                found.means.extend_from_slice(means);
-                found.excludes.extend_from_slice(excludes);
+    let mut found = vec![Synonyms::default(); names.len()];
+    if stems.languages() != Languages::ENGLISH {
+        return found;
+    }
+    for (name, found) in names.iter().zip(&mut found) {
+        let own = stemmed(stems, name);
+        for row in ROWS.iter().filter(|row| row.kind == kind) {
+            if row.names.contains(&name.as_str())
+                || own.iter().any(|stem| row.stems_of_names.contains(stem))
+            {
+                found.means.extend_from_slice(&row.synonyms.means);
+                found.excludes.extend_from_slice(&row.synonyms.excludes);
             }
         }
-        found
-    };
-    names.iter().map(of_name).collect()
+    }
+    found
+}
+
+/// Whether a stem says nothing about the answers, such as that of "usually".
+pub(super) fn says_nothing(stem: &String) -> bool {
+    ROWS.iter().any(|row| row.kind == "any" && row.synonyms.means.contains(stem))
 }
 
 #[cfg(test)]
@@ -61,7 +88,7 @@ mod tests {
         for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
             let cells: Vec<&str> = line.split('\t').collect();
             assert!((3..=4).contains(&cells.len()), "{line}");
-            assert!(["type", "relation"].contains(&cells[0]), "{line}");
+            assert!(["type", "relation", "any"].contains(&cells[0]), "{line}");
         }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{
-    lexicon::Synonyms,
+    lexicon::{Synonyms, says_nothing},
     schema::{Schema, is_form},
 };
 use agent_ground::words::{is_question_word, name_words};
@@ -209,8 +209,10 @@ impl Question {
         for (at, (_, word)) in words.iter().enumerate() {
             let Some(stem) = stem(at) else { continue };
             if is_beside(&at) && !other_stems.contains(&stem) {
+                let shapes = is_question_word(word)
+                    || COMPARING.contains(&word.as_ref())
+                    || says_nothing(&stem);
                 other_stems.push(stem);
-                let shapes = is_question_word(word) || COMPARING.contains(&word.as_ref());
                 asks.push(shapes || word.chars().nth(1).is_none());
             }
         }
