@@ -72,6 +72,7 @@ impl Base {
             base: &self.indexed,
             assistant: None,
             effort: Effort::None,
+            no_known_answers: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             sandbox: &|origin| sandbox(place, origin).unwrap_or_default(),
             queries: &[],
