@@ -150,6 +150,12 @@ fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let known: Vec<String> = entities.chain(words).collect();
     let unused = understood.unused.iter().map(|word| format!("\"{}\"", plain(word, MAX_NAME)));
     let unused: Vec<String> = unused.collect();
+    let contrary = understood.contrary.iter().map(|name| plain(name, MAX_NAME).to_string());
+    let contrary: Vec<String> = contrary.collect();
+    let contrary = match contrary.as_slice() {
+        [] => String::new(),
+        names => format!("paths follow {}, which the question's words exclude", names.join(", ")),
+    };
     let program = record.route.first().map(|way| {
         let (category, percent) = (plain(way.category, MAX_CATEGORY), 100.0 * way.probability);
         let others = match record.route.len() {
@@ -161,6 +167,7 @@ fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let lines = [
         ("understood", known.join(", ")),
         ("not used", unused.join(", ")),
+        ("doubtful", contrary),
         ("program", program.unwrap_or_default()),
     ];
     let width = ctx.printer.columns();

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Instant};
 use crate::{bundle::understood::understand, run_both};
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
-use agent_kb::{NodeId, PathBounds, shortest_paths};
+use agent_kb::{NodeId, PathBounds, RelationId, shortest_paths};
 use agent_retrieve::{
     Answer, Baseline, Detail, Filtered, QueryAnalysis, RetrieveError, Retriever, StandIn, System,
     check_query,
@@ -41,6 +41,7 @@ pub fn answer(
         if detail.paths {
             add_words(base, query, &mut answer);
             add_paths(base, &mut answer);
+            keep_followed(&mut answer);
         }
     });
     answer.timings.insert("answer_ms", answer_ms);
@@ -76,6 +77,13 @@ fn answer_or_stand_in(
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     (work(), start.elapsed().as_secs_f64() * 1e3)
+}
+
+/// Of the relations that the question excludes, keeps those that a path follows.
+fn keep_followed(answer: &mut Answer) {
+    let hops = answer.paths.iter().flatten().flat_map(|path| &path.hops);
+    let followed: BTreeSet<RelationId> = hops.map(|hop| hop.relation).collect();
+    answer.analysis.contrary.retain(|relation| followed.contains(relation));
 }
 
 /// Adds the shortest paths from named entities to the nodes without paths.

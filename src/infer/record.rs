@@ -124,6 +124,8 @@ pub struct UnderstoodRecord<'a> {
     pub words: Vec<SchemaWordRecord<'a>>,
     /// Words that name nothing and match no document or neighbour's name of the answer.
     pub unused: &'a [String],
+    /// Relations that paths of the answer follow and a word of the question excludes.
+    pub contrary: Vec<&'a str>,
 }
 
 /// An entity that a question names.
@@ -257,9 +259,11 @@ fn understood<'a>(kb: &'a Kb, understood: &'a QueryAnalysis) -> UnderstoodRecord
         types: known.types.iter().map(|&kind| kb.type_name(kind)).collect(),
         relations: known.relations.iter().map(|&relation| kb.relation_name(relation)).collect(),
     });
+    let contrary = understood.contrary.iter();
     UnderstoodRecord {
         entities: entities.collect(),
         words: words.collect(),
         unused: &understood.unused,
+        contrary: contrary.map(|&relation| kb.relation_name(relation)).collect(),
     }
 }

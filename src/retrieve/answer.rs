@@ -176,6 +176,9 @@ pub struct QueryAnalysis {
     pub others: Vec<String>,
     /// Words of `others` that occur in no document of the answer and no name of its neighbours.
     pub unused: Vec<String>,
+    /// Relations that a word of the question excludes, as "for" excludes causes, ascending; in an
+    /// answer with paths, those that a path follows.
+    pub contrary: Vec<RelationId>,
 }
 
 /// An entity that a question names.

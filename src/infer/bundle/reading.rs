@@ -165,7 +165,7 @@ pub struct Question {
     /// Distinct stems of the other words, in order.
     pub other_stems: Vec<String>,
     /// Whether each stem is a question word.
-    asks: Vec<bool>,
+    pub(super) asks: Vec<bool>,
     /// Whether it has a word of [`IN_COMMON`].
     in_common: bool,
     /// Stems between the previous name and each name.
@@ -328,10 +328,11 @@ struct Model<'a> {
     /// For each type, then each relation: the words that are forms of a word of its name.
     of_types: Vec<u64>,
     of_relations: Vec<u64>,
-    /// Likewise: the words that are synonyms of it, and of each relation those that exclude it.
+    /// Likewise: the words that are synonyms of it.
     type_synonyms: Vec<u64>,
     relation_synonyms: Vec<u64>,
-    excluding: Vec<u64>,
+    /// See [`Schema::excluded`].
+    excluded: Vec<bool>,
     /// The stems of the schema, ascending, each with the words that are forms of it.
     stems: Vec<String>,
     forms: Vec<u64>,
@@ -392,7 +393,7 @@ impl<'a> Model<'a> {
         let synonyms = |of: &[Synonyms]| of.iter().map(|own| equal(&own.means)).collect();
         let type_synonyms = synonyms(&schema.type_synonyms);
         let relation_synonyms = synonyms(&schema.relation_synonyms);
-        let excluding = schema.relation_synonyms.iter().map(|own| equal(&own.excludes)).collect();
+        let excluded = schema.excluded(&question.other_stems, &question.asks);
         let stems: BTreeSet<&String> =
             schema.types.iter().chain(&schema.relations).flatten().collect();
         let stems: Vec<String> = stems.into_iter().cloned().collect();
@@ -416,7 +417,7 @@ impl<'a> Model<'a> {
             of_relations,
             type_synonyms,
             relation_synonyms,
-            excluding,
+            excluded,
             stems,
             forms,
             type_stems,
@@ -457,20 +458,11 @@ impl<'a> Model<'a> {
         types.chain(relations).fold(0, |all, own| all | own)
     }
 
-    /// Number of steps whose relation is excluded by a word of the question, which has no word of the
-    /// relation's own.
+    /// Number of steps whose relation is excluded.
     fn n_excluded(&self, metapaths: &[Metapath]) -> usize {
-        let is_excluded = |step: &&Step| {
-            let at = step.0.0;
-            let schema = self.schema.of_relation(step.0);
-            let own = bits(&self.relation_synonyms, at) & self.topical;
-            let said = schema.iter().any(|stem| {
-                let in_type = self.schema.types.iter().flatten().any(|other| other == stem);
-                !in_type && self.question.other_stems.iter().any(|other| is_form(other, stem))
-            });
-            bits(&self.excluding, at) != 0 && own == 0 && !said
-        };
-        metapaths.iter().flat_map(|metapath| &metapath.steps).filter(is_excluded).count()
+        let steps = metapaths.iter().flat_map(|metapath| &metapath.steps);
+        let is_excluded = |step: &&Step| self.excluded.get(usize::from(step.0.0)) == Some(&true);
+        steps.filter(is_excluded).count()
     }
 
     /// The phrasing of these metapaths.

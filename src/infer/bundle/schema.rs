@@ -76,6 +76,20 @@ impl Schema {
         self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
     }
 
+    /// For each relation, whether a stem of the question excludes it and none but a question word means
+    /// it.
+    pub(super) fn excluded(&self, stems: &[String], asks: &[bool]) -> Vec<bool> {
+        let topical = || stems.iter().zip(asks).filter(|(_, asks)| !**asks).map(|pair| pair.0);
+        let of_type = |own: &String| self.types.iter().flatten().any(|other| other == own);
+        let is_excluded = |(own, synonyms): (&Vec<String>, &Synonyms)| {
+            let mut own = own.iter().filter(|own| !of_type(own));
+            stems.iter().any(|stem| synonyms.excludes.contains(stem))
+                && !topical().any(|stem| synonyms.means.contains(stem))
+                && !own.any(|own| stems.iter().any(|stem| is_form(stem, own)))
+        };
+        self.relations.iter().zip(&self.relation_synonyms).map(is_excluded).collect()
+    }
+
     /// Whether a stem is a synonym of a type or relation.
     pub(super) fn is_synonym(&self, stem: &str) -> bool {
         let mut all = self.type_synonyms.iter().chain(&self.relation_synonyms);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::bundle::{reading::Question, router::SURE_LINK, schema::Schema};
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
-use agent_kb::NodeId;
+use agent_kb::{NodeId, RelationId};
 use agent_retrieve::{LinkedEntity, QueryAnalysis, SchemaWord};
 
 /// Maximum number of nodes of one name, and of entities without an exact name.
@@ -15,7 +15,8 @@ const MAX_LISTED: usize = 5;
 /// The understood parts of a question. Entities with exact names come first, in order; then strongly
 /// linked ones, strongest first, ties by id.
 pub fn understand(base: &IndexedBase, query: &str) -> QueryAnalysis {
-    let names = Question::new(base, query).names;
+    let question = Question::new(base, query);
+    let names = &question.names;
     let linked = base.entities.link(&base.kb, query, &[], 1);
     let spelled = names.iter().flat_map(|nodes| nodes.iter().take(MAX_LISTED));
     let mut entities: Vec<LinkedEntity> = Vec::new();
@@ -54,5 +55,8 @@ pub fn understand(base: &IndexedBase, query: &str) -> QueryAnalysis {
         }
     }
     let recognised = linked.largest() >= SURE_LINK;
-    QueryAnalysis { recognised, entities, words, others, unused: Vec::new() }
+    let excluded = schema.excluded(&question.other_stems, &question.asks);
+    let excluded = (0..).map(RelationId).zip(excluded).filter(|pair| pair.1);
+    let contrary = excluded.map(|pair| pair.0).collect();
+    QueryAnalysis { recognised, entities, words, others, unused: Vec::new(), contrary }
 }
