@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(mixed([0, 0, 0]), Languages::ENGLISH);
         let names =
             "steel dart soft dart red kite durable nylon sail blue kite light sail ".repeat(4);
-        assert_eq!(detect([names].into_iter()), Languages::ENGLISH, "names are no prose");
+        assert_eq!(detect([names].into_iter()), Languages::ENGLISH, "names are not prose");
     }
 
     #[test]

@@ -62,7 +62,9 @@ fn answer_or_stand_in(
             let stand_in = Baseline::new(base.clone(), STAND_IN);
             let (system, reason) = (stand_in.name(), error.to_string());
             let stand_in: Box<dyn Retriever> = match retriever.limited_to() {
-                Some(nodes) => Box::new(Filtered::new(stand_in, base.clone(), nodes.clone())),
+                Some(nodes) => {
+                    Box::new(Filtered::new(Box::new(stand_in), base.clone(), nodes.clone()))
+                }
                 None => Box::new(stand_in),
             };
             let is_late = matches!(error, RetrieveError::Late(_));

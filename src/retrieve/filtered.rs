@@ -18,15 +18,15 @@ const MAX_EXPLAINED: usize = 1_000;
 const FOLLOWING_SHARE: f32 = 0.5;
 
 /// A retriever over the nodes of a set.
-pub struct Filtered<R> {
-    inner: R,
+pub struct Filtered {
+    inner: Box<dyn Retriever>,
     base: Arc<IndexedBase>,
     nodes: NodeSet,
 }
 
-impl<R: Retriever> Filtered<R> {
+impl Filtered {
     /// The answers of `inner` that are in `nodes`.
-    pub fn new(inner: R, base: Arc<IndexedBase>, nodes: NodeSet) -> Self {
+    pub fn new(inner: Box<dyn Retriever>, base: Arc<IndexedBase>, nodes: NodeSet) -> Self {
         Self { inner, base, nodes }
     }
 
@@ -44,7 +44,7 @@ impl<R: Retriever> Filtered<R> {
     }
 }
 
-impl<R: Retriever> Retriever for Filtered<R> {
+impl Retriever for Filtered {
     fn name(&self) -> String {
         self.inner.name()
     }

@@ -124,28 +124,6 @@ pub trait Retriever: Send + Sync {
     }
 }
 
-impl<T: Retriever + ?Sized> Retriever for Box<T> {
-    fn name(&self) -> String {
-        (**self).name()
-    }
-
-    fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        (**self).answer(query, k, detail)
-    }
-
-    fn retrieve(&self, query: &str, k: usize) -> Result<Ranking, RetrieveError> {
-        (**self).retrieve(query, k)
-    }
-
-    fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
-        (**self).category(query)
-    }
-
-    fn limited_to(&self) -> Option<&NodeSet> {
-        (**self).limited_to()
-    }
-}
-
 impl<T: Retriever + ?Sized> Retriever for Arc<T> {
     fn name(&self) -> String {
         (**self).name()

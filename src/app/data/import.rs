@@ -151,11 +151,12 @@ impl Source {
         if is_tables && !matches!(self.format, None | Some(Format::Tables)) {
             return usage("--mapping and --nodes are for tables".to_owned());
         }
-        if self.encoding.is_some() && !matches!(self.format, None | Some(Format::Tables)) {
-            return usage("--encoding is for tables".to_owned());
-        }
-        if self.no_values && !matches!(self.format, None | Some(Format::Tables)) {
-            return usage("--no-values is for tables".to_owned());
+        for (is_given, option) in
+            [(self.encoding.is_some(), "--encoding"), (self.no_values, "--no-values")]
+        {
+            if is_given && !matches!(self.format, None | Some(Format::Tables)) {
+                return usage(format!("{option} is for tables"));
+            }
         }
         if self.edges.len() + self.nodes.len() > 0
             && (self.nodes.is_empty() || self.mapping.is_some())

@@ -41,7 +41,7 @@ pub(super) struct Synonyms {
 }
 
 /// Stems of a text, stop words included.
-fn stemmed(stems: &Stems, text: &str) -> Vec<String> {
+pub(super) fn stemmed(stems: &Stems, text: &str) -> Vec<String> {
     name_words(text).map(|(_, word)| stems.stem(&word).into_owned()).collect()
 }
 

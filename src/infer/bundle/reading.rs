@@ -170,6 +170,8 @@ pub struct Question {
     in_common: bool,
     /// Stems between the previous name and each name.
     before: Vec<Vec<String>>,
+    /// The words of the base's schema.
+    pub(super) schema: Schema,
 }
 
 /// The metapath in words, such as `brand <-has_brand- product`.
@@ -226,7 +228,7 @@ impl Question {
         let before = names.iter().map(stems_before).collect();
         let first = |name: ExactMention| name.nodes.into_iter().take(MAX_SAME).collect();
         let names = names.into_iter().map(first).collect();
-        Self { names, other_stems, asks, in_common, before }
+        Self { names, other_stems, asks, in_common, before, schema }
     }
 
     /// Whether the numbers of names and words are within the limits of a plain question.
@@ -313,7 +315,6 @@ pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
 /// Likelihood of the words of one question under its readings.
 struct Model<'a> {
     base: &'a IndexedBase,
-    schema: Schema,
     question: &'a Question,
     /// Phrasings by their metapaths in words.
     phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
@@ -361,7 +362,7 @@ fn bits(of: &[u64], at: u16) -> u64 {
 
 impl<'a> Model<'a> {
     fn new(base: &'a IndexedBase, question: &'a Question, phrasings: &'a Phrasings) -> Self {
-        let schema = Schema::new(base);
+        let schema = &question.schema;
         let first = schema.first_mentioned(&question.other_stems);
         let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
         let learnt: BTreeSet<&str> = metapaths.map(String::as_str).collect();
@@ -406,7 +407,6 @@ impl<'a> Model<'a> {
         let forms = stems.iter().map(forms).collect();
         Self {
             base,
-            schema,
             question,
             phrasings,
             learnt,
@@ -481,7 +481,9 @@ impl<'a> Model<'a> {
         };
         let mut words = self.question.other_stems.iter().zip(&self.question.asks);
         words.all(|(stem, &asks)| {
-            asks || self.schema.says(stem) || self.schema.is_synonym(stem) || in_phrasing(stem)
+            asks || self.question.schema.says(stem)
+                || self.question.schema.is_synonym(stem)
+                || in_phrasing(stem)
         })
     }
 
@@ -560,7 +562,8 @@ impl<'a> Model<'a> {
     fn n_words_elsewhere(&self, metapaths: &[Metapath]) -> usize {
         let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
         let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
-            let own = metapath.steps.iter().flat_map(|step| self.schema.of_relation(step.0));
+            let own =
+                metapath.steps.iter().flat_map(|step| self.question.schema.of_relation(step.0));
             own.filter(|own| says(&self.question.other_stems, own) && !says(before, own)).count()
         };
         match metapaths.len() {
@@ -574,7 +577,10 @@ impl<'a> Model<'a> {
         let is_in_order = |(metapath, before): &(&Metapath, &Vec<String>)| {
             let &[(first, _), (second, _)] = metapath.steps.as_slice() else { return false };
             let last_said = |of: RelationId, not_of: RelationId| {
-                let (own, other) = (self.schema.of_relation(of), self.schema.of_relation(not_of));
+                let (own, other) = (
+                    self.question.schema.of_relation(of),
+                    self.question.schema.of_relation(not_of),
+                );
                 let is_own = |stem: &String| {
                     own.iter().any(|own| is_form(stem, own) && !other.contains(own))
                 };

@@ -1,7 +1,6 @@
 //! Words of the schema: stems of the names of types and relations, and their synonyms.
 
-use crate::bundle::lexicon::{Synonyms, synonyms};
-use agent_ground::words::name_words;
+use crate::bundle::lexicon::{Synonyms, stemmed, synonyms};
 use agent_index::IndexedBase;
 use agent_kb::{RelationId, TypeId};
 
@@ -20,9 +19,7 @@ pub(super) struct Schema {
 
 impl Schema {
     pub(super) fn new(base: &IndexedBase) -> Self {
-        let stems = |name: &String| {
-            name_words(name).map(|(_, word)| base.stems.stem(&word).into_owned()).collect()
-        };
+        let stems = |name: &String| stemmed(&base.stems, name);
         Self {
             types: base.kb.types().iter().map(stems).collect(),
             relations: base.kb.relations().iter().map(stems).collect(),

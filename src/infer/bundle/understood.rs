@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::bundle::{reading::Question, router::SURE_LINK, schema::Schema};
+use crate::bundle::{reading::Question, router::SURE_LINK};
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, RelationId};
@@ -37,7 +37,7 @@ pub fn understand(base: &IndexedBase, query: &str) -> QueryAnalysis {
     }));
     let all: Vec<NodeId> = entities.iter().map(|one| one.node).collect();
     let rest = base.entities.without_names(query, &all);
-    let schema = Schema::new(base);
+    let schema = &question.schema;
     let (mut words, mut others): (Vec<SchemaWord>, Vec<String>) = Default::default();
     let mut seen = BTreeSet::new();
     for (range, word) in name_words(&rest) {
