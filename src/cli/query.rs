@@ -130,6 +130,20 @@ fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     ctx.printer.data("\n")
 }
 
+/// The conditions that a question states, and the number of hits that fulfil them.
+fn conditions_line(record: &AnswerRecord<'_>) -> String {
+    let shown: Vec<String> =
+        record.understood.conditions.iter().map(|text| plain(text, MAX_NAME).to_string()).collect();
+    match (shown.as_slice(), record.understood.fulfilled) {
+        ([], _) | (_, None) => String::new(),
+        (all, Some(0)) => format!("{}: no answer fulfils this", all.join(" and ")),
+        (all, Some(n)) if n < record.hits.len() => {
+            format!("{}: the first {n} answers fulfil this", all.join(" and "))
+        }
+        (all, Some(_)) => all.join(" and "),
+    }
+}
+
 /// What of the question is understood, which words are not, and who answered.
 fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let understood = &record.understood;
@@ -166,6 +180,7 @@ fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     });
     let lines = [
         ("understood", known.join(", ")),
+        ("conditions", conditions_line(record)),
         ("not used", unused.join(", ")),
         ("doubtful", contrary),
         ("program", program.unwrap_or_default()),

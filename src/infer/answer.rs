@@ -36,7 +36,13 @@ pub fn answer(
         || timed(|| answer_or_stand_in(base, system, query, k, detail)),
         || timed(|| understand(base, query)),
     );
-    let mut answer = Answer { analysis: understood, ..answered? };
+    let answered = answered?;
+    // The words of conditions are understood as such.
+    let (analysis, rest_ms) = timed(|| match &answered.conditions {
+        Some(applied) => understand(base, &applied.rest),
+        None => understood,
+    });
+    let mut answer = Answer { analysis, ..answered };
     let ((), detail_ms) = timed(|| {
         if detail.paths {
             add_words(base, query, &mut answer);
@@ -45,7 +51,7 @@ pub fn answer(
         }
     });
     answer.timings.insert("answer_ms", answer_ms);
-    answer.timings.insert("understand_ms", understand_ms + detail_ms);
+    answer.timings.insert("understand_ms", understand_ms + rest_ms + detail_ms);
     Ok(answer)
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! member     rankings of its categories -> fused -> ordered by its re-ranker
 //! ensemble   rankings of its members -> joined by reciprocal rank fusion (Cormack et al. 2009)
-//! answer     tail by expected reciprocal rank -> the answers of a plain question first
+//! answer     tail by expected reciprocal rank -> the answers of a plain question first -> the nodes that fulfil
+//!            the conditions of the question first
 //! ```
 
 use std::{cmp::Ordering, collections::BTreeMap};
@@ -11,6 +12,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 use crate::{
     bundle::{
         Fusion, Member,
+        conditions::Conditions,
         reading::{Phrasings, Reading, read},
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
         router::Features,
@@ -214,7 +216,9 @@ pub(super) struct QueryContext {
     meaning: Result<Ranking, IndexError>,
     /// Features of the query, if a member uses a re-ranker.
     features: Option<Result<QueryFeatures, IndexError>>,
-    /// The reading of a plain question.
+    /// The conditions that the query states.
+    conditions: Conditions,
+    /// The reading of a plain question, without the conditions.
     reading: Option<Reading>,
 }
 
@@ -226,10 +230,13 @@ impl QueryContext {
         phrasings: Option<&Phrasings>,
     ) -> Self {
         let is_ordered = settings.iter().any(|settings| settings.order().is_some());
+        let conditions = Conditions::read(base, query);
+        let reading = phrasings.and_then(|phrasings| read(base, &conditions, phrasings));
         Self {
             meaning: tail::search_by_meaning(base, query),
             features: is_ordered.then(|| QueryFeatures::new(base, query)),
-            reading: phrasings.and_then(|phrasings| read(base, query, phrasings)),
+            conditions,
+            reading,
         }
     }
 }
@@ -241,6 +248,8 @@ pub(super) struct JoinedAnswer {
     pub(super) features: Vec<Option<NodeFeatures>>,
     /// The reading of a plain question.
     pub(super) reading: Option<Reading>,
+    /// The conditions that the query states.
+    pub(super) conditions: Conditions,
 }
 
 /// [`join`], also returning the features and the reading.
@@ -262,7 +271,8 @@ pub(super) fn join_with_features(
         Some(reading) => reading.apply(&ordered),
         None => ordered,
     };
-    Ok(JoinedAnswer { ranking, features, reading })
+    let ranking = context.conditions.apply(&base.kb, ranking);
+    Ok(JoinedAnswer { ranking, features, reading, conditions: context.conditions })
 }
 
 #[cfg(test)]

@@ -647,6 +647,7 @@ impl Retriever for BundleRetriever {
         let mut joined = join_with_features(self.runtime.base(), &parts, context)?;
         // The cut-off depends on all nodes, so that it is the same for every `k`.
         let end = self.cutoff.as_ref().and_then(|cutoff| match &joined.reading {
+            Some(reading) if reading.by_synonym => None,
             Some(reading) => cutoff.surest_at(reading.answers.len()),
             None => cutoff.end(&joined.ranking),
         });
@@ -654,7 +655,8 @@ impl Retriever for BundleRetriever {
         let read = read.filter(|_| joined.reading.is_none());
         let own = read.as_ref().map(|read| read.ranking(self.runtime.base()));
         if let Some((read, own)) = read.as_ref().zip(own.as_ref()) {
-            joined.ranking = mix_in(joined.ranking, own, read.weight());
+            let mixed = mix_in(joined.ranking, own, read.weight());
+            joined.ranking = joined.conditions.apply(&self.runtime.base().kb, mixed);
         }
         joined.ranking.truncate(k);
         let paths = match &joined.reading {
@@ -669,7 +671,9 @@ impl Retriever for BundleRetriever {
         let why =
             first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
         let entities = read.iter().flat_map(ReadQuery::linked_nodes).collect();
+        let conditions = joined.conditions.applied(&self.runtime.base().kb, &joined.ranking);
         Ok(Answer {
+            conditions,
             end,
             route,
             paths,

@@ -126,6 +126,10 @@ pub struct UnderstoodRecord<'a> {
     pub unused: &'a [String],
     /// Relations that paths of the answer follow and a word of the question excludes.
     pub contrary: Vec<&'a str>,
+    /// The conditions that it states, each as a condition of `--where`.
+    pub conditions: &'a [String],
+    /// Number of nodes of the answer that fulfil all conditions.
+    pub fulfilled: Option<usize>,
 }
 
 /// An entity that a question names.
@@ -175,7 +179,7 @@ impl<'a> AnswerRecord<'a> {
             expected: answer
                 .end
                 .map(|End { precision, recall, .. }| Expected { precision, recall }),
-            understood: understood(kb, &answer.analysis),
+            understood: understood(kb, answer),
             stand_in: answer.stand_in.as_ref().map(|StandIn { reason, .. }| reason.as_str()),
             unassisted: answer.unassisted.map(AssistFailure::message),
             timings: answer.timings.clone(),
@@ -245,7 +249,9 @@ pub fn path_in_words<'a>(
     text
 }
 
-fn understood<'a>(kb: &'a Kb, understood: &'a QueryAnalysis) -> UnderstoodRecord<'a> {
+fn understood<'a>(kb: &'a Kb, answer: &'a Answer) -> UnderstoodRecord<'a> {
+    let understood: &QueryAnalysis = &answer.analysis;
+    let applied = answer.conditions.as_ref();
     let entities = understood.entities.iter().map(|entity| EntityRecord {
         id: entity.node,
         key: kb.key(entity.node).into_owned(),
@@ -265,5 +271,7 @@ fn understood<'a>(kb: &'a Kb, understood: &'a QueryAnalysis) -> UnderstoodRecord
         words: words.collect(),
         unused: &understood.unused,
         contrary: contrary.map(|&relation| kb.relation_name(relation)).collect(),
+        conditions: applied.map_or(&[], |applied| applied.texts.as_slice()),
+        fulfilled: applied.map(|applied| applied.n_fulfilled),
     }
 }

@@ -29,6 +29,8 @@ const MAX_VALUES: usize = 100;
 const MAX_BYTES: usize = 4_096;
 /// Maximum number of names that an error lists.
 const MAX_LISTED: usize = 60;
+/// The value that all texts equal.
+const ANY: &str = "*";
 /// Separator of list items in a field.
 const SEPARATOR: &str = "; ";
 /// Operators, those that others begin with last.
@@ -96,6 +98,21 @@ pub struct Condition {
 impl fmt::Display for Condition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.text)
+    }
+}
+
+impl Condition {
+    /// A condition from its parts, with one value at least. Values with a comma are shown in quotes.
+    pub fn new(field: impl Into<String>, operator: Operator, values: Vec<String>) -> Condition {
+        let field = field.into();
+        let sign = OPERATORS.iter().find(|pair| pair.1 == operator).map_or("=", |pair| pair.0);
+        let quoted = |value: &String| match value.contains(',') {
+            true => format!("\"{value}\""),
+            false => value.clone(),
+        };
+        let shown: Vec<String> = values.iter().map(quoted).collect();
+        let text = format!("{field}{sign}{}", shown.join(","));
+        Condition { field, operator, values, text }
     }
 }
 
@@ -204,25 +221,69 @@ pub fn matching(kb: &Kb, conditions: &[Condition]) -> Result<NodeSet, FilterErro
 }
 
 fn of_condition(kb: &Kb, condition: &Condition) -> Result<NodeSet, FilterError> {
-    let source = Source::find(kb, &condition.field)?;
-    let operands: Vec<Operand<'_>> =
-        condition.values.iter().map(|value| Operand::new(value)).collect();
-    let is_order = !matches!(condition.operator, Operator::Is | Operator::IsNot);
-    if let Some(wrong) = operands.iter().find(|operand| is_order && !operand.is_ordered()) {
-        let (condition, value) = (condition.text.clone(), wrong.text.to_owned());
-        return Err(FilterError::NotOrdered { condition, value });
-    }
-    let holds =
-        |value: &str| operands.iter().any(|operand| operand.holds(condition.operator, value));
-    let found = source.nodes(kb, &holds);
+    let check = Check::new(kb, condition)?;
+    let holds = |value: &str| check.holds_for(value);
+    let found = check.source.nodes(kb, &holds);
     Ok(match condition.operator {
         Operator::IsNot => {
-            let types = source.types(kb);
-            let nodes = types.iter().flat_map(|&of| kb.nodes_of_type(of)).copied();
+            let nodes = check.types.iter().flat_map(|&of| kb.nodes_of_type(of)).copied();
             NodeSet::new(nodes.collect()).difference(&found)
         }
         _ => found,
     })
+}
+
+/// A condition that is checked on single nodes.
+pub struct Check<'a> {
+    kb: &'a Kb,
+    source: Source,
+    operator: Operator,
+    operands: Vec<Operand<'a>>,
+    /// The types of which a node may have a value, for `!=`.
+    types: BTreeSet<TypeId>,
+}
+
+impl<'a> Check<'a> {
+    /// Looks up what a condition names.
+    ///
+    /// # Errors
+    /// [`FilterError`].
+    pub fn new(kb: &'a Kb, condition: &'a Condition) -> Result<Self, FilterError> {
+        let source = Source::find(kb, &condition.field)?;
+        let operator = condition.operator;
+        let operands: Vec<Operand<'_>> =
+            condition.values.iter().map(|value| Operand::new(value)).collect();
+        let is_order = !matches!(operator, Operator::Is | Operator::IsNot);
+        if let Some(wrong) = operands.iter().find(|operand| is_order && !operand.is_ordered()) {
+            let (condition, value) = (condition.text.clone(), wrong.text.to_owned());
+            return Err(FilterError::NotOrdered { condition, value });
+        }
+        let types = match operator {
+            Operator::IsNot => source.types(kb),
+            _ => BTreeSet::new(),
+        };
+        Ok(Self { kb, source, operator, operands, types })
+    }
+
+    /// Whether the condition holds for a node. O(neighbours that it reads).
+    pub fn holds(&self, node: NodeId) -> bool {
+        let kb = self.kb;
+        let of = |own: &[Own], node| {
+            own.iter().any(|own| own.any(kb, node, |value| self.holds_for(value)))
+        };
+        let of_ends = |&(relation, direction): &(RelationId, Direction)| {
+            kb.neighbors(node, relation, direction).iter().any(|&end| of(&self.source.ends, end))
+        };
+        let is_found = of(&self.source.own, node) || self.source.steps.iter().any(of_ends);
+        match self.operator {
+            Operator::IsNot => !is_found && self.types.contains(&kb.node_type(node)),
+            _ => is_found,
+        }
+    }
+
+    fn holds_for(&self, value: &str) -> bool {
+        self.operands.iter().any(|operand| operand.holds(self.operator, value))
+    }
 }
 
 impl Source {
@@ -375,6 +436,7 @@ impl<'a> Operand<'a> {
         match operator {
             Operator::Is | Operator::IsNot => {
                 order == Some(Ordering::Equal)
+                    || self.text == ANY
                     || value.trim() == self.text
                     || (!self.folded.is_empty() && category(value) == self.folded)
             }
@@ -512,6 +574,13 @@ mod tests {
                 let found = found(&kb, &[&condition]).unwrap();
                 prop_assert_eq!(found, expected, "{}", condition);
             }
+            for text in ["site!=*".to_owned(), format!("site!={name}"), format!("hours>={least}")] {
+                let condition: Condition = text.parse().unwrap();
+                let check = Check::new(&kb, &condition).unwrap();
+                let held: Vec<NodeId> = (0..kb.n_nodes()).filter(|&node| check.holds(node)).collect();
+                prop_assert_eq!(held, found(&kb, &[&text]).unwrap(), "{}", text);
+            }
+            prop_assert_eq!(found(&kb, &["site!=*"]).unwrap(), scan(&|t| t.3.is_none()));
             let both = found(&kb, &[&format!("site={name}"), &format!("hours>{least}")]).unwrap();
             prop_assert_eq!(both, scan(&|t| t.3 == Some(site) && t.1 > least));
         }

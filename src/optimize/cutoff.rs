@@ -21,12 +21,14 @@ use agent_retrieve::{
 use agent_train::Adam;
 
 /// Minimum number of queries with an answer in their ranking.
-const MIN_QUERIES: usize = 10;
+const MIN_QUERIES: usize = 20;
 /// Number of folds of the cross-validation.
 pub(super) const FOLDS: usize = 5;
 /// Number of groups of queries, by probability of the chosen rank, with expected precision and
 /// recall.
 const GROUPS: usize = 5;
+/// Minimum number of queries of a group: a mean over fewer says too little.
+const MIN_GROUP: usize = 20;
 /// Number of gradient steps.
 const STEPS: usize = 300;
 /// Step size of Adam.
@@ -101,7 +103,7 @@ pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
         let (rank, probability) = folds.get(query % FOLDS)?.chosen(&lesson.cut_points)?;
         Some((probability, SetMetrics::new(ranking, rank, answers)))
     });
-    let expected = expected(cut.collect());
+    let expected = expected(cut.collect(), MIN_GROUP);
     Some(Cutoff { expected, ..weights(&lessons, |_| true) })
 }
 
@@ -134,13 +136,14 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
 /// Precision and recall of about equal groups of queries by ascending probability of the chosen rank.
 /// Groups are merged until precision rises with probability (pool adjacent violators: Ayer et al.
 /// 1955); equal probabilities stay in one group.
-fn expected(mut cut: Vec<(f32, SetMetrics)>) -> Vec<Expected> {
+fn expected(mut cut: Vec<(f32, SetMetrics)>, min_group: usize) -> Vec<Expected> {
     cut.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let least = cut.len().div_ceil(GROUPS);
+    let least = cut.len().div_ceil(GROUPS).max(min_group);
     let mut groups: Vec<&[(f32, SetMetrics)]> = Vec::new();
     let mut rest = cut.as_slice();
     while !rest.is_empty() {
-        let last = rest.get(least - 1).or(rest.last()).map_or(0.0, |pair| pair.0);
+        let end = if rest.len() < 2 * least { rest.len() } else { least };
+        let last = rest.get(end - 1).map_or(0.0, |pair| pair.0);
         let (group, others) = rest.split_at(rest.partition_point(|pair| pair.0 <= last));
         groups.push(group);
         rest = others;
@@ -229,11 +232,11 @@ mod tests {
         let of = |precision| SetMetrics { precision, recall: 0.5, f1: 0.0, exact: 0.0 };
         let cut = [(0.9, 0.9), (0.5, 0.2), (0.6, 0.8), (0.7, 0.4), (0.7, 0.6), (0.8, 0.7)];
         let groups =
-            expected(cut.map(|(probability, precision)| (probability, of(precision))).into());
+            expected(cut.map(|(probability, precision)| (probability, of(precision))).into(), 1);
         let starts: Vec<(f32, usize)> = groups.iter().map(|group| (group.from, group.n)).collect();
         // Pairs are 0.5 and 0.6; the two of 0.7; 0.8 and 0.9. The first two tie and are joined.
         assert_eq!(starts, [(0.0, 4), (0.8, 2)]);
         assert!((groups[0].precision - 0.5).abs() < 1e-6 && groups[0].recall == 0.5);
-        assert_eq!(expected(Vec::new()), []);
+        assert_eq!(expected(Vec::new(), 1), []);
     }
 }

@@ -1,7 +1,7 @@
 //! Learns phrasings of plain questions from training questions that the graph alone answers.
 //!
-//! A training question teaches a phrasing if metapaths from its names reach exactly its answers:
-//! its other words then express these metapaths. A phrasing needs two questions, because one may
+//! A training question teaches a phrasing if metapaths from its names reach exactly its answers, of
+//! those that fulfil its conditions: its other words then express these metapaths. A phrasing needs two questions, because one may
 //! match by chance. If several readings are exact, the one that most questions share is taken, ties
 //! to fewer steps.
 
@@ -14,8 +14,12 @@ use rayon::prelude::*;
 
 use agent_dataset::LabelledQuery;
 use agent_index::{IndexError, IndexedBase};
-use agent_infer::bundle::reading::{
-    Metapath, Phrasing, Phrasings, Question, answers, metapath_in_words, metapaths_from, reached,
+use agent_infer::bundle::{
+    conditions::Conditions,
+    reading::{
+        Metapath, Phrasing, Phrasings, Question, answers, metapath_in_words, metapaths_from,
+        reached,
+    },
 };
 use agent_kb::NodeId;
 
@@ -76,7 +80,8 @@ pub fn learn(
 
 /// The exact readings of a training question; `None` if there are none.
 fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
-    let question = Question::new(base, &query.text);
+    let conditions = Conditions::read(base, &query.text);
+    let question = Question::new(base, &conditions.rest);
     let target = base.kb.node_type(*query.answers.first()?);
     if !question.may_be_plain() {
         return None;
@@ -110,7 +115,7 @@ fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
             .collect();
     }
     let exact = |(metapaths, set): (Vec<Metapath>, Option<Vec<NodeId>>)| {
-        let set = answers(&[set?], &named);
+        let set = conditions.fulfilled(&base.kb, answers(&[set?], &named));
         let mut words: Vec<String> =
             metapaths.iter().map(|metapath| metapath_in_words(base, metapath)).collect();
         words.sort();

@@ -42,6 +42,8 @@ pub struct Answer {
     pub explanations: Vec<NodeExplanation>,
     /// How the question was understood.
     pub analysis: QueryAnalysis,
+    /// The conditions of the question that the retriever applied, if any.
+    pub conditions: Option<AppliedConditions>,
     /// Entities that a language model reads in the question, each with the strength of its link to
     /// the name from the model; empty if no model read it.
     pub entities: Vec<(NodeId, f32)>,
@@ -62,6 +64,17 @@ pub struct End {
     pub precision: f32,
     /// Expected share of all correct nodes found up to the rank, in `0..=1`.
     pub recall: f32,
+}
+
+/// The conditions that a question states, such as a date, and that a retriever applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AppliedConditions {
+    /// Each as a condition of [`agent_kb::filter`].
+    pub texts: Vec<String>,
+    /// The question without them.
+    pub rest: String,
+    /// Number of nodes of the answer that fulfil all; they come first.
+    pub n_fulfilled: usize,
 }
 
 /// A category whose program answered.

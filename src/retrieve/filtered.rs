@@ -63,6 +63,10 @@ impl Retriever for Filtered {
         answer.paths = kept(answer.paths, &is_kept, k);
         answer.words = kept(answer.words, &is_kept, k);
         answer.explanations = kept(answer.explanations, &is_kept, detail.explained_count);
+        if let Some(applied) = &mut answer.conditions {
+            let fulfilled = is_kept.iter().take(applied.n_fulfilled).filter(|is_kept| **is_kept);
+            applied.n_fulfilled = fulfilled.count().min(k);
+        }
         // What is expected up to a rank was learnt from whole rankings.
         answer.end = None;
         if ranking.len() < k {

@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 pub use ann::Ann;
 pub use answer::{
-    Answer, AssistFailure, Call, Detail, End, Feature, LinkedEntity, NodeExplanation,
-    QueryAnalysis, RoutedCategory, SchemaWord, StandIn,
+    Answer, AppliedConditions, AssistFailure, Call, Detail, End, Feature, LinkedEntity,
+    NodeExplanation, QueryAnalysis, RoutedCategory, SchemaWord, StandIn,
 };
 pub use baseline::{Baseline, System, rank, shortlist};
 pub use filtered::Filtered;

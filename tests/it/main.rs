@@ -35,6 +35,7 @@ mod languages;
 mod linking;
 mod llm;
 mod mcp;
+mod messy;
 mod mining;
 mod mistakes;
 mod model;

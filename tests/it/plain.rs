@@ -18,6 +18,7 @@ use std::{
 use agent::{
     bundle::{
         Bundle,
+        conditions::Conditions,
         reading::{Phrasings, read},
     },
     dataset::{
@@ -346,7 +347,7 @@ fn indexed(world: &World, dir: &Path) -> IndexedBase {
 
 /// Answers of a plain question by the names of types and relations alone.
 fn answers(base: &IndexedBase, text: &str) -> Option<Vec<NodeId>> {
-    read(base, text, &Phrasings::default()).map(|reading| reading.answers)
+    read(base, &Conditions::read(base, text), &Phrasings::default()).map(|reading| reading.answers)
 }
 
 #[test]

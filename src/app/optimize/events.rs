@@ -41,8 +41,13 @@ pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, Optimi
         if let Event::Progress { phase, done, total } = event {
             stopwatch.at(phase, done);
             progress.at(phase, done as u64, total as u64);
-        } else if let Some(notice) = notice(event, &mut stopwatch) {
-            app.watch.notice(&notice);
+        } else {
+            if let Event::SequentialTest(proof) = event {
+                app.watch.detail(&tested(proof));
+            }
+            if let Some(notice) = notice(event, &mut stopwatch) {
+                app.watch.notice(&notice);
+            }
         }
     };
     let outcome = optimize::run(Inputs {
@@ -87,7 +92,15 @@ fn notice(event: Event<'_>, stopwatch: &mut Stopwatch) -> Option<String> {
             format!("{verdict}: {change} in {name}: {points:+.1} on training, {p}")
         }
         Event::Milestone(better) => first_better(&stopwatch.better(better)?),
-        Event::SequentialTest(proof) => tested(proof),
+        Event::SequentialTest(proof) => {
+            let (n, total) = (proof.n, proof.total);
+            match proof.any() {
+                true => format!("the changes are better on {n} of {total} validation queries"),
+                false => format!(
+                    "not proven better on {n} of {total} validation queries: the changes are left out"
+                ),
+            }
+        }
     })
 }
 
@@ -114,7 +127,7 @@ pub fn first_better(better: &Milestone) -> String {
     )
 }
 
-/// How a sequential test ended, in words.
+/// How a sequential test ended, with its statistics.
 pub fn tested(proof: &Proof) -> String {
     let (verdict, more) = match (proof.proven, proof.needed) {
         (true, _) => ("proven", String::new()),

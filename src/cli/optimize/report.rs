@@ -33,7 +33,10 @@ pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
     if let Some(test) = test {
         print_test(test, bundle, ctx)?;
     }
-    ctx.printer.data(&format!("\n{}", further(ended)))?;
+    statistics(ended, ctx);
+    let mut lines = vec![format!("bundle: {}", ended.bundle_file().display())];
+    lines.extend(lacking(&ended.outcome));
+    ctx.printer.data(&format!("\n{}\n", lines.join("\n")))?;
     if ended.spent.calls > 0 {
         let Spending { calls, tokens_in, tokens_out, usd, unpriced } = ended.spent;
         let price = match unpriced {
@@ -52,30 +55,31 @@ pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
         ended.bundle_file().display(),
         ended.dataset
     ));
+    if ended.spent.calls == 0 {
+        ctx.printer.notice(
+            "with a language model that reads each question answers get better: --effort 1 --model NAME",
+        );
+    }
     Ok(())
 }
 
-/// Estimates beside the verdict, the place of the bundle, and what would prove what is not.
-fn further(ended: &Ended) -> String {
+/// Estimates beside the verdict, for those who ask for details.
+fn statistics(ended: &Ended, ctx: &Context) {
     let validation = &ended.outcome.bundle.validation;
-    let mut lines = Vec::new();
     if let Some(held_out) = &validation.held_out {
-        lines.push(format!(
+        ctx.printer.detail(&format!(
             "estimated on queries that did not choose: MRR {} ({} folds)",
             percent(held_out.mrr, held_out.ci95),
             held_out.folds
         ));
     }
     if let Some(best) = validation.best_program {
-        lines.push(format!(
-            "the best answer of each query, if it were known: MRR {}",
-            hundred(best)
-        ));
+        let best = hundred(best);
+        ctx.printer.detail(&format!("the best answer of each query, if it were known: MRR {best}"));
     }
-    lines.extend(ended.router.as_ref().map(routing::told));
-    lines.push(format!("bundle: {}", ended.bundle_file().display()));
-    lines.extend(lacking(&ended.outcome));
-    lines.join("\n") + "\n"
+    if let Some(router) = &ended.router {
+        ctx.printer.detail(&routing::told(router));
+    }
 }
 
 /// What would prove what is not proven.

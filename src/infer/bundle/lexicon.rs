@@ -7,28 +7,24 @@
 
 use std::sync::LazyLock;
 
-use agent_ground::words::{Languages, Stems, name_words};
+use agent_ground::words::{Language, Stems, name_words};
 
 const TABLE: &str = include_str!("lexicon.tsv");
 
-/// A row of the table, its words stemmed.
+/// A row of the table.
 struct Row {
     kind: &'static str,
     names: Vec<&'static str>,
-    stems_of_names: Vec<String>,
-    synonyms: Synonyms,
+    means: &'static str,
+    excludes: &'static str,
 }
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
-    let stems = Stems::default();
     let row = |line: &'static str| {
         let mut cells = line.split('\t');
         let [kind, names, means, excludes] =
             std::array::from_fn(|_| cells.next().unwrap_or_default());
-        let synonyms =
-            Synonyms { means: stemmed(&stems, means), excludes: stemmed(&stems, excludes) };
-        let stems_of_names = names.split(' ').map(|name| stems.stem(name).into_owned()).collect();
-        Row { kind, names: names.split(' ').collect(), stems_of_names, synonyms }
+        Row { kind, names: names.split(' ').collect(), means, excludes }
     };
     TABLE.lines().filter(|line| !line.starts_with('#')).map(row).collect()
 });
@@ -45,29 +41,31 @@ pub(super) fn stemmed(stems: &Stems, text: &str) -> Vec<String> {
     name_words(text).map(|(_, word)| stems.stem(&word).into_owned()).collect()
 }
 
-/// The synonyms of each name; `kind` is `type` or `relation`. None in a base of other languages.
+/// The synonyms of each name; `kind` is `type` or `relation`. None in a base without English texts.
 pub(super) fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
     let mut found = vec![Synonyms::default(); names.len()];
-    if stems.languages() != Languages::ENGLISH {
+    if !stems.languages().has(Language::ENGLISH) {
         return found;
     }
-    for (name, found) in names.iter().zip(&mut found) {
-        let own = stemmed(stems, name);
-        for row in ROWS.iter().filter(|row| row.kind == kind) {
-            if row.names.contains(&name.as_str())
-                || own.iter().any(|stem| row.stems_of_names.contains(stem))
-            {
-                found.means.extend_from_slice(&row.synonyms.means);
-                found.excludes.extend_from_slice(&row.synonyms.excludes);
+    let own: Vec<Vec<String>> = names.iter().map(|name| stemmed(stems, name)).collect();
+    for row in ROWS.iter().filter(|row| row.kind == kind) {
+        let of_row: Vec<_> = row.names.iter().map(|name| stems.stem(name)).collect();
+        for ((name, own), found) in names.iter().zip(&own).zip(&mut found) {
+            let is_own = row.names.contains(&name.as_str())
+                || own.iter().any(|stem| of_row.iter().any(|other| other == stem));
+            if is_own {
+                found.means.extend(stemmed(stems, row.means));
+                found.excludes.extend(stemmed(stems, row.excludes));
             }
         }
     }
     found
 }
 
-/// Whether a stem says nothing about the answers, such as that of "usually".
-pub(super) fn says_nothing(stem: &String) -> bool {
-    ROWS.iter().any(|row| row.kind == "any" && row.synonyms.means.contains(stem))
+/// Stems of words that say nothing about the answers, such as "usually".
+pub(super) fn saying_nothing(stems: &Stems) -> Vec<String> {
+    let rows = ROWS.iter().filter(|row| row.kind == "any");
+    rows.flat_map(|row| stemmed(stems, row.means)).collect()
 }
 
 #[cfg(test)]

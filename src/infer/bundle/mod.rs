@@ -21,6 +21,7 @@
 //! The same run gives the same bytes. A bundle is only used on the base it was made for, unless the
 //! user forces it.
 
+pub mod conditions;
 pub mod cutoff;
 mod fit;
 mod lexicon;

@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{
-    lexicon::{Synonyms, says_nothing},
+    conditions::Conditions,
+    lexicon::{Synonyms, saying_nothing},
     schema::{Schema, is_form},
 };
 use agent_ground::words::{is_question_word, name_words};
@@ -146,7 +147,7 @@ pub struct Phrasing {
 pub struct Phrasings(pub Vec<Phrasing>);
 
 /// The reading of a plain question.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// The distinct metapaths of its names, in words.
     pub metapaths: Vec<String>,
@@ -154,6 +155,11 @@ pub struct Reading {
     pub named: Vec<NodeId>,
     /// The answers, ascending; at least one.
     pub answers: Vec<NodeId>,
+    /// Whether a word was taken for a type or relation whose name has not this word: what training
+    /// questions were answered by says nothing about it.
+    pub by_synonym: bool,
+    /// The answers by date, if the question asks for the newest or oldest.
+    by_date: Option<Vec<NodeId>>,
     /// Equally likely readings: for each name its nodes and the metapath from them.
     ways: Vec<Vec<(Vec<NodeId>, Metapath)>>,
 }
@@ -206,6 +212,7 @@ impl Question {
             };
             names.extend(spelled.iter().filter(means_nothing_else).take(1).cloned());
         }
+        let nothing = saying_nothing(&base.stems);
         let is_beside = |at: &usize| !names.iter().any(|name| name.words.contains(at));
         let (mut other_stems, mut asks): (Vec<String>, Vec<bool>) = Default::default();
         for (at, (_, word)) in words.iter().enumerate() {
@@ -213,7 +220,7 @@ impl Question {
             if is_beside(&at) && !other_stems.contains(&stem) {
                 let shapes = is_question_word(word)
                     || COMPARING.contains(&word.as_ref())
-                    || says_nothing(&stem);
+                    || nothing.contains(&stem);
                 other_stems.push(stem);
                 asks.push(shapes || word.chars().nth(1).is_none());
             }
@@ -353,6 +360,8 @@ struct Guess {
     metapaths: Vec<Metapath>,
     log: f32,
     plain: bool,
+    /// Whether a word counts only as a synonym.
+    by_synonym: bool,
 }
 
 /// Bits by index; none beyond the end.
@@ -440,14 +449,17 @@ impl<'a> Model<'a> {
     /// Whether metapaths may explain every word: by their own names, or by a phrasing.
     fn may_be_plain(&self, metapaths: &[&WordedMetapath<'_>]) -> bool {
         let explained = metapaths.iter().fold(0, |explained, one| {
-            let metapath = &one.metapath;
-            let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
-            let types = types.map(|kind| bits(&self.of_types, kind.0));
-            let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
-            explained
-                | types.chain(relations).fold(self.synonyms_of(metapath), |all, own| all | own)
+            explained | self.names_of(&one.metapath) | self.synonyms_of(&one.metapath)
         });
         self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
+    }
+
+    /// The words that are forms of names of the types and relations of a metapath.
+    fn names_of(&self, metapath: &Metapath) -> u64 {
+        let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
+        let types = types.map(|kind| bits(&self.of_types, kind.0));
+        let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
+        types.chain(relations).fold(0, |all, own| all | own)
     }
 
     /// The words that are synonyms of the types and relations of a metapath.
@@ -526,8 +538,10 @@ impl<'a> Model<'a> {
         let longer: usize = longer.map(|metapath| metapath.steps.len() - 1).sum();
         let synonyms = metapaths.iter().fold(0, |all, metapath| all | self.synonyms_of(metapath));
         let unlearnt = self.wording(&expected, synonyms, None);
-        let by_schema =
-            Guess { log: unlearnt.0 + LONGER * longer as f32, plain: unlearnt.1, metapaths };
+        let names = metapaths.iter().fold(0, |all, metapath| all | self.names_of(metapath));
+        let by_synonym = self.topical & synonyms & !names != 0;
+        let (log, plain) = (unlearnt.0 + LONGER * longer as f32, unlearnt.1);
+        let by_schema = Guess { metapaths, log, plain, by_synonym };
         let learnt = self.phrasing(worded).map(|phrasing| {
             let (log, plain) = self.wording(&expected, synonyms, Some(phrasing));
             (log + (phrasing.n as f32 + 1.0).ln(), plain)
@@ -540,7 +554,7 @@ impl<'a> Model<'a> {
             && plain
             && (!guess.plain || log > guess.log)
         {
-            (guess.log, guess.plain) = (log, plain);
+            (guess.log, guess.plain, guess.by_synonym) = (log, plain, false);
         }
         let asks_later =
             |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
@@ -698,10 +712,18 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Reads a plain question; `None` if it is not plain, or no reading that explains its words has
-/// answers.
-pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Reading> {
-    let question = Question::new(base, query);
+/// Reads the rest of a question beside its conditions as a plain one; `None` if it is not plain, or no
+/// reading that explains its words has answers. Of the answers, those that fulfil the conditions stay, if
+/// there are any.
+pub fn read(base: &IndexedBase, conditions: &Conditions, phrasings: &Phrasings) -> Option<Reading> {
+    let mut reading = read_rest(base, &conditions.rest, phrasings)?;
+    reading.answers = conditions.fulfilled(&base.kb, reading.answers);
+    reading.by_date = conditions.by_date(base, &reading.answers);
+    (reading.answers.len() <= MAX_ANSWERS).then_some(reading)
+}
+
+fn read_rest(base: &IndexedBase, text: &str, phrasings: &Phrasings) -> Option<Reading> {
+    let question = Question::new(base, text);
     if !question.may_be_plain() {
         return None;
     }
@@ -734,9 +756,8 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
         let metapaths = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
         let way = question.names.iter().cloned().zip(guess.metapaths.iter().cloned());
         let (_, reading) = found.get_or_insert_with(|| {
-            let (metapaths, answers, ways) = Default::default();
             let named = named.clone();
-            (guess.log, Reading { metapaths, named, answers, ways })
+            (guess.log, Reading { named, by_synonym: guess.by_synonym, ..Reading::default() })
         });
         reading.ways.push(way.collect());
         let both: BTreeSet<NodeId> = reading.answers.iter().copied().chain(own).collect();
@@ -747,7 +768,7 @@ pub fn read(base: &IndexedBase, query: &str, phrasings: &Phrasings) -> Option<Re
             }
         }
     }
-    found.map(|pair| pair.1).filter(|reading| reading.answers.len() <= MAX_ANSWERS)
+    found.map(|pair| pair.1)
 }
 
 /// The reading of a bare name: the nodes with that name that may be answers.
@@ -757,7 +778,7 @@ fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
     let answers: BTreeSet<NodeId> = nodes.iter().filter(may_answer).copied().collect();
     let is_bare = question.other_stems.is_empty() && !answers.is_empty();
     let answers = answers.into_iter().collect();
-    is_bare.then(|| Reading { metapaths: Vec::new(), named: Vec::new(), answers, ways: Vec::new() })
+    is_bare.then(|| Reading { answers, ..Reading::default() })
 }
 
 impl Reading {
@@ -812,6 +833,15 @@ impl Reading {
         }
         let lacking = self.answers.iter().filter(|node| !answered.contains(node));
         ranked.extend(lacking.map(|&node| (node, 0.505)));
+        if let Some(by_date) = &self.by_date {
+            let n = by_date.len() as f32;
+            let place = |node| by_date.iter().position(|own| *own == node);
+            for (node, score) in &mut ranked {
+                if let Some(place) = place(*node) {
+                    *score = 0.51 + 0.049 * (1.0 - place as f32 / n);
+                }
+            }
+        }
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         ranked
     }
@@ -825,7 +855,7 @@ mod tests {
     #[test]
     fn a_name_and_no_word_more_asks_for_what_bears_it() {
         let base = example_base();
-        let read = |query: &str| read(&base, query, &Phrasings::default());
+        let read = |query: &str| read_rest(&base, query, &Phrasings::default());
         let product = base.kb.nodes_of_type(base.kb.type_id("product").unwrap())[0];
         let name = base.kb.name(product);
         let reading = read(name).unwrap();

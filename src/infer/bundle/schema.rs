@@ -87,6 +87,13 @@ impl Schema {
         self.relations.iter().zip(&self.relation_synonyms).map(is_excluded).collect()
     }
 
+    /// Whether a stem is a word of a relation's name, or a synonym of it.
+    pub(super) fn relation_means(&self, relation: RelationId, stem: &str) -> bool {
+        let synonyms = self.relation_synonyms.get(usize::from(relation.0));
+        self.of_relation(relation).iter().any(|own| is_form(stem, own))
+            || synonyms.is_some_and(|synonyms| synonyms.means.iter().any(|own| own == stem))
+    }
+
     /// Whether a stem is a synonym of a type or relation.
     pub(super) fn is_synonym(&self, stem: &str) -> bool {
         let mut all = self.type_synonyms.iter().chain(&self.relation_synonyms);

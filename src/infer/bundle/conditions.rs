@@ -1,0 +1,935 @@
+//! Conditions that a question states: dates, numbers and absence.
+//!
+//! | in the question | condition |
+//! | --- | --- |
+//! | created in March 2025, before 2020, between 5 May 2024 and June 2024, in Q1 2025 | `created=2025-03` ... |
+//! | price under 20, more than 50 reviews | `price<20`, `reviews>50` |
+//! | not closed, without Anna Ode, that do not cause dizziness | `status!=closed`, `drug_causes_effect!=dizziness` |
+//! | without a product, not closed (a date) | `product!=*`, `closed!=*` |
+//! | other than The Silent Harbor | `name!=The Silent Harbor` |
+//! | newest, oldest | answers of a plain question by date |
+//!
+//! Each is a condition of [`agent_kb::filter`], shown to the user in its syntax. A phrase counts only if the base
+//! has what it names: a field whose values are dates or numbers, or a node. The words of a condition are left
+//! out when the rest is read as a plain question. Nodes that fulfil all conditions come first; no node is removed,
+//! since a phrase may be misread. English only; nothing is relative to today.
+
+use std::{borrow::Cow, collections::BTreeSet, ops::Range};
+
+use crate::bundle::schema::{Schema, is_form};
+use agent_ground::words::{is_question_word, name_words};
+use agent_index::{IndexedBase, entities::ExactMention};
+use agent_kb::{
+    FieldId, Kb, NodeId, TypeId,
+    filter::{Check, Condition, Operator},
+    table::value::{date, quantity},
+};
+use agent_retrieve::AppliedConditions;
+
+/// Nodes of a type that are looked at to learn what the values of its fields are.
+const SAMPLE: usize = 32;
+/// Minimum share of dates or numbers among the values of a field.
+const MIN_SHARE: f32 = 0.9;
+/// Words before a date, or around a number, that may name a field.
+const MAX_FIELD_DISTANCE: usize = 3;
+/// Words between a negation and a name.
+const MAX_BETWEEN: usize = 4;
+/// Score of nodes that do not fulfil the conditions, as a share of the least score of those that do.
+const OUTSIDE_SHARE: f32 = 0.5;
+/// Years that a question may name.
+const YEARS: std::ops::RangeInclusive<u32> = 1800..=2100;
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+/// Words before a date that is a whole span.
+const IN: [&str; 6] = ["in", "during", "from", "of", "on", "dated"];
+/// Words before a date that begins or ends a span.
+const LIMITS: [(&[&str], Operator); 13] = [
+    (&["earlier", "than"], Operator::Less),
+    (&["older", "than"], Operator::Less),
+    (&["prior", "to"], Operator::Less),
+    (&["before"], Operator::Less),
+    (&["not", "after"], Operator::AtMost),
+    (&["up", "to"], Operator::AtMost),
+    (&["until"], Operator::AtMost),
+    (&["till"], Operator::AtMost),
+    (&["later", "than"], Operator::More),
+    (&["newer", "than"], Operator::More),
+    (&["not", "before"], Operator::AtLeast),
+    (&["after"], Operator::More),
+    (&["since"], Operator::AtLeast),
+];
+/// Words before a number.
+const COMPARISONS: [(&[&str], Operator); 17] = [
+    (&["no", "more", "than"], Operator::AtMost),
+    (&["not", "more", "than"], Operator::AtMost),
+    (&["no", "less", "than"], Operator::AtLeast),
+    (&["no", "fewer", "than"], Operator::AtLeast),
+    (&["more", "than"], Operator::More),
+    (&["greater", "than"], Operator::More),
+    (&["higher", "than"], Operator::More),
+    (&["less", "than"], Operator::Less),
+    (&["fewer", "than"], Operator::Less),
+    (&["lower", "than"], Operator::Less),
+    (&["at", "least"], Operator::AtLeast),
+    (&["at", "most"], Operator::AtMost),
+    (&["up", "to"], Operator::AtMost),
+    (&["over"], Operator::More),
+    (&["above"], Operator::More),
+    (&["under"], Operator::Less),
+    (&["below"], Operator::Less),
+];
+/// Words that negate what follows.
+const NEGATIONS: [&str; 7] = ["not", "without", "except", "excluding", "never", "lacking", "nor"];
+/// Words before which "no" negates.
+const HAVING: [&str; 5] = ["with", "has", "have", "having", "had"];
+/// What precedes a single node that is left out.
+const OTHER_THAN: [&[&str]; 4] =
+    [&["other", "than"], &["apart", "from"], &["aside", "from"], &["besides"]];
+/// Words that join a condition to what it is about, and say nothing without it.
+const JOINING: [&str; 24] = [
+    "that", "which", "who", "whose", "is", "are", "was", "were", "be", "been", "being", "do",
+    "does", "did", "has", "have", "had", "can", "will", "but", "and", "with", "any", "yet",
+];
+/// Words between a negation and a name that say nothing.
+const FILLERS: [&str; 22] = [
+    "a", "an", "the", "any", "in", "of", "by", "from", "with", "to", "at", "on", "for", "be",
+    "been", "being", "about", "as", "have", "has", "used", "yet",
+];
+/// Names of fields that a date without a field is about, best first.
+const GENERAL_DATES: [&str; 8] =
+    ["date", "created", "published", "released", "issued", "opened", "time", "year"];
+/// Words for fields of dates, beside their own names.
+const DATE_WORDS: [(&str, &[&str]); 6] = [
+    (
+        "created",
+        &["opened", "reported", "filed", "raised", "submitted", "logged", "made", "written"],
+    ),
+    ("updated", &["changed", "modified", "edited", "revised"]),
+    ("closed", &["resolved", "finished", "solved", "completed"]),
+    ("hired", &["joined", "employed", "started"]),
+    ("released", &["launched", "published", "out"]),
+    ("published", &["released", "appeared", "written"]),
+];
+
+/// The conditions of a question.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// The question without them.
+    pub rest: String,
+    /// All of them.
+    pub all: Vec<Condition>,
+    /// Whether the newest come first, or the oldest.
+    pub newest_first: Option<bool>,
+}
+
+/// What the values of a field are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Date,
+    Number,
+}
+
+/// A date or a span of two, each a year, month or day with the year first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Span {
+    from: String,
+    to: String,
+}
+
+/// A field with the types that have it.
+struct Field {
+    id: FieldId,
+    kind: Kind,
+    types: Vec<TypeId>,
+}
+
+/// A word of the question.
+struct Word<'a> {
+    range: Range<usize>,
+    folded: Cow<'a, str>,
+    stem: String,
+    /// Whether it is in quotation marks or in a name of several words.
+    is_in_name: bool,
+}
+
+/// Reads conditions from left to right.
+struct Reader<'a> {
+    base: &'a IndexedBase,
+    text: &'a str,
+    words: Vec<Word<'a>>,
+    mentions: Vec<ExactMention>,
+    schema: Schema,
+    /// The types that the question asks for, if it says any.
+    wanted: Option<Vec<TypeId>>,
+    /// Fields of dates and numbers.
+    fields: Vec<Field>,
+    found: Vec<Condition>,
+    /// The words of conditions.
+    used: Vec<Range<usize>>,
+    newest_first: Option<bool>,
+}
+
+impl Conditions {
+    /// Reads the conditions of a question.
+    pub fn read(base: &IndexedBase, text: &str) -> Self {
+        let words: Vec<(Range<usize>, Cow<'_, str>)> = name_words(text).collect();
+        let mut reader = match words.iter().any(|(_, word)| may_begin(word)) {
+            true => Reader::new(base, text, words),
+            false => return Self { rest: text.to_owned(), ..Self::default() },
+        };
+        let mut at = 0;
+        while at < reader.words.len() {
+            at = reader.read_at(at).unwrap_or(at + 1);
+        }
+        let rest = reader.rest();
+        Self { rest, all: reader.found, newest_first: reader.newest_first }
+    }
+
+    /// Checks of all conditions.
+    fn checks<'a>(&'a self, kb: &'a Kb) -> Vec<Check<'a>> {
+        self.all.iter().filter_map(|condition| Check::new(kb, condition).ok()).collect()
+    }
+
+    /// The nodes that fulfil all conditions; all nodes if none does.
+    pub fn fulfilled(&self, kb: &Kb, nodes: Vec<NodeId>) -> Vec<NodeId> {
+        let checks = self.checks(kb);
+        let holds = |node: &NodeId| checks.iter().all(|check| check.holds(*node));
+        let fulfilled: Vec<NodeId> = nodes.iter().copied().filter(holds).collect();
+        if fulfilled.is_empty() { nodes } else { fulfilled }
+    }
+
+    /// The conditions as they were applied to a ranking; none without conditions.
+    pub fn applied(&self, kb: &Kb, ranking: &[(NodeId, f32)]) -> Option<AppliedConditions> {
+        let order =
+            self.newest_first.map(|newest| if newest { "newest first" } else { "oldest first" });
+        let texts: Vec<String> =
+            self.all.iter().map(Condition::to_string).chain(order.map(str::to_owned)).collect();
+        let checks = self.checks(kb);
+        let holds = |pair: &&(NodeId, f32)| checks.iter().all(|check| check.holds(pair.0));
+        let n_fulfilled = ranking.iter().filter(holds).count();
+        let rest = self.rest.clone();
+        (!texts.is_empty()).then_some(AppliedConditions { texts, rest, n_fulfilled })
+    }
+
+    /// The ranking with the nodes that fulfil all conditions first. The others score below them, in their order.
+    pub fn apply(&self, kb: &Kb, ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
+        let checks = self.checks(kb);
+        if checks.is_empty() {
+            return ranking;
+        }
+        let holds = |pair: &(NodeId, f32)| checks.iter().all(|check| check.holds(pair.0));
+        let (mut first, others): (Vec<_>, Vec<_>) = ranking.into_iter().partition(holds);
+        let (Some(least), Some(most)) = (first.last(), others.first()) else {
+            first.extend(others);
+            return first;
+        };
+        let least = least.1;
+        let share = match most.1 > 0.0 && least > 0.0 {
+            true => OUTSIDE_SHARE * least / most.1,
+            false => 0.0,
+        };
+        first.extend(others.into_iter().map(|(node, score)| (node, score * share)));
+        first
+    }
+
+    /// The nodes by date if the question asks for the newest or oldest, undated ones last; else none.
+    pub fn by_date(&self, base: &IndexedBase, nodes: &[NodeId]) -> Option<Vec<NodeId>> {
+        let newest_first = self.newest_first?;
+        let kind = base.kb.node_type(*nodes.first()?);
+        let fields = fields_of(&base.kb);
+        let dated: Vec<&Field> = fields
+            .iter()
+            .filter(|field| field.kind == Kind::Date && field.types.contains(&kind))
+            .collect();
+        let field = most_general(&base.kb, &dated)?;
+        let of = |&node: &NodeId| (base.kb.field(node, field).and_then(date_or_year), node);
+        let (mut dates, undated): (Vec<_>, Vec<_>) =
+            nodes.iter().map(of).partition(|pair| pair.0.is_some());
+        dates.sort();
+        if newest_first {
+            dates.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        }
+        Some(dates.into_iter().chain(undated).map(|pair| pair.1).collect())
+    }
+}
+
+/// Whether a condition may begin with a word.
+fn may_begin(word: &str) -> bool {
+    let begins = |phrase: &&[&str]| phrase.first() == Some(&word);
+    let limits = LIMITS.iter().chain(&COMPARISONS).map(|pair| pair.0);
+    NEGATIONS.contains(&word)
+        || ["no", "t", "between", "newest", "latest", "recent", "oldest", "earliest"]
+            .contains(&word)
+        || MONTHS.contains(&word)
+        || as_year(word).is_some()
+        || limits.chain(OTHER_THAN).any(|phrase| begins(&phrase))
+}
+
+fn as_year(word: &str) -> Option<u32> {
+    let is_year = word.len() == 4 && word.bytes().all(|c| c.is_ascii_digit());
+    word.parse().ok().filter(|year| is_year && YEARS.contains(year))
+}
+
+fn date_or_year(text: &str) -> Option<String> {
+    date(text).or_else(|| as_year(text.trim()).map(|_| text.trim().to_owned()))
+}
+
+/// The fields of dates and numbers, each with its types, by what the first nodes of each type have.
+fn fields_of(kb: &Kb) -> Vec<Field> {
+    let mut fields: Vec<Field> = Vec::new();
+    for at in 0..kb.types().len() {
+        let of = TypeId(at as u16);
+        let nodes = kb.nodes_of_type(of);
+        let mut counts = vec![(0u32, 0u32, 0u32); kb.field_names().len()];
+        for &node in nodes.iter().step_by((nodes.len() / SAMPLE).max(1)).take(SAMPLE) {
+            for (FieldId(field), text) in kb.fields(node) {
+                let Some((n, dates, numbers)) = counts.get_mut(usize::from(field)) else {
+                    continue;
+                };
+                *n += 1;
+                *dates += u32::from(date_or_year(text).is_some());
+                *numbers += u32::from(quantity(text).is_some());
+            }
+        }
+        for (field, (n, dates, numbers)) in counts.into_iter().enumerate() {
+            let is_most = |part: u32| n > 0 && part as f32 >= MIN_SHARE * n as f32;
+            let kind = match (is_most(dates), is_most(numbers)) {
+                (true, _) => Kind::Date,
+                (false, true) => Kind::Number,
+                _ => continue,
+            };
+            let id = FieldId(field as u16);
+            match fields.iter_mut().find(|known| (known.id, known.kind) == (id, kind)) {
+                Some(known) => known.types.push(of),
+                None => fields.push(Field { id, kind, types: vec![of] }),
+            }
+        }
+    }
+    fields
+}
+
+/// The field that a date without a field is about.
+fn most_general(kb: &Kb, fields: &[&Field]) -> Option<FieldId> {
+    let name = |field: &Field| kb.field_names().get(usize::from(field.id.0)).map(String::as_str);
+    let place = |field: &&&Field| {
+        let name = name(field).unwrap_or_default();
+        let place = GENERAL_DATES.iter().position(|general| name.contains(general));
+        (place.unwrap_or(GENERAL_DATES.len()), field.id)
+    };
+    fields.iter().min_by_key(place).map(|field| field.id)
+}
+
+impl<'a> Reader<'a> {
+    fn new(base: &'a IndexedBase, text: &'a str, words: Vec<(Range<usize>, Cow<'a, str>)>) -> Self {
+        let mentions = base.entities.exact_mentions(text);
+        let is_in_name = |at: usize| {
+            let holds = |mention: &&ExactMention| mention.words.contains(&at);
+            let mention = mentions.iter().find(holds);
+            mention.is_some_and(|mention| mention.quoted || mention.words.len() > 1)
+        };
+        let quoted = quoted(text);
+        let word = |(at, (range, folded)): (usize, (Range<usize>, Cow<'a, str>))| Word {
+            stem: base.stems.stem(&folded).into_owned(),
+            is_in_name: is_in_name(at) || quoted.iter().any(|part| part.contains(&range.start)),
+            folded,
+            range,
+        };
+        let words: Vec<Word<'a>> = words.into_iter().enumerate().map(word).collect();
+        let schema = Schema::new(base);
+        let stems: Vec<String> =
+            words.iter().filter(|word| !word.is_in_name).map(|word| word.stem.clone()).collect();
+        let wanted = schema.first_mentioned(&stems);
+        let fields = fields_of(&base.kb);
+        let (found, used, newest_first) = Default::default();
+        Self { base, text, words, mentions, schema, wanted, fields, found, used, newest_first }
+    }
+
+    fn is(&self, at: usize, phrase: &[&str]) -> bool {
+        let own = self.words.get(at..at + phrase.len()).unwrap_or_default();
+        own.len() == phrase.len()
+            && own
+                .iter()
+                .zip(phrase)
+                .all(|(word, wanted)| !word.is_in_name && word.folded == *wanted)
+    }
+
+    fn is_any(&self, at: usize, of: &[&str]) -> bool {
+        of.iter().any(|one| self.is(at, &[one]))
+    }
+
+    /// Reads a condition that begins at a word; the position after it.
+    fn read_at(&mut self, at: usize) -> Option<usize> {
+        if self.words.get(at)?.is_in_name {
+            return None;
+        }
+        let read = self.read_dates(at).or_else(|| self.read_number(at));
+        read.or_else(|| self.read_order(at)).or_else(|| self.read_absence(at))
+    }
+
+    /// Reads "in March 2025", "since 2020", "between 5 May and 7 May 2024", "from 2019 to 2021".
+    fn read_dates(&mut self, at: usize) -> Option<usize> {
+        let two = [("between", "and"), ("from", "to"), ("from", "until")];
+        for (first, second) in two {
+            if self.is(at, &[first])
+                && let Some((from, next)) = self.date_at(at + 1)
+                && self.is(next, &[second])
+                && let Some((to, end)) = self.date_at(next + 1)
+            {
+                let parts = [(Operator::AtLeast, from.from), (Operator::AtMost, to.to)];
+                return self.put_dates(at, end, parts);
+            }
+        }
+        for (phrase, operator) in LIMITS {
+            if self.is(at, phrase)
+                && let Some((span, end)) = self.date_at(at + phrase.len())
+            {
+                let limit = match operator {
+                    Operator::AtMost | Operator::More => span.to,
+                    _ => span.from,
+                };
+                return self.put_dates(at, end, [(operator, limit)]);
+            }
+        }
+        let has_word = self.is_any(at, &IN);
+        let (span, end) = self.date_at(at + usize::from(has_word))?;
+        // A number of four digits alone may be anything.
+        if !has_word && span.from.len() == 4 {
+            return None;
+        }
+        match span.from == span.to {
+            true => self.put_dates(at, end, [(Operator::Is, span.from)]),
+            false => {
+                let parts = [(Operator::AtLeast, span.from), (Operator::AtMost, span.to)];
+                self.put_dates(at, end, parts)
+            }
+        }
+    }
+
+    /// Parses a date that begins at a word; the position after it.
+    fn date_at(&self, at: usize) -> Option<(Span, usize)> {
+        let word = |at: usize| {
+            self.words.get(at).filter(|word| !word.is_in_name).map(|word| word.folded.as_ref())
+        };
+        let month = |at: usize| MONTHS.iter().position(|name| word(at) == Some(name));
+        let day = |at: usize| {
+            let text = word(at)?;
+            let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
+            let ending = text.get(digits.len()..)?;
+            let is_day = digits.len() <= 2 && ["", "st", "nd", "rd", "th"].contains(&ending);
+            digits.parse::<u32>().ok().filter(|day| is_day && (1..=31).contains(day))
+        };
+        let year = |at: usize| word(at).and_then(as_year);
+        let whole = |text: String, next: usize| Some((Span { from: text.clone(), to: text }, next));
+        // Digits with separators are one date of several words.
+        let start = self.words.get(at)?.range.start;
+        let written = self.text[start..].split_whitespace().next().unwrap_or_default();
+        let written = written.trim_end_matches(|c: char| !c.is_alphanumeric());
+        if let Some(text) = date(written) {
+            return whole(text, at + 3);
+        }
+        if let (Some(year), [separator, ..]) =
+            (year(at), &written.as_bytes()[4.min(written.len())..])
+            && *separator == b'-'
+            && let Some(text) =
+                written.get(..7).filter(|text| date(&format!("{text}-01")).is_some())
+            && written.len() == 7
+            && YEARS.contains(&year)
+        {
+            return whole(text.to_owned(), at + 2);
+        }
+        if let Some(year) = year(at) {
+            return whole(year.to_string(), at + 1);
+        }
+        let quarter = word(at).and_then(|word| word.strip_prefix('q')?.parse::<u32>().ok());
+        if let (Some(quarter @ 1..=4), Some(year)) = (quarter, year(at + 1)) {
+            let month = |month: u32| format!("{year}-{month:02}");
+            let span = Span { from: month(3 * quarter - 2), to: month(3 * quarter) };
+            return Some((span, at + 2));
+        }
+        let of_day =
+            |year: u32, month: usize, day: u32| date(&format!("{year}-{:02}-{day:02}", month + 1));
+        if let Some(month) = month(at) {
+            if let (Some(day), Some(year)) = (day(at + 1), year(at + 2)) {
+                return whole(of_day(year, month, day)?, at + 3);
+            }
+            let next = at + 1 + usize::from(self.is(at + 1, &["of"]));
+            return whole(format!("{}-{:02}", year(next)?, month + 1), next + 1);
+        }
+        let day = day(at)?;
+        let next = at + 1 + usize::from(self.is(at + 1, &["of"]));
+        let (month, year) = (month(next)?, year(next + 1)?);
+        whole(of_day(year, month, day)?, next + 2)
+    }
+
+    /// Adds conditions on a field of dates.
+    fn put_dates<const N: usize>(
+        &mut self,
+        at: usize,
+        end: usize,
+        parts: [(Operator, String); N],
+    ) -> Option<usize> {
+        let (start, field) = self.named_field(at, at, Kind::Date, &DATE_WORDS)?;
+        for (operator, value) in parts {
+            self.found.push(Condition::new(field.clone(), operator, vec![value]));
+        }
+        self.use_words(start, end);
+        Some(end)
+    }
+
+    /// The field of a kind that words before `at` or from `after` on name, or else the most general one of
+    /// dates; with the first word of the condition.
+    fn named_field(
+        &self,
+        at: usize,
+        after: usize,
+        kind: Kind,
+        synonyms: &[(&str, &[&str])],
+    ) -> Option<(usize, String)> {
+        let kb = &self.base.kb;
+        let name = |field: &Field| kb.field_names()[usize::from(field.id.0)].as_str();
+        let fields: Vec<&Field> = self.fields.iter().filter(|field| field.kind == kind).collect();
+        let before = (at.saturating_sub(MAX_FIELD_DISTANCE)..at).rev();
+        let places = before.chain(after..(after + usize::from(after > at) * MAX_FIELD_DISTANCE));
+        for place in places {
+            let Some(word) = self.words.get(place).filter(|word| !word.is_in_name) else {
+                continue;
+            };
+            if self.mentions.iter().any(|mention| mention.marked && mention.words.contains(&place))
+            {
+                break;
+            }
+            let means = |field: &&&Field| {
+                let own = || {
+                    name_words(name(field)).map(|pair| self.base.stems.stem(&pair.1).into_owned())
+                };
+                let of_rows = synonyms
+                    .iter()
+                    .filter(|row| own().any(|own| own == self.base.stems.stem(row.0)));
+                own().any(|own| !is_question_word(&own) && is_form(&own, &word.stem))
+                    || of_rows.flat_map(|row| row.1).any(|one| *one == word.folded)
+            };
+            let mut own = fields.iter().filter(means);
+            if let Some(field) = own.next() {
+                // "price" of a product before "sale price" of an offer.
+                let path = own.chain([field]).find_map(|field| self.path_to(field));
+                return Some((place.min(at), path?));
+            }
+        }
+        let reachable = |field: &&&Field| self.path_to(field).is_some();
+        let dates: Vec<&Field> = match kind {
+            Kind::Date => fields.iter().filter(reachable).copied().collect(),
+            Kind::Number => Vec::new(),
+        };
+        let own: Vec<&Field> = dates.iter().filter(|field| self.is_own(field)).copied().collect();
+        let id = most_general(kb, if own.is_empty() { &dates } else { &own })?;
+        let field = fields.iter().find(|field| field.id == id)?;
+        Some((at, self.path_to(field)?))
+    }
+
+    /// Whether the wanted type has a field.
+    fn is_own(&self, field: &Field) -> bool {
+        let candidates = self.base.kb.candidate_types();
+        let wanted = self.wanted.as_deref().unwrap_or(candidates);
+        field.types.iter().any(|of| wanted.contains(of))
+    }
+
+    /// The left side of a condition on a field: its name, or the type beside the wanted one that has it.
+    fn path_to(&self, field: &Field) -> Option<String> {
+        let kb = &self.base.kb;
+        let name = kb.field_names().get(usize::from(field.id.0))?;
+        if self.is_own(field) {
+            return Some(name.clone());
+        }
+        let wanted = self.wanted.as_deref()?;
+        let of = field.types.iter().find(|&&of| self.is_beside(wanted, of))?;
+        Some(format!("{}.{name}", kb.type_name(*of)))
+    }
+
+    /// Whether a relation joins a wanted type and another.
+    fn is_beside(&self, wanted: &[TypeId], of: TypeId) -> bool {
+        self.base.kb.tuples().iter().any(|tuple| {
+            (wanted.contains(&tuple.source) && tuple.target == of)
+                || (wanted.contains(&tuple.target) && tuple.source == of)
+        })
+    }
+
+    /// Reads "price under 20", "more than 50 reviews", "rated at least 4.5".
+    fn read_number(&mut self, at: usize) -> Option<usize> {
+        let own = COMPARISONS.iter().find(|(phrase, _)| self.is(at, phrase));
+        let &(phrase, operator) = own?;
+        let first = at + phrase.len();
+        let start = self.words.get(first)?.range.start;
+        let written = self.text[start..].split_whitespace().next().unwrap_or_default();
+        let written = written.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let number = quantity(written)?.number;
+        let n = self.words[first..]
+            .iter()
+            .take_while(|word| word.range.start < start + written.len())
+            .count();
+        let after = first + n;
+        let rows: [(&str, &[&str]); 2] = [
+            ("price", &["cost", "costs", "costing", "dollars", "euros"]),
+            ("rating", &["rated", "stars"]),
+        ];
+        let (begin, field) = self.named_field(at, after, Kind::Number, &rows)?;
+        let end = match self.words.get(after) {
+            Some(word)
+                if name_words(&field)
+                    .any(|own| is_form(&self.base.stems.stem(&own.1), &word.stem)) =>
+            {
+                after + 1
+            }
+            _ => after,
+        };
+        self.found.push(Condition::new(field, operator, vec![number.to_string()]));
+        self.use_words(begin, end);
+        Some(end)
+    }
+
+    /// Reads "newest", "latest", "most recent", "oldest", "earliest".
+    fn read_order(&mut self, at: usize) -> Option<usize> {
+        let phrases: [(&[&str], bool); 5] = [
+            (&["most", "recent"], true),
+            (&["newest"], true),
+            (&["latest"], true),
+            (&["oldest"], false),
+            (&["earliest"], false),
+        ];
+        let &(phrase, newest_first) = phrases.iter().find(|(phrase, _)| self.is(at, phrase))?;
+        let is_dated = |field: &&Field| field.kind == Kind::Date && self.is_own(field);
+        self.fields.iter().find(is_dated)?;
+        self.newest_first = Some(newest_first);
+        self.used.push(at..at + phrase.len());
+        Some(at + phrase.len())
+    }
+
+    /// Reads "not closed", "without Anna Ode", "other than The Silent Harbor", "without a product".
+    fn read_absence(&mut self, at: usize) -> Option<usize> {
+        if let Some(phrase) = OTHER_THAN.iter().find(|phrase| self.is(at, phrase)) {
+            let mention = self.mention_at(at + phrase.len())?;
+            let (name, end) = (self.base.kb.name(*mention.nodes.first()?), mention.words.end);
+            self.found.push(Condition::new("name", Operator::IsNot, vec![name.to_owned()]));
+            self.use_words(at, end);
+            return Some(end);
+        }
+        let is_short = self.is(at, &["t"]) && at > 0 && self.words[at - 1].folded.ends_with('n');
+        let is_no = self.is(at, &["no"]) && at > 0 && self.is_any(at - 1, &HAVING);
+        if !is_short && !is_no && !self.is_any(at, &NEGATIONS) {
+            return None;
+        }
+        let start = at - usize::from(is_short);
+        let mut between: Vec<&str> = Vec::new();
+        let mut next = at + 1;
+        let name = loop {
+            if let Some(mention) = self.mention_at(next) {
+                break Some(mention);
+            }
+            let word = self.words.get(next).filter(|word| !word.is_in_name)?;
+            let is_known = self.schema.says(&word.stem) || self.schema.is_synonym(&word.stem);
+            if between.len() == MAX_BETWEEN
+                || !(is_known || FILLERS.contains(&word.folded.as_ref()))
+            {
+                break None;
+            }
+            between.push(&word.stem);
+            next += 1;
+        };
+        let Some(mention) = name else { return self.read_lack(start, at + 1) };
+        let field = self.absent_side(&mention, &between)?;
+        let kb = &self.base.kb;
+        let mut values = vec![kb.name(*mention.nodes.first()?).to_owned()];
+        let mut end = mention.words.end;
+        // "not low or medium".
+        while self.is_any(end, &["or", "and", "nor"])
+            && let Some(other) = self.mention_at(end + 1)
+            && self.absent_side(&other, &between).as_ref() == Some(&field)
+        {
+            values.push(kb.name(*other.nodes.first()?).to_owned());
+            end = other.words.end;
+        }
+        self.found.push(Condition::new(field, Operator::IsNot, values));
+        self.use_words(start, end);
+        Some(end)
+    }
+
+    /// Reads what a node lacks at all: a neighbour of a type, or a field.
+    fn read_lack(&mut self, start: usize, mut at: usize) -> Option<usize> {
+        while self.is_any(at, &["a", "an", "the", "any", "been", "yet"]) {
+            at += 1;
+        }
+        let stems: Vec<&String> = self.words.get(at..)?.iter().map(|word| &word.stem).collect();
+        let kb = &self.base.kb;
+        let wanted = self.wanted.as_deref()?;
+        let spelled = |name: &str| {
+            let own: Vec<String> =
+                name_words(name).map(|pair| self.base.stems.stem(&pair.1).into_owned()).collect();
+            let is_own = !own.is_empty()
+                && own.len() <= stems.len()
+                && own.iter().zip(&stems).all(|(own, stem)| own == *stem);
+            is_own.then_some(own.len())
+        };
+        let types = (0..kb.types().len()).map(|at| TypeId(at as u16));
+        let beside = types.filter(|&of| !wanted.contains(&of) && self.is_beside(wanted, of));
+        let names: BTreeSet<&str> = beside.map(|of| kb.type_name(of)).collect();
+        let fields = kb.field_names().iter().map(String::as_str);
+        let (name, n) = names
+            .into_iter()
+            .chain(fields)
+            .find_map(|name| Some((name.to_owned(), spelled(name)?)))?;
+        self.found.push(Condition::new(name, Operator::IsNot, vec!["*".to_owned()]));
+        self.use_words(start, at + n);
+        Some(at + n)
+    }
+
+    /// The mention that begins at a word.
+    fn mention_at(&self, at: usize) -> Option<ExactMention> {
+        self.mentions.iter().find(|mention| mention.words.start == at).cloned()
+    }
+
+    /// The left side of the condition that a named node is absent: a relation that the words between name, or
+    /// the type of the node; through the type between if the wanted type is not beside it.
+    fn absent_side(&self, mention: &ExactMention, between: &[&str]) -> Option<String> {
+        let kb = &self.base.kb;
+        let kinds: BTreeSet<TypeId> =
+            mention.nodes.iter().map(|&node| kb.node_type(node)).collect();
+        let candidates = kb.candidate_types();
+        let wanted = self.wanted.as_deref().unwrap_or(candidates);
+        if let Some(&kind) = kinds.iter().find(|&&kind| self.is_beside(wanted, kind)) {
+            let joins = |relation: u16| {
+                kb.tuples().iter().any(|tuple| {
+                    tuple.relation.0 == relation
+                        && ((wanted.contains(&tuple.source) && tuple.target == kind)
+                            || (wanted.contains(&tuple.target) && tuple.source == kind))
+                })
+            };
+            let n = kb.relations().len() as u16;
+            let own: Vec<u16> = (0..n).filter(|&relation| joins(relation)).collect();
+            let said = |relation: &&u16| {
+                between
+                    .iter()
+                    .any(|stem| self.schema.relation_means(agent_kb::RelationId(**relation), stem))
+            };
+            let named: Vec<&u16> = own.iter().filter(said).collect();
+            return Some(match named.as_slice() {
+                &[&only] if own.len() > 1 => kb.relations()[usize::from(only)].clone(),
+                _ => kb.type_name(kind).to_owned(),
+            });
+        }
+        let middle = (0..kb.types().len()).map(|at| TypeId(at as u16)).find(|&middle| {
+            self.is_beside(wanted, middle)
+                && kinds.iter().any(|&kind| self.is_beside(&[middle], kind))
+        })?;
+        let kind = kinds.into_iter().find(|&kind| self.is_beside(&[middle], kind))?;
+        let field = kb.field_names().iter().find(|name| *name == kb.type_name(kind))?;
+        Some(format!("{}.{field}", kb.type_name(middle)))
+    }
+
+    /// Takes words out of the rest, with what joins them to the words before.
+    fn use_words(&mut self, mut start: usize, end: usize) {
+        while start > 0 && self.is_any(start - 1, &JOINING) {
+            start -= 1;
+        }
+        // A question that begins with it needs its first word.
+        let start = if start == 0 {
+            start + usize::from(self.is_any(0, &["which", "who", "what"]))
+        } else {
+            start
+        };
+        self.used.push(start..end);
+    }
+
+    /// The text without the words of conditions.
+    fn rest(&self) -> String {
+        let is_used = |at: usize| self.used.iter().any(|range| range.contains(&at));
+        let mut rest = String::new();
+        let mut from = 0;
+        for (at, word) in self.words.iter().enumerate() {
+            if is_used(at) {
+                if !is_used(at.wrapping_sub(1)) {
+                    rest.push_str(&self.text[from..word.range.start]);
+                }
+                from = word.range.end;
+            }
+        }
+        rest.push_str(&self.text[from..]);
+        rest.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The parts of a text in double quotation marks.
+fn quoted(text: &str) -> Vec<Range<usize>> {
+    let marks: Vec<usize> =
+        text.match_indices(['"', '\u{201c}', '\u{201d}']).map(|pair| pair.0).collect();
+    marks.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, LazyLock};
+
+    use super::*;
+    use agent_testing::base_of;
+
+    /// Tickets of two people about two products, with a status, two dates, hours and perhaps no product.
+    fn desk() -> Arc<IndexedBase> {
+        static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
+            let mut nodes = String::new();
+            let people =
+                [("Anna Ode", "Purchasing", "2019-03-01"), ("Max Behr", "Legal", "2010-07-15")];
+            for (id, (name, unit, hired)) in people.into_iter().enumerate() {
+                nodes += &format!(
+                    "{{\"id\": {id}, \"type\": \"employee\", \"name\": \"{name}\", \"details\": {{\"department\": \"{unit}\", \"hired\": \"{hired}\"}}}}\n"
+                );
+            }
+            let others =
+                ["open", "closed", "Lumen Router 500", "Fjord Scanner 650", "Purchasing", "Legal"];
+            let kinds = ["status", "status", "product", "product", "department", "department"];
+            for (at, (name, kind)) in others.into_iter().zip(kinds).enumerate() {
+                nodes += &format!(
+                    "{{\"id\": {}, \"type\": \"{kind}\", \"name\": \"{name}\"}}\n",
+                    at + 2
+                );
+            }
+            let mut edges = "0\thas_department\t6\n1\thas_department\t7\n".to_owned();
+            for at in 0..8 {
+                let (id, is_closed) = (at + 8, at % 2 == 1);
+                let closed = if is_closed {
+                    format!(", \"closed\": \"2025-{:02}-20\"", at + 2)
+                } else {
+                    String::new()
+                };
+                nodes += &format!(
+                    "{{\"id\": {id}, \"type\": \"ticket\", \"name\": \"Problem {at}\", \"details\": {{\"created\": \"2025-{:02}-10\", \"hours\": \"{at}\"{closed}}}}}\n",
+                    at + 1
+                );
+                edges +=
+                    &format!("{id}\trequested_by\t{}\n{id}\thas_status\t{}\n", at / 4, 2 + at % 2);
+                if at > 1 {
+                    edges += &format!("{id}\tabout\t{}\n", 4 + at % 3 % 2);
+                }
+            }
+            base_of(&nodes, &edges, "ticket")
+        });
+        BASE.clone()
+    }
+
+    /// The conditions of a question, and the rest of it.
+    fn read(text: &str) -> (Vec<String>, String, Option<bool>) {
+        let found = Conditions::read(&desk(), text);
+        (found.all.iter().map(Condition::to_string).collect(), found.rest, found.newest_first)
+    }
+
+    #[test]
+    fn what_a_question_states_becomes_conditions() {
+        for (text, conditions, rest) in [
+            ("tickets created in March 2025", "created=2025-03", "tickets"),
+            ("tickets from 5 March 2025 by Anna Ode", "created=2025-03-05", "tickets by Anna Ode"),
+            (
+                "tickets by Anna Ode opened on March 5th, 2025",
+                "created=2025-03-05",
+                "tickets by Anna Ode",
+            ),
+            ("tickets that were closed before 2025-03", "closed<2025-03", "tickets"),
+            ("tickets closed on 20.03.2025?", "closed=2025-03-20", "tickets?"),
+            ("tickets since 2025", "created>=2025", "tickets"),
+            (
+                "tickets between March 2025 and May 2025",
+                "created>=2025-03 created<=2025-05",
+                "tickets",
+            ),
+            ("tickets created in Q1 2025", "created>=2025-01 created<=2025-03", "tickets"),
+            ("tickets of people hired after 2012", "employee.hired>2012", "tickets of people"),
+            ("tickets with more than 3 hours", "hours>3", "tickets"),
+            ("tickets whose hours are at least 2", "hours>=2", "tickets"),
+            (
+                "tickets about the Lumen Router 500 that are not closed",
+                "status!=closed",
+                "tickets about the Lumen Router 500",
+            ),
+            ("tickets that aren't closed or open", "status!=closed,open", "tickets"),
+            ("tickets not requested by Anna Ode", "employee!=Anna Ode", "tickets"),
+            (
+                "tickets of people not in Purchasing",
+                "employee.department!=Purchasing",
+                "tickets of people",
+            ),
+            ("tickets by Anna Ode without a product", "product!=*", "tickets by Anna Ode"),
+            ("tickets other than Problem 3 by Anna Ode", "name!=Problem 3", "tickets by Anna Ode"),
+        ] {
+            let (found, left, _) = read(text);
+            assert_eq!((found.join(" ").as_str(), left.as_str()), (conditions, rest), "{text}");
+        }
+        assert_eq!(
+            read("the newest tickets by Anna Ode"),
+            (vec![], "the tickets by Anna Ode".to_owned(), Some(true))
+        );
+    }
+
+    #[test]
+    fn what_the_base_does_not_have_stays_in_the_question() {
+        for text in [
+            "tickets about model 2025",
+            "tickets in March by Anna Ode",
+            "not just any tickets",
+            "tickets that are not urgent",
+            "more than a feeling",
+            "\"not closed\"",
+            "tickets under 20 euros",
+            "is there something without much noise",
+        ] {
+            let (found, rest, newest) = read(text);
+            assert!(
+                found.is_empty() && newest.is_none() && rest == text,
+                "{text}: {found:?} {rest}"
+            );
+        }
+    }
+
+    #[test]
+    fn nodes_that_fulfil_the_conditions_come_first_and_none_is_lost() {
+        let base = desk();
+        let tickets = base.kb.nodes_of_type(base.kb.type_id("ticket").unwrap()).to_vec();
+        let ranking: Vec<(NodeId, f32)> =
+            tickets.iter().map(|&node| (node, 1.0 - node as f32 / 100.0)).collect();
+        let asked = Conditions::read(&base, "tickets that are not closed created after March 2025");
+        let sorted = asked.apply(&base.kb, ranking.clone());
+        let names: Vec<&str> = sorted.iter().map(|pair| base.kb.name(pair.0)).collect();
+        assert_eq!(
+            names,
+            [
+                "Problem 4",
+                "Problem 6",
+                "Problem 0",
+                "Problem 1",
+                "Problem 2",
+                "Problem 3",
+                "Problem 5",
+                "Problem 7"
+            ]
+        );
+        assert!(sorted.windows(2).all(|pair| pair[0].1 >= pair[1].1), "{sorted:?}");
+        assert_eq!(asked.applied(&base.kb, &sorted).unwrap().n_fulfilled, 2);
+        // Where none fulfils them, the order stays.
+        let none = Conditions::read(&base, "tickets created in March 2031");
+        assert_eq!(none.apply(&base.kb, ranking.clone()), ranking);
+        assert_eq!(none.applied(&base.kb, &ranking).unwrap().n_fulfilled, 0);
+        let oldest = Conditions::read(&base, "oldest tickets");
+        assert_eq!(oldest.by_date(&base, &tickets[2..5]).unwrap(), tickets[2..5]);
+        let newest =
+            Conditions::read(&base, "newest tickets").by_date(&base, &tickets[2..5]).unwrap();
+        assert_eq!(newest, tickets[2..5].iter().rev().copied().collect::<Vec<_>>());
+    }
+}
