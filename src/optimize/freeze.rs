@@ -41,6 +41,8 @@ const RIDGES: [f64; 3] = [1e-3, 2e-3, 4e-3];
 const FOLD_STREAM: u64 = 4 << 40;
 /// A feature of every query; the only one if the router is disabled.
 const ALWAYS: &str = "always";
+/// Standard errors by which a fusion must be better than the re-ranker.
+const CLEARLY: f64 = 1.0;
 /// Number of nodes that a baseline ranks.
 const BASELINE_DEPTH: usize = 1_000;
 
@@ -156,7 +158,7 @@ fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Ve
     aim
 }
 
-/// Fusions that are compared on validation; earlier ones win ties.
+/// Fusions that are compared; the re-ranker is the last.
 fn fusions(n_categories: usize) -> Vec<Fusion> {
     let mut fusions = Vec::new();
     for max_categories in [1, 3, n_categories] {
@@ -325,18 +327,28 @@ impl MemberEvaluation {
         Ok(answered)
     }
 
-    /// The fusion that is best on the training queries and some validation queries together; ties go to
-    /// the earlier one. Validation alone has few queries on which fusions differ.
+    /// The re-ranker, unless another fusion is clearly better on the training queries and some validation
+    /// queries together: by [`CLEARLY`] standard errors of the mean difference. Fusions differ on few queries, so
+    /// that the best of them on these is chance (one-standard-error rule: Breiman et al. 1984).
     fn select(&self, queries: &[usize]) -> Result<&FusionRanks, OptimizeError> {
-        self.fused
-            .iter()
-            .map(|fused| {
-                let validation = values_at(&fused.validation, queries);
-                (mean(&[validation.as_slice(), fused.train.as_slice()].concat()), fused)
-            })
-            .reduce(|best, next| if next.0 > best.0 { next } else { best })
-            .map(|best| best.1)
-            .ok_or(OptimizeError::NoQueries("validation", "val"))
+        let ranks = |fused: &FusionRanks| {
+            [values_at(&fused.validation, queries).as_slice(), fused.train.as_slice()].concat()
+        };
+        let none = || OptimizeError::NoQueries("validation", "val");
+        let safe = self.fused.last().ok_or_else(none)?;
+        let of_safe = ranks(safe);
+        let lead = |fused: &FusionRanks| {
+            let differences: Vec<f64> =
+                ranks(fused).iter().zip(&of_safe).map(|(a, b)| f64::from(a - b)).collect();
+            let n = differences.len().max(1) as f64;
+            let mean = differences.iter().sum::<f64>() / n;
+            let variance = differences.iter().map(|of| (of - mean).powi(2)).sum::<f64>() / n;
+            mean - CLEARLY * (variance / n).sqrt()
+        };
+        let better =
+            self.fused.iter().map(|fused| (lead(fused), fused)).filter(|pair| pair.0 > 0.0);
+        let best = better.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        Ok(best.map_or(safe, |pair| pair.1))
     }
 }
 

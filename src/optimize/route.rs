@@ -80,7 +80,7 @@ pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, rid
 
 #[cfg(test)]
 mod tests {
-    use super::train;
+    use super::*;
 
     #[test]
     fn the_router_learns_which_word_tells_the_better_program() {

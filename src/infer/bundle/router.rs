@@ -1,7 +1,8 @@
 //! The router: predicts the category of a query without a language model.
 //!
 //! Multinomial logistic regression over words and names: stems of words that name no node, pairs of
-//! adjacent stems, and for each node type the strength of named and described nodes. The weights
+//! adjacent stems, for each node type the strength of named and described nodes, and whether names
+//! are quoted or spelled out. The weights
 //! maximise the expected quality of the answer, not the likelihood of a label, so that confusing
 //! equally good programs costs nothing.
 
@@ -39,6 +40,18 @@ pub fn features(base: &IndexedBase, query: &str) -> Features {
     let mut features: BTreeMap<String, f32> = BTreeMap::new();
     features.insert("always".to_owned(), 1.0);
     let linked = base.entities.link(&base.kb, query, &[], 2);
+    // Questions that spell a name out are worded otherwise than those that describe a node.
+    for mention in base.entities.exact_mentions(query).iter().filter(|mention| mention.marked) {
+        if mention.quoted {
+            features.insert("quotes a name".to_owned(), 1.0);
+        }
+        for &node in mention.nodes.iter().take(1) {
+            features.insert(format!("spells {}", base.kb.type_name(base.kb.node_type(node))), 1.0);
+        }
+    }
+    if query.contains(['"', '\u{201c}']) {
+        features.insert("quotes".to_owned(), 1.0);
+    }
     let mut strongest: BTreeMap<TypeId, (f32, f32)> = BTreeMap::new();
     let mut sure = Vec::new();
     for &(node, strength) in linked.as_slice() {
