@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    Options,
+    Ablation, Options,
     actor::{
         ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING,
         briefing::Briefing,
@@ -98,7 +98,9 @@ pub fn estimate(
     let most_assigned = 4 * (batches(train.len()) + batches(validation.len()));
     // With search, also its categories, which the model improves as well.
     let found = if options.actors.search { 2 * MAX_CATEGORIES } else { MAX_CATEGORIES } as u64;
-    let (steps, most) = (options.llm_steps as u64 * found, MAX_CATEGORIES as u64);
+    let (steps, most) = (options.model_steps() as u64 * found, MAX_CATEGORIES as u64);
+    let contrasts = if options.lacks(Ablation::Comparator) { 0 } else { steps };
+    let revisions = u64::from(!options.lacks(Ablation::Steps));
     let all = queries(train).len().max(queries(validation).len());
     let batch = "x".repeat(all * BATCH / train.len().max(validation.len()).max(1));
     let runs = if options.llm_tools { max_runs(validation.len()) as u64 } else { 0 };
@@ -111,13 +113,14 @@ pub fn estimate(
             sent: sent(&format!("{}{}", briefing.schema, queries(train)), 1_000),
         },
         Kind { role: CATEGORIES_ROLE, calls: [assigned, most_assigned], sent: sent(&batch, 4_000) },
-        // Each first program is revised once; none is requested if nothing can be gained.
+        // Each first program is revised once, unless steps are disabled; none is requested if nothing
+        // can be gained.
         Kind {
             role: ACTOR_ROLE,
-            calls: [0, most * (PER_PROGRAM + 1)],
+            calls: [0, most * (PER_PROGRAM + revisions)],
             sent: sent(&brief, TRACE_TOKENS),
         },
-        Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, TRACE_TOKENS) },
+        Kind { role: COMPARATOR_ROLE, calls: [0, contrasts], sent: sent(&brief, TRACE_TOKENS) },
         Kind {
             role: ACTOR_ROLE,
             // A program after a restart is revised too.
