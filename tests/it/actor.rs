@@ -424,6 +424,11 @@ fn a_dry_run_says_what_would_be_asked_and_asks_nothing() {
     let line = optimize(&world, &server.url(), &run, &dry).json_lines().pop().unwrap();
     assert_eq!(server.requests().len(), 0);
     let range = |name: &str, end: usize| line["llm"][name][end].as_f64().unwrap();
+    let typical = line["llm"]["typical"]["calls"].as_f64().unwrap();
+    assert!(range("calls", 0) <= typical && typical <= range("calls", 1), "{line}");
+    let printed = optimize(&world, &server.url(), &run, &dry[..3]).done();
+    let begins = format!("typical: {typical} LLM calls, ");
+    assert!(printed.lines().any(|line| line.starts_with(&begins)), "{printed}");
     let done = optimize(&world, &server.url(), &run, &["--actor", "llm", "--json"]);
     let cost = done.json_lines().pop().unwrap()["cost"].clone();
     let calls = cost["calls"].as_f64().unwrap();
