@@ -87,13 +87,14 @@ pub struct Estimate {
 /// search actor, about one for each relation, and takes one step in four: advice and a program. There
 /// are no repairs and no requests by programs. A reply takes 20 seconds, which is assumed.
 ///
-/// Derived from recorded runs of a strong model (`docs/lab`: the default run of 2026-11-23, the default
-/// run again of that day, and the last two of 2026-11-22). Typical values as multiples of recorded ones:
+/// Derived from nine runs of a strong model that `docs/lab` records: the default runs of 2026-11-23, the
+/// default runs again, and of 2026-11-22 the second run on biomed and the further runs. The default runs on
+/// biomed were ended early. Typical values as multiples of recorded ones:
 ///
 /// | run | calls | tokens sent | received |
 /// | --- | ---: | ---: | ---: |
-/// | default: products, papers, biomed | 1.3, 1.8, 0.7 | 1.4, 1.5, 0.7 | 1.2, 1.4, 0.7 |
-/// | default again: products, papers, biomed | 1.0, 1.8, 0.5 | 1.0, 1.6, 0.6 | 1.0, 1.6, 0.5 |
+/// | default: products, papers, biomed | 1.3, 1.8, 0.7 | 1.5, 1.6, 0.8 | 1.2, 1.4, 0.7 |
+/// | default again: products, papers, biomed | 1.0, 1.8, 0.5 | 1.1, 1.7, 0.6 | 1.0, 1.6, 0.5 |
 /// | two steps: products, papers | 0.7, 1.3 | 0.8, 1.3 | 0.8, 1.2 |
 /// | three steps: biomed | 0.7 | 0.6 | 0.6 |
 ///
