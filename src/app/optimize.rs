@@ -181,6 +181,10 @@ pub enum Part {
     Cache,
     /// Changes of programs after the categories are found
     Mutation,
+    /// Comparison of well and badly answered queries; the model improves programs by their scores
+    Comparator,
+    /// Improvement by the model; its first programs stay as they are
+    Steps,
 }
 
 impl From<Part> for Ablation {
@@ -192,6 +196,8 @@ impl From<Part> for Ablation {
             Part::Router => Self::Router,
             Part::Cache => Self::Cache,
             Part::Mutation => Self::Mutation,
+            Part::Comparator => Self::Comparator,
+            Part::Steps => Self::Steps,
         }
     }
 }
@@ -305,11 +311,15 @@ impl Request {
         if self.llm_tools && self.no_llm_tools {
             return Err(AppError::usage(anyhow!("--llm-tools contradicts --no-llm-tools")));
         }
-        let searches = self.actor.is_empty() || self.actor.contains(&Actor::Search);
-        let asks = self.actor.is_empty() || self.actor.contains(&Actor::Llm) || self.resume;
-        if let Some(why) = ablation::conflict(&self.ablations(), searches) {
-            return Err(AppError::usage(anyhow!("{why}")));
+        let without = self.ablations();
+        // A run that is resumed without --actor has actors of its own, and compares the parts itself.
+        if !without.is_empty() && !(self.resume && self.actor.is_empty()) {
+            let actors = model::new_actors(self, app)?;
+            if let Some(why) = ablation::conflict(&without, actors) {
+                return Err(AppError::usage(anyhow!("{why}")));
+            }
         }
+        let asks = self.actor.is_empty() || self.actor.contains(&Actor::Llm) || self.resume;
         if !asks && (self.llm_tools || self.avatar_tools || self.llm_steps.is_some()) {
             return Err(AppError::usage(anyhow!(
                 "--llm-steps, --llm-tools and --avatar-tools are for the llm actor; add it with \

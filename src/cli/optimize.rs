@@ -104,7 +104,8 @@ fn cost(estimate: &Estimate) -> String {
         return "0 LLM calls, 0 USD".to_owned();
     }
     let [least, most] = estimate.minutes;
-    format!(
+    let typical = &estimate.typical;
+    let range = format!(
         "LLM calls {} to {}, tokens sent {} to {}, received {} to {}, {}, {least:.0} to {most:.0} \
          minutes of replies",
         estimate.calls[0],
@@ -117,5 +118,13 @@ fn cost(estimate: &Estimate) -> String {
             Some([least, most]) => format!("{least:.2} to {most:.2} USD"),
             None => "price not known".to_owned(),
         },
+    );
+    format!(
+        "{range}\ntypical: {} LLM calls, tokens sent {}, received {}, {}, {:.0} minutes of replies",
+        typical.calls,
+        count(typical.tokens_in),
+        count(typical.tokens_out),
+        typical.usd.map_or("price not known".to_owned(), |usd| format!("{usd:.2} USD")),
+        typical.minutes,
     )
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Actors;
+
 /// A part of the optimizer that can be disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -18,12 +20,26 @@ pub enum Ablation {
     Cache,
     /// Improvement of programs by operators.
     Mutation,
+    /// The comparator of the llm actor; without it, a model improves a program from its score and
+    /// earlier attempts, and sees no contrast of well and badly answered queries.
+    Comparator,
+    /// Improvement of programs by a model; without it, its first programs are neither revised nor
+    /// rewritten, only repaired until they run.
+    Steps,
 }
 
 impl Ablation {
     /// All parts.
-    pub const ALL: [Self; 6] =
-        [Self::Mining, Self::Tuning, Self::Relaxation, Self::Router, Self::Cache, Self::Mutation];
+    pub const ALL: [Self; 8] = [
+        Self::Mining,
+        Self::Tuning,
+        Self::Relaxation,
+        Self::Router,
+        Self::Cache,
+        Self::Mutation,
+        Self::Comparator,
+        Self::Steps,
+    ];
 
     /// Its name in options and files.
     pub fn name(self) -> &'static str {
@@ -34,6 +50,8 @@ impl Ablation {
             Self::Router => "router",
             Self::Cache => "cache",
             Self::Mutation => "mutation",
+            Self::Comparator => "comparator",
+            Self::Steps => "steps",
         }
     }
 
@@ -41,13 +59,26 @@ impl Ablation {
     pub fn is_search_part(self) -> bool {
         matches!(self, Self::Mining | Self::Relaxation | Self::Mutation)
     }
+
+    /// Whether it is a part of the llm actor.
+    pub fn is_llm_part(self) -> bool {
+        matches!(self, Self::Comparator | Self::Steps)
+    }
 }
 
-/// Why these parts cannot be disabled together; `searches` is true if the search actor runs.
-pub fn conflict(without: &[Ablation], searches: bool) -> Option<String> {
-    if let Some(part) = without.iter().find(|part| part.is_search_part() && !searches) {
-        let part = part.name();
-        return Some(format!("{part} is a part of the search actor; use --actor search,llm"));
+/// Why these parts cannot be disabled together in a run of `actors`.
+pub fn conflict(without: &[Ablation], actors: Actors) -> Option<String> {
+    let absent = |part: &Ablation| {
+        let is_absent =
+            part.is_search_part() && !actors.search || part.is_llm_part() && !actors.llm;
+        let actor = if part.is_search_part() { "search" } else { "llm" };
+        is_absent.then(|| {
+            let part = part.name();
+            format!("{part} is a part of the {actor} actor; use --actor search,llm")
+        })
+    };
+    if let Some(why) = without.iter().find_map(absent) {
+        return Some(why);
     }
     let has = |part| without.contains(&part);
     if has(Ablation::Mining) && has(Ablation::Relaxation) {
@@ -58,6 +89,9 @@ pub fn conflict(without: &[Ablation], searches: bool) -> Option<String> {
             "without mining there are no metapaths to mutate; disable only one".to_owned(),
         );
     }
+    if has(Ablation::Comparator) && has(Ablation::Steps) {
+        return Some("without steps the comparator is never asked; disable only one".to_owned());
+    }
     None
 }
 
@@ -67,12 +101,28 @@ mod tests {
 
     #[test]
     fn combinations_that_say_nothing_are_refused() {
-        use Ablation::{Cache, Mining, Mutation, Relaxation, Router, Tuning};
-        assert_eq!(conflict(&[], true), None);
-        assert_eq!(conflict(&[Tuning, Router, Cache, Mutation, Relaxation], true), None);
-        assert!(conflict(&[Mining, Relaxation], true).is_some());
-        assert!(conflict(&[Mining, Mutation], true).is_some());
-        assert_eq!(conflict(&[Tuning, Router], false), None);
-        assert!(conflict(&[Mutation], false).is_some());
+        use Ablation::{Cache, Comparator, Mining, Mutation, Relaxation, Router, Steps, Tuning};
+        let actors = |names: &str| Actors::named(names).unwrap();
+        let both = actors("search,llm");
+        assert_eq!(conflict(&[], both), None);
+        assert_eq!(conflict(&[Tuning, Router, Cache, Mutation, Relaxation, Steps], both), None);
+        assert!(conflict(&[Mining, Relaxation], both).is_some());
+        assert!(conflict(&[Mining, Mutation], both).is_some());
+        assert!(conflict(&[Comparator, Steps], both).is_some());
+        assert_eq!(conflict(&[Tuning, Router, Comparator], actors("llm")), None);
+        let why = conflict(&[Mutation], actors("llm")).unwrap();
+        assert_eq!(why, "mutation is a part of the search actor; use --actor search,llm");
+        for part in [Comparator, Steps] {
+            let why = conflict(&[Tuning, part], actors("search")).unwrap();
+            let part = part.name();
+            assert_eq!(why, format!("{part} is a part of the llm actor; use --actor search,llm"));
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_files() {
+        for part in Ablation::ALL {
+            assert_eq!(serde_json::to_value(part).unwrap(), part.name());
+        }
     }
 }

@@ -58,7 +58,7 @@ impl PoolFeatures {
     /// The features of all queries of both pools.
     pub(super) fn new(run: &Run<'_>) -> Result<Self, OptimizeError> {
         let base = &run.base;
-        let blind = run.options.without.contains(&Ablation::Router);
+        let blind = run.options.lacks(Ablation::Router);
         let of_pool = |pool: &Pool| {
             let of = |text: &str| match blind {
                 true => vec![(ALWAYS.to_owned(), 1.0)],
@@ -607,7 +607,7 @@ pub(super) fn freeze(
         proof: finished.test.as_ref().map(|test| test.proof.clone()),
     };
     let asks = category_programs.iter().any(|category_program| asks(&category_program.program));
-    let provenance = provenance(run, actor.map(|actor| actor.provenance(asks)));
+    let provenance = provenance(run, actor.map(|actor| actor.provenance(run.options, asks)));
     let cutoff = cutoff(run, features, &chosen.members)?;
     let mut ensemble = members;
     let Member { router, fusion, reranker, .. } = ensemble.remove(0);

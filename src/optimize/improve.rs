@@ -2,7 +2,7 @@
 //! category's queries.
 //!
 //! ```text
-//! steps     `steps` of the search actor and `llm_steps` of the model per category, evenly mixed
+//! steps     `steps` of the search actor and `model_steps` of the model per category, evenly mixed
 //! category  search actor: drawn in proportion to the missing reciprocal rank; model: in turn
 //! parent    the category's best program
 //! proposer  search actor: the operator with the best gain per cost that applies; or the model
@@ -140,12 +140,11 @@ impl Run<'_> {
         let InitialPrograms { mut category_programs, archive, metapaths, challengers, .. } =
             initial;
         self.take_challengers(&mut category_programs, challengers)?;
-        let without = |part| self.options.without.contains(&part);
-        let mutates = self.options.actors.search && !without(Ablation::Mutation);
-        let tunes = !without(Ablation::Tuning);
+        let mutates = self.options.actors.search && !self.options.lacks(Ablation::Mutation);
+        let tunes = !self.options.lacks(Ablation::Tuning);
         let search_steps = if mutates { self.options.steps } else { 0 };
         let llm_steps =
-            if actor.is_some() { self.options.llm_steps * category_programs.len() } else { 0 };
+            if actor.is_some() { self.options.model_steps() * category_programs.len() } else { 0 };
         let (bandit, model_steps) = (Bandit::default(), vec![0; category_programs.len()]);
         let mut state = State { archive, bandit, metapaths, tried: BTreeSet::new(), model_steps };
         let turns = turns(search_steps, llm_steps);
@@ -273,7 +272,7 @@ impl Run<'_> {
         };
         let worth_asking = (0..category_programs.len()).filter(|&category| {
             let category_program = &category_programs[category];
-            state.model_steps[category] < self.options.llm_steps
+            state.model_steps[category] < self.options.model_steps()
                 && !category_program.program.is_module()
                 && self.may_gain(category_program, &assigned[category])
         });

@@ -132,6 +132,16 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether a part is disabled.
+    pub(crate) fn lacks(&self, part: Ablation) -> bool {
+        self.without.contains(&part)
+    }
+
+    /// Steps of the llm actor in each category, none if they are disabled.
+    pub(crate) fn model_steps(&self) -> usize {
+        if self.lacks(Ablation::Steps) { 0 } else { self.llm_steps }
+    }
+
     /// Tools that prompts list; `query` is true if the base has a query language.
     pub(crate) fn listed_tools(&self, query: bool) -> ToolkitScope {
         ToolkitScope { avatar: self.avatar_tools, llm: self.llm_tools, query }
@@ -405,7 +415,7 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     check_queries(&train, &validation)?;
     let _span = info_span!("run", dataset = options.dataset, seed = options.seed).entered();
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
-    let cache_bytes = if options.without.contains(&Ablation::Cache) { 0 } else { CACHE_BYTES };
+    let cache_bytes = if options.lacks(Ablation::Cache) { 0 } else { CACHE_BYTES };
     let cache = Arc::new(ToolCache::new(cache_bytes));
     let runtime = || {
         let cached = Some(cache.clone());

@@ -26,7 +26,7 @@ impl Run<'_> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
         (self.watch)(Event::Progress { phase: "mining metapaths", done: 0, total: 1 });
-        let mined = match self.options.without.contains(&Ablation::Mining) {
+        let mined = match self.options.lacks(Ablation::Mining) {
             true => Vec::new(),
             false => {
                 let (queries, hops) = (&self.train.queries, self.options.hops);
@@ -121,7 +121,7 @@ impl Run<'_> {
 
     /// Renders the program of a plan.
     pub(super) fn rendered(&self, plan: &Plan) -> Program {
-        match self.options.without.contains(&Ablation::Relaxation) {
+        match self.options.lacks(Ablation::Relaxation) {
             true => plan::render_strict(&self.base, plan),
             false => plan::render(&self.base, plan),
         }

@@ -424,11 +424,54 @@ fn a_dry_run_says_what_would_be_asked_and_asks_nothing() {
     let line = optimize(&world, &server.url(), &run, &dry).json_lines().pop().unwrap();
     assert_eq!(server.requests().len(), 0);
     let range = |name: &str, end: usize| line["llm"][name][end].as_f64().unwrap();
+    let typical = line["llm"]["typical"]["calls"].as_f64().unwrap();
+    assert!(range("calls", 0) <= typical && typical <= range("calls", 1), "{line}");
+    let printed = optimize(&world, &server.url(), &run, &dry[..3]).done();
+    let begins = format!("typical: {typical} LLM calls, ");
+    assert!(printed.lines().any(|line| line.starts_with(&begins)), "{printed}");
     let done = optimize(&world, &server.url(), &run, &["--actor", "llm", "--json"]);
     let cost = done.json_lines().pop().unwrap()["cost"].clone();
     let calls = cost["calls"].as_f64().unwrap();
     assert!(range("calls", 0) <= calls && calls <= range("calls", 1), "{line} {cost}");
     assert!(cost["usd"].as_f64().unwrap() <= range("usd", 1), "{line} {cost}");
+}
+
+#[test]
+fn parts_of_the_llm_actor_can_be_left_out() {
+    let world = World::shop_with(100);
+    // Attempts of a run, and how many of its requests ask for a comparison and for an improvement.
+    let left_out = |part: &str| {
+        let (server, run) = (ModelServer::start(Mood::Works), world.path(part));
+        optimize(&world, &server.url(), &run, &["--actor", "llm", "--without", part]).done();
+        let requests = server.requests();
+        let asks = |words: &str| {
+            let begins = |request: &Value| {
+                request["messages"][0]["content"].as_str().unwrap().starts_with(words)
+            };
+            requests.iter().filter(|&request| begins(request)).count()
+        };
+        let asked = ["You compare queries", "You improve retrieval programs"].map(asks);
+        (steps(&run, "attempt"), asked, bundle(&run)["provenance"]["llm"]["models"].clone())
+    };
+    let is = |what: &'static str| move |attempt: &&Value| attempt["what"] == what;
+    let (attempts, asked, models) = left_out("steps");
+    assert_eq!(asked, [0, 0]);
+    assert!(!attempts.is_empty() && attempts.iter().all(|one| is("initial")(&one)), "{attempts:?}");
+    assert!(models["actor"].is_string() && models["comparator"].is_null(), "{models}");
+    let (attempts, [compared, improved], models) = left_out("comparator");
+    assert_eq!(compared, 0);
+    let steps: Vec<&Value> = attempts.iter().filter(is("improve")).collect();
+    assert!(!steps.is_empty() && improved >= steps.len(), "{attempts:?}");
+    assert!(steps.iter().all(|one| one["advice"].is_null()), "{attempts:?}");
+    assert!(steps.iter().any(|one| one["accepted"] == true), "{attempts:?}");
+    assert!(models["comparator"].is_null(), "{models}");
+
+    // Without the llm actor there is nothing to leave out, named or for lack of a model.
+    for actor in [&["--actor", "search"][..], &[]] {
+        let args = ["optimize", "--dataset", "shop", "--without", "steps"];
+        let why = ["steps is a part of the llm actor", "--actor search,llm"];
+        world.run(args.iter().chain(actor).copied()).fails(2, &why);
+    }
 }
 
 /// A text as it stands in JSON, without its quotes.

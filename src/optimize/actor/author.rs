@@ -3,6 +3,8 @@
 //!
 //! After [`PATIENCE`] steps without progress the category is restarted: the next program is written
 //! from other example queries, without earlier programs. The best program stays.
+//!
+//! [`Ablation::Comparator`] disables the comparator: the actor then rewrites the program from its score and earlier programs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
-    OptimizeError, Run,
+    Ablation, OptimizeError, Run,
     actor::{
         Actor, Attempt, Categories, CategoryRecord, LLM, NOT_ASKED,
         advice::{AcceptedAdvice, advice_from_others},
@@ -63,6 +65,9 @@ const SHOWN_GOOD: usize = 6;
 const SHOWN_TO_AUTHOR: usize = 2;
 /// Maximum length of advice in the author's prompt, characters.
 const ADVICE_CHARS: usize = 3_000;
+/// What the author's prompt holds instead of advice if the comparator is disabled.
+const NO_ADVICE: &str = "No advice is given for this step. Judge by the score of the current program and by the \
+     earlier programs, and make the change that is most likely to raise the score.";
 /// Number of steps without progress before a category is restarted.
 const PATIENCE: usize = 3;
 
@@ -112,11 +117,14 @@ impl Run<'_> {
             self.report(format!("{name}: restarted after {PATIENCE} steps without progress"));
             return self.restart(actor, &name, &mut target, archive);
         }
-        let Some(contrast) = self.contrast(target.category_program, target.queries, open, rng)?
-        else {
+        if open.is_empty() {
             return Ok(());
+        }
+        let contrast = match self.options.lacks(Ablation::Comparator) {
+            true => None,
+            false => Some(self.contrast(target.category_program, target.queries, open, rng)?),
         };
-        self.follow(actor, &name, &contrast, &mut target, archive)
+        self.follow(actor, &name, contrast.as_ref(), &mut target, archive)
     }
 
     /// Writes and tests a program without showing earlier ones in the prompt.
@@ -141,26 +149,32 @@ impl Run<'_> {
         self.test(actor, step_info, program, target, archive)
     }
 
-    /// Asks for advice from a contrast and for a program that follows it, and tests the program.
+    /// Asks for advice from a contrast, if there is one, and for a better program; tests the program.
     fn follow(
         &mut self,
         actor: &mut Actor,
         name: &str,
-        contrast: &Contrast,
+        contrast: Option<&Contrast>,
         target: &mut StepTarget<'_>,
         archive: &mut Archive,
     ) -> Result<(), OptimizeError> {
         let before = mean(&target.category_program.train_on(target.queries));
-        let advice = self.advice(actor, name, target, contrast)?;
+        let advice = match contrast {
+            Some(contrast) => self.advice(actor, name, target, contrast)?,
+            None => Ok(String::new()),
+        };
         let mut attempt = Attempt::new(name, "improve", before);
-        attempt.advice = advice.as_ref().ok().cloned();
+        attempt.advice = contrast.and_then(|_| advice.as_ref().ok().cloned());
         let (note, program) = match &advice {
             Ok(advice) => self.request_rewrite(actor, name, target, advice, contrast)?,
             Err(why) => (String::new(), Err(why.clone())),
         };
         let advice = advice.unwrap_or_default();
         let key = format!("step {}", target.step);
-        let change = "rewritten after advice";
+        let change = match contrast {
+            Some(_) => "rewritten after advice",
+            None => "rewritten without advice",
+        };
         let step_info = StepInfo { attempt, key, change, advice: &advice, note: &note };
         self.test(actor, step_info, program, target, archive)
     }
@@ -240,18 +254,14 @@ impl Run<'_> {
         Ok(params.map(|(name, &value)| (name.clone(), value)).collect())
     }
 
-    /// Execution traces of well answered queries and of badly answered ones in `open`; `None` if
-    /// `open` is empty.
+    /// Execution traces of well answered queries and of badly answered ones in `open`.
     fn contrast(
         &mut self,
         category_program: &CategoryProgram,
         queries: &[usize],
         open: &[usize],
         rng: &mut ChaCha8Rng,
-    ) -> Result<Option<Contrast>, OptimizeError> {
-        if open.is_empty() {
-            return Ok(None);
-        }
+    ) -> Result<Contrast, OptimizeError> {
         let is_good = |&&query: &&usize| category_program.train[query] >= GOOD;
         let good: Vec<usize> = queries.iter().filter(is_good).copied().collect();
         let wording = |at: usize| Wording::detect(&self.train.queries[at].text);
@@ -273,12 +283,12 @@ impl Run<'_> {
             0.0 => format!("not ranked: {}", line(at)),
             rank => format!("rank {:.0}: {}", 1.0 / rank, line(at)),
         };
-        Ok(Some(Contrast {
+        Ok(Contrast {
             good: good.first().map(shown).transpose()?,
             also_good: good.iter().skip(1).map(line).collect(),
             bad: bad.iter().map(shown).collect::<Result<_, _>>()?,
             also_bad: further.iter().take(SHOWN_ALSO_BAD).map(ranked).collect(),
-        }))
+        })
     }
 
     /// Asks the comparator for advice.
@@ -307,14 +317,15 @@ impl Run<'_> {
         Ok(reply.map(|reply| reply.text.trim().to_owned()))
     }
 
-    /// Asks for a program that follows the advice; returns the author's note and the program.
+    /// Asks for a program that follows the advice, or for any better one without a contrast; returns the
+    /// author's note and the program.
     fn request_rewrite(
         &mut self,
         actor: &mut Actor,
         name: &str,
         target: &StepTarget<'_>,
         advice: &str,
-        contrast: &Contrast,
+        contrast: Option<&Contrast>,
     ) -> Result<(String, DraftResult), OptimizeError> {
         let (category_program, queries, sample) =
             (&*target.category_program, target.queries, target.step as u32 + 1);
@@ -322,9 +333,13 @@ impl Run<'_> {
         inputs["queries"] = self.solved_queries(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
         inputs["current"] = self.current(actor, name, category_program, queries);
         inputs["current"]["tuned"] = shown::tuned_text(&category_program.params).into();
-        inputs["advice"] = whole_lines(advice, ADVICE_CHARS).into();
+        inputs["advice"] = match contrast {
+            Some(_) => whole_lines(advice, ADVICE_CHARS).into(),
+            None => NO_ADVICE.into(),
+        };
         inputs["elsewhere"] = actor.advice_elsewhere(name);
-        inputs["traces"] = contrast.bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
+        let bad = contrast.map_or(&[][..], |contrast| &contrast.bad);
+        inputs["traces"] = bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
         let text = |query: usize| self.train.queries[query].text.as_str();
         inputs["previous"] = actor.attempts(name).programs(category_program, text);
         let tried = worst_first(queries.to_vec(), category_program);

@@ -33,7 +33,7 @@ pub(super) const BATCH: usize = 120;
 /// A category has at least one in this number of training queries.
 const MIN_SHARE: usize = 25;
 /// Minimum number of training queries of a category.
-const MIN_QUERIES: usize = 3;
+pub(super) const MIN_QUERIES: usize = 3;
 /// If more than one in `MAX_LEFT_SHARE` training queries is unassigned, they are searched again.
 const MAX_LEFT_SHARE: usize = 10;
 /// Maximum length of a category's name, characters.

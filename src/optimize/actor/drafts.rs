@@ -135,9 +135,7 @@ impl Run<'_> {
             for category_program in
                 [Some(&mut category_program), challenger.as_mut()].into_iter().flatten()
             {
-                if category_program.proposed_by == LLM
-                    && !self.options.without.contains(&Ablation::Tuning)
-                {
+                if category_program.proposed_by == LLM && !self.options.lacks(Ablation::Tuning) {
                     self.tune(category_program, &queries.train)?;
                 }
             }
@@ -218,7 +216,7 @@ impl Run<'_> {
         TRIED + queries.len() + self.validation.queries.len()
     }
 
-    /// Writes first programs, each repaired until it runs and revised once.
+    /// Writes first programs, each repaired until it runs and, unless steps are disabled, revised once.
     pub(super) fn drafts(
         &mut self,
         actor: &mut Actor,
@@ -237,7 +235,9 @@ impl Run<'_> {
         let inputs: Vec<(&str, Value)> = inputs.collect();
         let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/initial", inputs, sample)?;
         let mut written = self.repair(actor, requests, replies, sample)?;
-        self.try_out(actor, requests, &mut written, sample)?;
+        if !self.options.lacks(Ablation::Steps) {
+            self.try_out(actor, requests, &mut written, sample)?;
+        }
         Ok(written)
     }
 

@@ -1,19 +1,20 @@
-//! Cost estimate of a run with the llm actor, before the first request: ranges of calls, tokens,
-//! dollars and minutes.
+//! Cost estimate of a run with the llm actor, before the first request: ranges and typical values of
+//! calls, tokens, dollars and minutes.
 //!
 //! The minimum assumes that every reply is short and usable; the maximum counts every repair and
 //! the longest replies. Both follow from the settings and the texts of the base, so that an
 //! uninterrupted run ends between them. Programs that ask a model count with their full allowance.
+//! [`Typical`] is what recorded runs took.
 
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    Options,
+    Ablation, Options,
     actor::{
         ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING,
         briefing::Briefing,
-        categories::{BATCH, SAMPLE},
+        categories::{BATCH, MIN_QUERIES, SAMPLE},
         drafts::MAX_REPAIRS,
     },
     asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN, max_runs},
@@ -26,6 +27,8 @@ use agent_tools::{Assistant, TOOLS_ROLE};
 
 /// Minimum and maximum.
 pub type Range<T> = [T; 2];
+/// Minimum, typical value and maximum.
+type Spread<T> = [T; 3];
 
 /// Maximum number of bytes per token, for the minimum; the maximum counts tokens as the ledger
 /// does.
@@ -33,13 +36,33 @@ const MAX_BYTES_PER_TOKEN: u64 = 5;
 /// Tokens of a short reply.
 const SHORT_REPLY: u64 = 200;
 /// Seconds per reply.
-const REPLY_SECONDS: Range<f64> = [2.0, 60.0];
+const REPLY_SECONDS: Spread<f64> = [2.0, 20.0, 60.0];
 /// Maximum number of requests for one program: the first and its repairs.
 const PER_PROGRAM: u64 = 1 + MAX_REPAIRS as u64;
 /// Maximum number of requests of a tool call: the first and its repair.
 const PER_TOOL_REQUEST: u64 = 2;
 /// Maximum number of tokens of a contrast with its execution traces.
 const TRACE_TOKENS: u64 = 20_000;
+
+/// Bytes per token, for typical values.
+const TYPICAL_BYTES_PER_TOKEN: u64 = 4;
+/// Categories that the model usually finds.
+const TYPICAL_CATEGORIES: u64 = 7;
+/// One in this number of steps is usually taken; in the others nothing is left to gain.
+const TYPICAL_STEP_SHARE: u64 = 4;
+/// Tokens that requests usually send beside the texts of the base: to find categories, to assign
+/// queries, for a first program, and for a revision or an improvement.
+const SENT_TO_FIND: u64 = 500;
+const SENT_TO_ASSIGN: u64 = 1_000;
+const SENT_TO_WRITE: u64 = 3_000;
+const SENT_TO_IMPROVE: u64 = 4_000;
+/// Tokens that a request for advice usually sends.
+const SENT_TO_COMPARE: u64 = 3_400;
+/// Tokens of the usual replies to these requests.
+const FOUND: u64 = 1_000;
+const ASSIGNED: u64 = 300;
+const WRITTEN: u64 = 1_750;
+const ADVICE: u64 = 900;
 
 /// Estimated cost of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -54,23 +77,90 @@ pub struct Estimate {
     pub usd: Option<Range<f64>>,
     /// Minutes, if requests are sent one after another.
     pub minutes: Range<f64>,
+    /// What a run usually takes.
+    pub typical: Typical,
+}
+
+/// What a run usually takes.
+///
+/// Seven categories get a first program and its revision. The model improves these and those of the
+/// search actor, about one for each relation, and takes one step in four: advice and a program. There
+/// are no repairs and no requests by programs. A reply takes 20 seconds, which is assumed.
+///
+/// Derived from nine runs of a strong model that `docs/lab` records: the default runs of 2026-11-23, the
+/// default runs again, and of 2026-11-22 the second run on biomed and the further runs. The default runs on
+/// biomed were ended early. Typical values as multiples of recorded ones:
+///
+/// | run | calls | tokens sent | received |
+/// | --- | ---: | ---: | ---: |
+/// | default: products, papers, biomed | 1.3, 1.8, 0.7 | 1.5, 1.6, 0.8 | 1.2, 1.4, 0.7 |
+/// | default again: products, papers, biomed | 1.0, 1.8, 0.5 | 1.1, 1.7, 0.6 | 1.0, 1.6, 0.5 |
+/// | two steps: products, papers | 0.7, 1.3 | 0.8, 1.3 | 0.8, 1.2 |
+/// | three steps: biomed | 0.7 | 0.6 | 0.6 |
+///
+/// Of the 98 calls of the second default run on biomed 36 were of programs; without them it is 0.8.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Typical {
+    /// Number of requests.
+    pub calls: u64,
+    /// Tokens sent.
+    pub tokens_in: u64,
+    /// Tokens received.
+    pub tokens_out: u64,
+    /// Dollars; `None` if a price is unknown.
+    pub usd: Option<f64>,
+    /// Minutes, if requests are sent one after another.
+    pub minutes: f64,
 }
 
 impl Estimate {
     /// The estimate of a run without requests.
     pub fn nothing() -> Estimate {
-        let nothing = [0; 2];
-        let (calls, tokens_in, tokens_out) = (nothing, nothing, nothing);
-        Estimate { calls, tokens_in, tokens_out, usd: Some([0.0; 2]), minutes: [0.0; 2] }
+        Estimate::of(&Total { usd: Some([0.0; 3]), ..Total::default() })
     }
+
+    fn of(total: &Total) -> Estimate {
+        let minutes = [0, 1, 2].map(|at| total.calls[at] as f64 * REPLY_SECONDS[at] / 60.0);
+        let typical = Typical {
+            calls: total.calls[1],
+            tokens_in: total.tokens_in[1],
+            tokens_out: total.tokens_out[1],
+            usd: total.usd.map(|usd| usd[1]),
+            minutes: minutes[1],
+        };
+        Estimate {
+            calls: ends(total.calls),
+            tokens_in: ends(total.tokens_in),
+            tokens_out: ends(total.tokens_out),
+            usd: total.usd.map(ends),
+            minutes: ends(minutes),
+            typical,
+        }
+    }
+}
+
+/// Sum over all requests of a run.
+#[derive(Default)]
+struct Total {
+    calls: Spread<u64>,
+    tokens_in: Spread<u64>,
+    tokens_out: Spread<u64>,
+    /// `None` if a price is unknown.
+    usd: Option<Spread<f64>>,
+}
+
+fn ends<T: Copy>([least, _, most]: Spread<T>) -> Range<T> {
+    [least, most]
 }
 
 /// Requests of one kind.
 struct Kind {
     role: RoleSpec,
-    calls: Range<u64>,
+    calls: Spread<u64>,
     /// Tokens sent by one of them.
-    sent: Range<u64>,
+    sent: Spread<u64>,
+    /// Tokens of a typical reply.
+    received: u64,
 }
 
 /// Estimates the cost of a run with these options.
@@ -81,13 +171,43 @@ pub fn estimate(
     validation: &[LabelledQuery],
     options: &Options,
 ) -> Estimate {
-    // The query language adds only a few words.
+    let mut total = Total { usd: Some([0.0; 3]), ..Total::default() };
     let briefing = Briefing::new(kb, options.listed_tools(true));
-    let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
-    let sent = |bytes: &str, more: u64| {
-        let least = bytes.len() as u64 / MAX_BYTES_PER_TOKEN;
-        [least, tokens(bytes) + more]
-    };
+    let kinds = category_requests(&briefing, train, validation)
+        .into_iter()
+        .chain(program_requests(kb, &briefing, train.len(), options))
+        .chain([tool_requests(validation.len(), options)]);
+    for Kind { role, calls, sent, received } in kinds {
+        let set = assistant.llm().role(&role.role());
+        let longest = set.map_or(0, |set| u64::from(set.max_tokens));
+        let received = [SHORT_REPLY.min(longest), received.min(longest), longest];
+        let price = set.and_then(|set| assistant.llm().ledger().price(&set.model));
+        for at in 0..3 {
+            total.calls[at] += calls[at];
+            total.tokens_in[at] += calls[at] * sent[at];
+            total.tokens_out[at] += calls[at] * received[at];
+        }
+        total.usd = total.usd.zip(price).map(|(usd, price)| {
+            let paid =
+                |at: usize| sent[at] as f64 * price.input + received[at] as f64 * price.output;
+            [0, 1, 2].map(|at| usd[at] + calls[at] as f64 * paid(at) / 1e6)
+        });
+    }
+    Estimate::of(&total)
+}
+
+/// Tokens of a text with further ones, in a typical request and at most.
+fn sent(text: &str, [typical, most]: Range<u64>) -> Spread<u64> {
+    let bytes = text.len() as u64;
+    [bytes / MAX_BYTES_PER_TOKEN, bytes / TYPICAL_BYTES_PER_TOKEN + typical, tokens(text) + most]
+}
+
+/// The greeting, and requests for categories.
+fn category_requests(
+    briefing: &Briefing,
+    train: &[LabelledQuery],
+    validation: &[LabelledQuery],
+) -> [Kind; 3] {
     let queries = |pool: &[LabelledQuery]| -> String {
         pool.iter().map(|query| query.text.as_str()).collect::<Vec<_>>().join("\n")
     };
@@ -96,57 +216,238 @@ pub fn estimate(
     let assigned = batches(rest) + batches(validation.len());
     // The sample too, where no query of it was placed; twice, each with a repair.
     let most_assigned = 4 * (batches(train.len()) + batches(validation.len()));
-    // With search, also its categories, which the model improves as well.
-    let found = if options.actors.search { 2 * MAX_CATEGORIES } else { MAX_CATEGORIES } as u64;
-    let (steps, most) = (options.llm_steps as u64 * found, MAX_CATEGORIES as u64);
     let all = queries(train).len().max(queries(validation).len());
     let batch = "x".repeat(all * BATCH / train.len().max(validation.len()).max(1));
-    let runs = if options.llm_tools { max_runs(validation.len()) as u64 } else { 0 };
-    let asked = runs * REQUESTS_PER_RUN * PER_TOOL_REQUEST;
-    let kinds = [
-        Kind { role: ACTOR_ROLE, calls: [1, 1], sent: sent(GREETING, 100) },
+    let to_find = format!("{}{}", briefing.schema, queries(train));
+    [
+        Kind {
+            role: ACTOR_ROLE,
+            calls: [1; 3],
+            sent: sent(GREETING, [0, 100]),
+            received: SHORT_REPLY,
+        },
         Kind {
             role: CATEGORIES_ROLE,
-            calls: [1, 4],
-            sent: sent(&format!("{}{}", briefing.schema, queries(train)), 1_000),
+            calls: [1, 1, 4],
+            sent: sent(&to_find, [SENT_TO_FIND, 1_000]),
+            received: FOUND,
         },
-        Kind { role: CATEGORIES_ROLE, calls: [assigned, most_assigned], sent: sent(&batch, 4_000) },
-        // Each first program is revised once; none is requested if nothing can be gained.
+        Kind {
+            role: CATEGORIES_ROLE,
+            calls: [assigned, assigned, most_assigned],
+            sent: sent(&batch, [SENT_TO_ASSIGN, 4_000]),
+            received: ASSIGNED,
+        },
+    ]
+}
+
+/// Requests for programs and for advice.
+fn program_requests(kb: &Kb, briefing: &Briefing, n_train: usize, options: &Options) -> [Kind; 4] {
+    // The query language adds only a few words.
+    let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
+    let most = MAX_CATEGORIES as u64;
+    let typical = TYPICAL_CATEGORIES.min((n_train / MIN_QUERIES).max(1) as u64);
+    // With search, also its categories, which the model improves as well; they follow relations.
+    let (found, typical_found) = match options.actors.search {
+        true => (2 * most, typical + most.min(kb.relations().len() as u64)),
+        false => (most, typical),
+    };
+    let each = options.model_steps() as u64;
+    let (steps, typical_steps) = (each * found, each * typical_found / TYPICAL_STEP_SHARE);
+    let contrasts = u64::from(!options.lacks(Ablation::Comparator));
+    let revisions = u64::from(!options.lacks(Ablation::Steps));
+    let to_write = sent(&brief, [SENT_TO_WRITE, TRACE_TOKENS]);
+    let outlines = [&briefing.outline, &briefing.toolkit_outline, &briefing.language_outline];
+    let short = outlines.map(|text| text.len() as u64).iter().sum::<u64>();
+    let [least, _, longest] = to_write;
+    let to_improve = [least, short / TYPICAL_BYTES_PER_TOKEN + SENT_TO_IMPROVE, longest];
+    [
+        // None is requested if nothing can be gained.
         Kind {
             role: ACTOR_ROLE,
-            calls: [0, most * (PER_PROGRAM + 1)],
-            sent: sent(&brief, TRACE_TOKENS),
+            calls: [0, typical, most * PER_PROGRAM],
+            sent: to_write,
+            received: WRITTEN,
         },
-        Kind { role: COMPARATOR_ROLE, calls: [0, steps], sent: sent(&brief, TRACE_TOKENS) },
+        // Each first program is revised once, unless steps are disabled.
         Kind {
             role: ACTOR_ROLE,
-            // A program after a restart is revised too.
-            calls: [0, steps * (PER_PROGRAM + 1)],
-            sent: sent(&brief, TRACE_TOKENS),
+            calls: [0, typical * revisions, most * revisions],
+            sent: to_improve,
+            received: WRITTEN,
         },
-        Kind { role: TOOLS_ROLE, calls: [0, asked], sent: [0, TOKENS_PER_RUN / REQUESTS_PER_RUN] },
-    ];
-    let (mut calls, mut tokens_in, mut tokens_out) = ([0; 2], [0; 2], [0; 2]);
-    let mut usd = Some([0.0; 2]);
-    for Kind { role, calls: n, sent } in kinds {
-        let set = assistant.llm().role(&role.role());
-        let longest = set.map_or(0, |set| u64::from(set.max_tokens));
-        let received = [SHORT_REPLY.min(longest), longest];
-        let price = set.and_then(|set| assistant.llm().ledger().price(&set.model));
-        for end in 0..2 {
-            calls[end] += n[end];
-            tokens_in[end] += n[end] * sent[end];
-            tokens_out[end] += n[end] * received[end];
-            usd = match (usd, price) {
-                (Some(mut usd), Some(price)) => {
-                    let paid = sent[end] as f64 * price.input + received[end] as f64 * price.output;
-                    usd[end] += n[end] as f64 * paid / 1e6;
-                    Some(usd)
-                }
-                _ => None,
-            };
+        Kind {
+            role: COMPARATOR_ROLE,
+            calls: [0, typical_steps * contrasts, steps * contrasts],
+            sent: [least, SENT_TO_COMPARE, longest],
+            received: ADVICE,
+        },
+        // A program after a restart is revised too.
+        Kind {
+            role: ACTOR_ROLE,
+            calls: [0, typical_steps, steps * (PER_PROGRAM + 1)],
+            sent: to_improve,
+            received: WRITTEN,
+        },
+    ]
+}
+
+/// Requests by programs; usually none.
+fn tool_requests(n_validation: usize, options: &Options) -> Kind {
+    let runs = if options.llm_tools { max_runs(n_validation) as u64 } else { 0 };
+    let most = runs * REQUESTS_PER_RUN * PER_TOOL_REQUEST;
+    let longest = TOKENS_PER_RUN / REQUESTS_PER_RUN;
+    Kind { role: TOOLS_ROLE, calls: [0, 0, most], sent: [0, 0, longest], received: SHORT_REPLY }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::Arc};
+
+    use super::*;
+    use crate::{Actors, roles::ROLES};
+    use agent_kb::{KbMeta, KbWriter};
+    use agent_llm::{
+        Llm, LlmError, Model, Reply, Request, RoleSettings,
+        ledger::{Ceilings, Ledger, Price},
+        prompts::Prompts,
+    };
+    use agent_sandbox::SandboxOptions;
+
+    /// A model that must not be asked.
+    struct Unasked;
+
+    impl Model for Unasked {
+        fn ask(&self, _: &Request) -> Result<Reply, LlmError> {
+            panic!("an estimate asks nothing")
         }
     }
-    let minutes = [0, 1].map(|end| calls[end] as f64 * REPLY_SECONDS[end] / 60.0);
-    Estimate { calls, tokens_in, tokens_out, usd, minutes }
+
+    fn assistant() -> Assistant {
+        let settings = |spec: &RoleSpec| RoleSettings {
+            model: "priced".to_owned(),
+            temperature: None,
+            max_tokens: spec.max_tokens,
+            parameters: serde_json::Map::new(),
+        };
+        let roles = ROLES.iter().map(|spec| (spec.role(), settings(spec))).collect();
+        let prices = [("priced".to_owned(), Price { input: 1.0, output: 10.0 })];
+        let ledger = Ledger::new(prices.into(), Ceilings::default());
+        let llm = Llm::new(Box::new(Unasked), roles, Vec::new(), ledger, Arc::default());
+        Assistant::new(Arc::new(llm), Arc::new(Prompts::built_in().unwrap()))
+    }
+
+    /// A base with this number of relations.
+    fn base(relations: usize) -> (tempfile::TempDir, Kb) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = KbWriter::create(dir.path()).unwrap();
+        for name in ["one", "other"] {
+            writer.push_node("thing", name, "", &[]).unwrap();
+        }
+        for at in 0..relations {
+            writer.push_edge(0, &format!("r{at}"), 1).unwrap();
+        }
+        writer.finish(&KbMeta::default(), &mut |_, _| true).unwrap();
+        let kb = Kb::open(dir.path()).unwrap();
+        (dir, kb)
+    }
+
+    fn queries(n: usize) -> Vec<LabelledQuery> {
+        let query = |at| LabelledQuery {
+            id: at as i64,
+            text: format!("a freely worded question, the {at}th, of some length"),
+            answers: vec![1],
+            metadata: BTreeMap::new(),
+        };
+        (0..n).map(query).collect()
+    }
+
+    fn options(actors: &str, llm_steps: usize, without: &[Ablation]) -> Options {
+        Options {
+            dataset: "some".to_owned(),
+            seed: 1,
+            steps: 24,
+            llm_steps,
+            hops: 2,
+            actors: Actors::named(actors).unwrap(),
+            llm_tools: true,
+            avatar_tools: false,
+            programs: Vec::new(),
+            sandbox: SandboxOptions::default(),
+            without: without.to_vec(),
+            budget: None,
+        }
+    }
+
+    /// The estimate for a base with these numbers of relations, training and validation queries.
+    fn estimated([relations, train, validation]: [usize; 3], options: &Options) -> Estimate {
+        let (_dir, kb) = base(relations);
+        estimate(&kb, &assistant(), &queries(train), &queries(validation), options)
+    }
+
+    #[test]
+    fn typical_values_lie_in_the_range() {
+        let settings = [
+            options("search,llm", 3, &[]),
+            options("llm", 3, &[]),
+            options("llm", 0, &[]),
+            options("search,llm", 3, &[Ablation::Steps]),
+            options("search,llm", 24, &[Ablation::Comparator]),
+        ];
+        for size in [[1, 1, 1], [5, 268, 85], [63, 326, 99]] {
+            for options in &settings {
+                let estimate = estimated(size, options);
+                let Estimate { calls, tokens_in, tokens_out, usd, minutes, typical } = &estimate;
+                let within = |[least, most]: Range<u64>, typical: u64| {
+                    assert!(least <= typical && typical <= most, "{size:?} {estimate:?}");
+                };
+                within(*calls, typical.calls);
+                within(*tokens_in, typical.tokens_in);
+                within(*tokens_out, typical.tokens_out);
+                let between = |[least, most]: Range<f64>, typical: f64| {
+                    assert!(least <= typical && typical <= most, "{size:?} {estimate:?}");
+                };
+                between(usd.unwrap(), typical.usd.unwrap());
+                between(*minutes, typical.minutes);
+            }
+        }
+        assert_eq!(Estimate::nothing().typical.calls, 0);
+    }
+
+    #[test]
+    fn typical_calls_are_within_a_factor_of_two_of_recorded_runs() {
+        let (products, papers, biomed) = ([5, 268, 85], [7, 320, 96], [63, 326, 99]);
+        // Requests without those of programs.
+        let runs = [
+            (products, 3, 27),
+            (products, 3, 37),
+            (products, 2, 41),
+            (papers, 3, 21),
+            (papers, 3, 21),
+            (papers, 2, 25),
+            (biomed, 3, 65),
+            (biomed, 3, 62),
+            (biomed, 3, 72),
+        ];
+        for (size, llm_steps, calls) in runs {
+            let typical = estimated(size, &options("search,llm", llm_steps, &[])).typical.calls;
+            assert!(typical <= 2 * calls && calls <= 2 * typical, "{typical} for {calls}");
+        }
+    }
+
+    #[test]
+    fn parts_that_are_left_out_ask_nothing() {
+        let calls = |without: &[Ablation]| {
+            let estimate = estimated([5, 268, 85], &options("search,llm", 3, without));
+            (estimate.typical.calls, estimate.calls[1])
+        };
+        let (whole, most) = calls(&[]);
+        let (no_steps, fewest) = calls(&[Ablation::Steps]);
+        let (no_comparator, fewer) = calls(&[Ablation::Comparator]);
+        // Seven revisions, and nine of 36 steps with two requests each.
+        assert_eq!((whole - no_steps, whole - no_comparator), (7 + 2 * 9, 9));
+        let steps = 3 * 2 * MAX_CATEGORIES as u64;
+        assert_eq!(most - fewer, steps);
+        assert_eq!(most - fewest, MAX_CATEGORIES as u64 + steps * (2 + PER_PROGRAM));
+    }
 }

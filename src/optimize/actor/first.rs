@@ -116,7 +116,7 @@ impl Run<'_> {
 
     /// Mines metapaths for prompts, once in a run.
     pub(super) fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<(), OptimizeError> {
-        if actor.has_mined || self.options.without.contains(&Ablation::Mining) {
+        if actor.has_mined || self.options.lacks(Ablation::Mining) {
             return Ok(());
         }
         self.report_phase("mining metapaths for prompts");

@@ -13,6 +13,8 @@
 //! validation queries whether the changes are proven. The model sees training queries with answers,
 //! and the texts of validation queries, but none of their answers. An unusable reply only fails its
 //! step.
+//!
+//! [`Ablation::Steps`] disables revisions and steps, [`Ablation::Comparator`] contrasts and advice.
 
 mod advice;
 mod author;
@@ -41,7 +43,7 @@ pub(crate) use crate::actor::{
     categories::CATEGORIES_ROLE,
 };
 use crate::{
-    Event, OptimizeError, Options, Run, Stop,
+    Ablation, Event, OptimizeError, Options, Run, Stop,
     actor::{advice::AcceptedAdvice, briefing::Briefing, earlier::Attempts},
     improve::Measurement,
     mine::MinedPattern,
@@ -204,15 +206,16 @@ impl Actor {
     }
 
     /// Models and fingerprint of the prompts, for a bundle; `asks` is true if its programs ask a model.
-    pub(super) fn provenance(&self, asks: bool) -> LlmProvenance {
+    pub(super) fn provenance(&self, options: &Options, asks: bool) -> LlmProvenance {
         let model = |spec: RoleSpec| {
             let set = self.assistant.llm().role(&spec.role())?;
             Some((spec.name.to_owned(), set.model.clone()))
         };
-        let category_inputs = [ACTOR_ROLE, COMPARATOR_ROLE, CATEGORIES_ROLE];
-        let tools = asks.then_some(TOOLS_ROLE);
+        let contrasts = !options.lacks(Ablation::Comparator) && !options.lacks(Ablation::Steps);
+        let optional = [contrasts.then_some(COMPARATOR_ROLE), asks.then_some(TOOLS_ROLE)];
+        let roles = [ACTOR_ROLE, CATEGORIES_ROLE].into_iter().chain(optional.into_iter().flatten());
         LlmProvenance {
-            models: category_inputs.into_iter().chain(tools).filter_map(model).collect(),
+            models: roles.filter_map(model).collect(),
             prompts: self.assistant.prompts().fingerprint().to_owned(),
             tools: asks,
         }
