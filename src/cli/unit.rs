@@ -256,7 +256,8 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
 /// That a system needs nothing but the index of the base, nor do those within it.
 fn travels(name: &str) -> Result<()> {
     systems::find(name)?;
-    let within = name.char_indices().filter(|(_, c)| *c == ':').map(|(at, _)| &name[at + 1..]);
+    let starts = name.char_indices().filter(|(_, c)| [':', '='].contains(c));
+    let within = starts.map(|(at, _)| &name[at + 1..]);
     for part in [name].into_iter().chain(within) {
         let needs = systems::find(part).map_or(&[][..], |(spec, _)| spec.needs);
         if let Some(need) = needs.iter().find(|need| !matches!(need, Need::Part(_))) {

@@ -49,6 +49,34 @@ fn systems_that_need_a_part_say_which_and_work_once_it_is_there() {
 }
 
 #[test]
+fn chunks_rank_the_first_nodes_of_another_system() {
+    let world = World::indexed();
+    world.run(["index", "tiny", "--with", "multi"]).done();
+    let hits = |system: &str| -> Vec<(serde_json::Value, serde_json::Value)> {
+        let search = ["search", "tiny", "steel dart", "--system", system, "--json"];
+        let hits = world.run(search).json_lines();
+        hits.iter().map(|hit| (hit["id"].clone(), hit["score"].clone())).collect()
+    };
+    for multi in ["multi", "multi:mean", "multi:top3"] {
+        let all = hits(multi);
+        let dense: Vec<_> = hits("dense").into_iter().map(|hit| hit.0).collect();
+        assert!(dense.len() > 2);
+        for k in 1..=dense.len() {
+            // The scores of all chunks, of nodes that the other system ranks first.
+            let among = |hit: &&(serde_json::Value, _)| dense[..k].contains(&hit.0);
+            let expected: Vec<_> = all.iter().filter(among).cloned().collect();
+            assert_eq!(hits(&format!("{multi}:candidates=dense:{k}")), expected, "{multi} {k}");
+        }
+    }
+    for wrong in ["multi:candidates=dense", "multi:top3:candidates=dense:0", "multi:max"] {
+        let search = ["search", "tiny", "steel dart", "--system", wrong];
+        world.run(search).fails(2, &[wrong, "[:candidates=SYSTEM:K]", ":candidates=dense:50"]);
+    }
+    let other = ["search", "tiny", "steel dart", "--system", "multi:candidates=dance:5"];
+    world.run(other).fails(2, &["did you mean \"dense\"?"]);
+}
+
+#[test]
 fn fusion_by_score_takes_a_weight() {
     let world = World::indexed();
     let search =
@@ -116,7 +144,7 @@ fn systems_that_ask_a_model_say_that_there_is_none() {
     let search = ["search", "tiny", "steel dart", "--system", "reranker"];
     world
         .run(search)
-        .fails(2, &["reranker", "rerank[:SYSTEM]", "react", "did you mean \"rerank\"?"]);
+        .fails(2, &["reranker", "rerank[:SYSTEM][:k=K]", "react", "did you mean \"rerank\"?"]);
 }
 
 #[test]
