@@ -51,6 +51,8 @@ pub static SYSTEMS: &[SystemSpec] = &[
     lexical::FIELDS,
     dense::EXACT,
     dense::ANN,
+    dense::BAG_DPR,
+    dense::BAG_ANCE,
     dense::TRAINED,
     multi::MAX,
     multi::MEAN,
@@ -350,6 +352,11 @@ impl SystemError {
             }
             Self::Bundle(BundleError::OtherBase { .. }) => {
                 "`agent query --force` uses it anyway".to_owned()
+            }
+            Self::Model(TrainError::OtherSystem { path, found, .. })
+                if SYSTEMS.iter().any(|spec| spec.name == found) =>
+            {
+                format!("use {found}:{path}")
             }
             _ => return None,
         })

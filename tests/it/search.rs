@@ -77,6 +77,25 @@ fn chunks_rank_the_first_nodes_of_another_system() {
 }
 
 #[test]
+fn a_trained_bag_of_words_opens_by_its_kind_and_by_the_older_name() {
+    let world = World::indexed();
+    let train = ["train", "dense", "--dataset", "tiny", "--made", "20", "--epochs", "1"];
+    for (name, negatives) in [("one", "bm25"), ("two", "self")] {
+        let options = ["--negatives", negatives, "--name", name];
+        world.run(train.into_iter().chain(options)).done();
+    }
+    let run =
+        |system: &str| world.run(["search", "tiny", "steel dart", "--system", system, "--json"]);
+    for (kind, other, name) in [("bag:dpr", "bag:ance", "one"), ("bag:ance", "bag:dpr", "two")] {
+        let hits = run(&format!("{kind}:{name}")).done();
+        assert!(hits.contains("steel dart"), "{hits}");
+        assert_eq!(run(&format!("dense:trained:{name}")).done(), hits);
+        let refused = run(&format!("{other}:{name}"));
+        refused.fails(1, &[kind, &format!("not {other}"), &format!("use {kind}:")]);
+    }
+}
+
+#[test]
 fn fusion_by_score_takes_a_weight() {
     let world = World::indexed();
     let search =
