@@ -111,7 +111,8 @@ pub(super) struct PlanArgs {
     /// Read the words of the documents, and of the names of their neighbours, instead
     #[arg(long, requires = "index", conflicts_with_all = ["embedder", "candidates_only"])]
     words: bool,
-    /// Embed with candle:DIR or openai:MODEL [default: the embedder of the vectors that are there]
+    /// Embed with candle:DIR, openai:MODEL, or NAME of [embedders.NAME] in config.toml [default: the
+    /// embedder of the vectors that are there]
     #[arg(long, value_name = "EMBEDDER", requires = "index")]
     embedder: Option<EmbedderChoice>,
     /// Embed only nodes that may be answers; others are not found by meaning
