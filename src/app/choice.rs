@@ -160,8 +160,12 @@ impl Choices for Negatives {
 
     fn described(self) -> (&'static str, &'static str) {
         let help = match self {
-            Self::Bm25 => "The first of bm25+names (DPR)",
-            Self::Own => "At first these, then the first of the encoder itself (ANCE)",
+            Self::Bm25 => {
+                "The first of bm25+names, as DPR takes them (with a bag of words: bag:dpr)"
+            }
+            Self::Own => {
+                "At first these, then the first of the encoder itself, as ANCE takes them (bag:ance)"
+            }
         };
         (self.name(), help)
     }

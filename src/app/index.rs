@@ -22,8 +22,8 @@ pub struct Request {
     /// Installed dataset, or a directory in neutral format
     #[arg(value_name = "N")]
     pub dataset: String,
-    /// Embed texts with builtin, candle:DIR, openai:MODEL or import:DIR [default: the embedder of
-    /// the vectors that are there, else builtin]
+    /// Embed texts with builtin, candle:DIR, openai:MODEL, import:DIR, or NAME of [embedders.NAME] in
+    /// config.toml [default: the embedder of the vectors that are there, else builtin]
     #[arg(long, value_name = "EMBEDDER")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
@@ -176,7 +176,7 @@ impl Target {
         let kb = Kb::open(&base.kb_dir())?;
         let state = IndexState::inspect(&kb, &base.index_dir(), &base.name);
         let choice = match (embedder, &state.vectors) {
-            (Some(choice), _) => absolute(choice)?,
+            (Some(choice), _) => absolute(choice, app)?,
             (None, Ok(there)) => there.embedder.clone(),
             (None, Err(_)) if next.is_some() => embedder_of(&served),
             (None, Err(_)) => EmbedderChoice::default(),
@@ -187,7 +187,9 @@ impl Target {
         let candidates_only = match choice {
             EmbedderChoice::Builtin => false,
             EmbedderChoice::Import(_) => true,
-            EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => wanted,
+            EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) | EmbedderChoice::Named(_) => {
+                wanted
+            }
         };
         let served = next.map(|_| served);
         Ok(Self { base, kb, served, state, choice, candidates_only })
@@ -263,8 +265,8 @@ fn embedder_of(base: &Base) -> EmbedderChoice {
     vectors.map_or_else(EmbedderChoice::default, |vectors| vectors.embedder)
 }
 
-/// The choice with a full path, so that it can be opened from elsewhere.
-fn absolute(choice: &EmbedderChoice) -> Result<EmbedderChoice> {
+/// The choice with a full path, so that it can be opened from elsewhere; a name is a configured one.
+fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
     let full = |dir: &PathBuf| {
         let full = dir.canonicalize();
         let full = full.with_context(|| format!("cannot open the directory {}", dir.display()))?;
@@ -275,6 +277,10 @@ fn absolute(choice: &EmbedderChoice) -> Result<EmbedderChoice> {
     Ok(match choice {
         EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(full(dir)?),
         EmbedderChoice::Import(dir) => EmbedderChoice::Import(full(dir)?),
+        EmbedderChoice::Named(name) => {
+            app.access().named(name)?;
+            choice.clone()
+        }
         EmbedderChoice::Builtin | EmbedderChoice::OpenAi(_) => choice.clone(),
     })
 }

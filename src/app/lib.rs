@@ -13,6 +13,7 @@ pub mod choice;
 pub mod compare;
 pub mod data;
 pub mod dataset;
+mod embedders;
 pub mod error;
 pub mod eval;
 pub mod explained;
@@ -153,14 +154,17 @@ impl App {
             .hint(format!("use `agent {command}` on the machine of the server"))
     }
 
-    /// The caches and the service that embedders use.
+    /// The caches, the service and the settings that embedders use.
     pub fn access(&self) -> Access {
         let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
         let service = (key.is_some() || base_url.is_some()).then(|| {
             let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
             Account { base_url, key, ..Account::default() }
         });
-        Access { cache: Some(self.home.path().join("cache").join("embeddings")), service }
+        let cache = Some(self.home.path().join("cache").join("embeddings"));
+        // Embedders without settings of their own work whatever the file holds.
+        let named = embedders::configured(self).map_err(|error| error.message());
+        Access { cache, service, named }
     }
 }
 

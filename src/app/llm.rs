@@ -336,21 +336,20 @@ impl Configured {
 }
 
 /// The settings of `--config FILE`, or of the home directory if there are any.
-fn read_settings(app: &App) -> Result<Settings> {
-    let path = match &app.config {
-        Some(path) => path.clone(),
-        None => {
-            let path = app.home.path().join(CONFIG_FILE);
-            if !path.exists() {
-                return Ok(Settings::default());
-            }
-            path
-        }
-    };
+pub(crate) fn read_settings(app: &App) -> Result<Settings> {
+    let path = settings_path(app);
+    if app.config.is_none() && !path.exists() {
+        return Ok(Settings::default());
+    }
     let limit = settings::MAX_FILE_BYTES as u64;
     let text = files::read_text(&path, limit)
         .with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Settings::read(&text, &path.display().to_string(), &ROLES)?)
+}
+
+/// The settings file, which need not exist unless it is named.
+pub(crate) fn settings_path(app: &App) -> PathBuf {
+    app.config.clone().unwrap_or_else(|| app.home.path().join(CONFIG_FILE))
 }
 
 /// The account of the settings and the environment, and the variable of its key.

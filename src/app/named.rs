@@ -24,9 +24,11 @@ const LATEST: &str = "latest";
 /// Begins the name of a system that is a bundle.
 pub(crate) const BUNDLE: &str = "bundle:";
 /// What begins the names of systems that are trained models, and what may stand behind the model.
-const MODELS: [(&str, &str); 4] = [
+const MODELS: [(&str, &str); 6] = [
     ("mfar:", ":mask="),
     ("dense:trained:", ":weight="),
+    ("bag:dpr:", ":weight="),
+    ("bag:ance:", ":weight="),
     ("hybrid:trained:", ":weight="),
     ("graph:", ":weight="),
 ];

@@ -162,8 +162,9 @@ pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
 /// # Errors
 /// That it does, or that there is no such system.
 pub fn check_served(name: &str) -> std::result::Result<(), SystemError> {
-    let (spec, _) = systems::find(name)?;
-    match needs_base_alone(spec) && !(name.contains(':') && spec.arguments.contains("SYSTEM")) {
+    let (spec, arguments) = systems::find(name)?;
+    let has_inner = arguments.contains(':') && spec.arguments.contains("SYSTEM");
+    match needs_base_alone(spec) && !has_inner {
         true => Ok(()),
         false => Err(SystemError::NotServed(name.to_owned())),
     }

@@ -26,7 +26,7 @@ pub(super) enum Command {
     /// query depend on is chosen by cross-validation over training queries. The same dataset, queries,
     /// seed and options give the same model. Needs `agent index N --with fields`.
     Mfar(Args<mfar::Request>),
-    /// Learn vectors of queries and nodes, so that a query is near to what answers it (DPR, ANCE)
+    /// Learn vectors of queries and nodes, so that a query is near to what answers it
     ///
     /// Training queries teach, and queries that are made of documents; validation queries say after
     /// which epoch to stop. The same dataset, queries, seed and options give the same model. Ctrl-C

@@ -111,7 +111,8 @@ pub(super) struct PlanArgs {
     /// Read the words of the documents, and of the names of their neighbours, instead
     #[arg(long, requires = "index", conflicts_with_all = ["embedder", "candidates_only"])]
     words: bool,
-    /// Embed with candle:DIR or openai:MODEL [default: the embedder of the vectors that are there]
+    /// Embed with candle:DIR, openai:MODEL, or NAME of [embedders.NAME] in config.toml [default: the
+    /// embedder of the vectors that are there]
     #[arg(long, value_name = "EMBEDDER", requires = "index")]
     embedder: Option<EmbedderChoice>,
     /// Embed only nodes that may be answers; others are not found by meaning
@@ -256,7 +257,8 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
 /// That a system needs nothing but the index of the base, nor do those within it.
 fn travels(name: &str) -> Result<()> {
     systems::find(name)?;
-    let within = name.char_indices().filter(|(_, c)| *c == ':').map(|(at, _)| &name[at + 1..]);
+    let starts = name.char_indices().filter(|(_, c)| [':', '='].contains(c));
+    let within = starts.map(|(at, _)| &name[at + 1..]);
     for part in [name].into_iter().chain(within) {
         let needs = systems::find(part).map_or(&[][..], |(spec, _)| spec.needs);
         if let Some(need) = needs.iter().find(|need| !matches!(need, Need::Part(_))) {

@@ -289,6 +289,10 @@ impl Embedder for CachedEmbedder {
         self.inner.verify()
     }
 
+    fn block_texts(&self) -> usize {
+        self.inner.block_texts()
+    }
+
     fn spent(&self) -> EmbedCost {
         let lock = |kept: &Mutex<VectorCache>| {
             let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,6 +13,7 @@
 //! | [`lsa`] | the embedder trained on documents |
 //! | [`bert`] | sentence encoders in local directories |
 //! | [`openai`] | embedding services |
+//! | `options` | prefixes, scaling and length of vectors, as a user sets them |
 //! | [`table`] | imported vectors of queries |
 //! | [`cache`] | a cache in front of an expensive embedder |
 //! | `tokens` | word stems of a text |
@@ -31,6 +32,7 @@ mod factor;
 #[cfg(test)]
 #[path = "../../tests/it/support/given.rs"]
 mod given;
+mod options;
 #[cfg(test)]
 #[path = "../remote/scripted.rs"]
 mod scripted;
@@ -44,6 +46,7 @@ pub use cache::CachedEmbedder;
 pub use lsa::{Corpus, LsaEmbedder, LsaParams};
 pub use matrix::Matrix;
 pub use openai::OpenAiEmbedder;
+pub use options::EmbedderOptions;
 pub use table::QueryTable;
 
 use crate::gpu::GpuError;
@@ -55,7 +58,7 @@ use agent_remote::RemoteError;
 /// - Every returned vector has length [`dim`](Embedder::dim), only finite numbers, and Euclidean
 ///   norm 1, so that a dot product is a cosine. The exception is the zero vector, returned for a
 ///   text without known words, such as an empty one; its cosine with anything is 0. Imported
-///   vectors ([`table`]) keep their norm.
+///   vectors ([`table`]), and those of [`EmbedderOptions`] that do not scale, keep their norm.
 /// - The vector of a text depends on that text alone, never on its batch, the number of threads or
 ///   earlier calls.
 /// - Two embedders with the same [`fingerprint`](Embedder::fingerprint) return the same vectors.
@@ -115,6 +118,11 @@ pub trait Embedder: Send + Sync {
     /// [`EmbedError::Damaged`].
     fn verify(&self) -> Result<(), EmbedError> {
         Ok(())
+    }
+
+    /// Number of texts that are embedded at a time; bounds the delay after a request to stop.
+    fn block_texts(&self) -> usize {
+        1_024
     }
 
     /// Cost since opening; zero if it is not counted.
@@ -229,6 +237,18 @@ pub enum EmbedError {
         embedder: String,
         /// What is missing.
         what: &'static str,
+    },
+    /// The settings of embedders cannot be read; holds the reason.
+    #[error("{0}")]
+    Settings(String),
+    /// No embedder of this name is configured.
+    #[error(
+        "there is no embedder {name:?}; use builtin, candle:DIR, openai:MODEL or import:DIR, or \
+         describe it under [embedders.{name}] in config.toml"
+    )]
+    Unconfigured {
+        /// The name as given.
+        name: String,
     },
     /// The embedder differs from the one that made the vectors.
     #[error(

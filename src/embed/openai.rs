@@ -2,22 +2,30 @@
 //!
 //! Texts are sent in batches of at most [`MAX_BATCH_TEXTS`] and [`MAX_BATCH_BYTES`], a few at a
 //! time. Replies are checked (one vector per text, one length, finite numbers) and scaled to norm
-//! 1. No prompt is put before queries or documents.
+//! 1. [`EmbedderOptions`] put a prefix before queries and documents, leave vectors unscaled, and ask
+//! for a length of vectors.
 //!
 //! Models refuse long texts, and only the service can count its tokens. A text is first cut to
 //! [`MAX_TEXT_BYTES`]; if it is still refused it is cut further, on its own, so that its vector
 //! does not depend on its batch. [`EmbedCost`] counts the texts that were cut.
 //!
-//! The fingerprint consists of the model's name and the length of its vectors: two services with
-//! the same model name are assumed to offer the same model.
+//! The fingerprint consists of the model's name, the length of its vectors, and the options: two
+//! services with the same model name are assumed to offer the same model.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    borrow::Cow,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use async_openai::types::embeddings::{
     CreateEmbeddingRequest, CreateEmbeddingResponse, EmbeddingInput,
 };
 
-use crate::{EmbedCost, EmbedError, Embedder, Matrix, matrix::normalise};
+use crate::{
+    EmbedCost, EmbedError, Embedder, EmbedderOptions, Matrix,
+    matrix::{dot, normalise},
+    options::prefixed,
+};
 use agent_remote::{Account, Limits, Service};
 
 /// Maximum number of texts of one request.
@@ -39,6 +47,7 @@ const PROBE: &str = "text";
 /// A model of a service.
 pub struct OpenAiEmbedder {
     model: String,
+    options: EmbedderOptions,
     service: Service,
     fingerprint: String,
     dim: usize,
@@ -54,6 +63,7 @@ impl OpenAiEmbedder {
     /// Those of the service, and [`EmbedError::Parameter`] for an invalid name.
     pub fn open(
         model: &str,
+        options: EmbedderOptions,
         account: &Account,
         dim: Option<usize>,
         limits: Limits,
@@ -70,7 +80,8 @@ impl OpenAiEmbedder {
             model: model.to_owned(),
             service: Service::new(account, limits)?,
             fingerprint: String::new(),
-            dim: dim.unwrap_or_default(),
+            dim: dim.or(options.dimensions.map(|dim| dim as usize)).unwrap_or_default(),
+            options,
             tokens: AtomicU64::new(0),
             cut: AtomicU64::new(0),
         };
@@ -78,7 +89,8 @@ impl OpenAiEmbedder {
             let reply = embedder.ask(&[&[PROBE]]).remove(0)?;
             embedder.dim = embedder.rows(&reply, 1)?.first().map_or(0, Vec::len);
         }
-        embedder.fingerprint = format!("openai1-{model}-{}", embedder.dim);
+        let options = embedder.options.fingerprint();
+        embedder.fingerprint = format!("openai1-{model}-{}{options}", embedder.dim);
         Ok(embedder)
     }
 
@@ -89,6 +101,7 @@ impl OpenAiEmbedder {
             let request = CreateEmbeddingRequest {
                 model: self.model.clone(),
                 input: EmbeddingInput::StringArray(input),
+                dimensions: self.options.dimensions,
                 ..CreateEmbeddingRequest::default()
             };
             serde_json::to_vec(&request).map_err(|error| self.bad(error.to_string()))
@@ -103,7 +116,8 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// The vectors of a reply in the order of the texts, of one length, scaled to norm 1.
+    /// The vectors of a reply in the order of the texts, of one length, scaled to norm 1 unless the
+    /// options say otherwise.
     fn rows(&self, reply: &[u8], n_texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
         let reply: CreateEmbeddingResponse = serde_json::from_slice(reply)
             .map_err(|error| self.bad(format!("it is not of the agreed form ({error})")))?;
@@ -124,7 +138,8 @@ impl OpenAiEmbedder {
                 let expected = self.dim;
                 return Err(self.bad(format!("a vector has length {dim} and not {expected}")));
             }
-            if !normalise(row).is_finite() {
+            let norm = if self.options.normalize { normalise(row) } else { dot(row, row).sqrt() };
+            if !norm.is_finite() {
                 return Err(self.bad("a vector holds numbers that are not finite".to_owned()));
             }
         }
@@ -216,15 +231,36 @@ impl Embedder for OpenAiEmbedder {
     }
 
     fn describe(&self) -> String {
-        format!("{} of a service: {} dimensions", self.model, self.dim)
+        let options = self.options.describe();
+        format!("{} of a service: {} dimensions{options}", self.model, self.dim)
     }
 
-    /// Blank texts get zeros and are not sent.
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+        self.embed(self.options.document_prefix.as_deref(), texts)
+    }
+
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        Ok(self.embed(self.options.query_prefix.as_deref(), &[text])?.into_data())
+    }
+
+    fn spent(&self) -> EmbedCost {
+        EmbedCost {
+            tokens: self.tokens.load(Ordering::Relaxed),
+            cut: self.cut.load(Ordering::Relaxed),
+            retries: self.service.retries(),
+            ..EmbedCost::default()
+        }
+    }
+}
+
+impl OpenAiEmbedder {
+    /// The vectors of texts behind a prefix. Blank texts get zeros and are not sent.
+    fn embed(&self, prefix: Option<&str>, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let is_sent = |text: &&str| !text.trim().is_empty();
-        let sent: Vec<&str> = texts
+        let whole: Vec<Cow<'_, str>> =
+            texts.iter().filter(|text| is_sent(text)).map(|text| prefixed(prefix, text)).collect();
+        let sent: Vec<&str> = whole
             .iter()
-            .filter(|text| is_sent(text))
             .map(|text| {
                 let is_long = text.len() > MAX_TEXT_BYTES;
                 self.cut.fetch_add(is_long.into(), Ordering::Relaxed);
@@ -246,19 +282,6 @@ impl Embedder for OpenAiEmbedder {
             }
         }
         Matrix::new(texts.len(), self.dim, data)
-    }
-
-    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        Ok(self.embed_documents(&[text])?.into_data())
-    }
-
-    fn spent(&self) -> EmbedCost {
-        EmbedCost {
-            tokens: self.tokens.load(Ordering::Relaxed),
-            cut: self.cut.load(Ordering::Relaxed),
-            retries: self.service.retries(),
-            ..EmbedCost::default()
-        }
     }
 }
 
@@ -282,12 +305,20 @@ mod tests {
     }
 
     fn open(server: &Scripted, dim: Option<usize>) -> Result<OpenAiEmbedder, EmbedError> {
+        open_with(server, EmbedderOptions::default(), dim)
+    }
+
+    fn open_with(
+        server: &Scripted,
+        options: EmbedderOptions,
+        dim: Option<usize>,
+    ) -> Result<OpenAiEmbedder, EmbedError> {
         let account = Account {
             base_url: server.url() + "/v1/",
             key: Some("sk-1".to_owned()),
             ..Account::default()
         };
-        OpenAiEmbedder::open("small", &account, dim, quick())
+        OpenAiEmbedder::open("small", options, &account, dim, quick())
     }
 
     /// The texts of a request.
@@ -339,6 +370,34 @@ mod tests {
         assert_eq!(requests.len(), 2);
         assert!(requests[1].starts_with("POST /v1/embeddings HTTP"), "{}", requests[1]);
         assert!(requests[1].contains("authorization: Bearer sk-1"), "{}", requests[1]);
+    }
+
+    #[test]
+    fn options_put_prefixes_ask_for_a_length_and_leave_vectors_as_they_are() {
+        let server = Scripted::answering(|body| Some(vectors(&texts(body))));
+        let options = EmbedderOptions {
+            query_prefix: Some("q: ".to_owned()),
+            document_prefix: Some("doc: ".to_owned()),
+            normalize: false,
+            dimensions: Some(2),
+        };
+        let embedder = open_with(&server, options.clone(), None).unwrap();
+        // Vectors of the scripted service grow with the text that it got.
+        let matrix = embedder.embed_documents(&["a", " "]).unwrap();
+        assert_eq!(matrix.data(), [18.0, 24.0, 0.0, 0.0]);
+        assert_eq!(embedder.embed_query("a").unwrap(), [12.0, 16.0]);
+        let requests = server.requests();
+        assert!(requests.iter().all(|request| request.contains("\"dimensions\":2")));
+        assert!(requests[1].contains("[\"doc: a\"]") && requests[2].contains("[\"q: a\"]"));
+        assert!(embedder.fingerprint().starts_with("openai1-small-2-"));
+        assert!(embedder.describe().contains("\"q: \" before queries"), "{}", embedder.describe());
+        let plain = open(&server, Some(2)).unwrap();
+        assert_eq!(plain.embed_query("a").unwrap(), [0.6, 0.8]);
+        assert!(!server.requests()[3].contains("dimensions"));
+        // A service that ignores the length is refused.
+        let longer = EmbedderOptions { dimensions: Some(3), ..options };
+        let error = open_with(&server, longer, None).err().unwrap().to_string();
+        assert!(error.contains("length 2 and not 3"), "{error}");
     }
 
     #[test]
@@ -411,8 +470,9 @@ mod tests {
         let error = open(&server, None).err().unwrap();
         assert!(matches!(error, EmbedError::Remote(RemoteError::Key { status: 401, .. })));
         let nobody = Account { base_url: "http://127.0.0.1:1".to_owned(), ..Account::default() };
-        let error = OpenAiEmbedder::open("small", &nobody, None, quick()).err().unwrap();
+        let options = EmbedderOptions::default;
+        let error = OpenAiEmbedder::open("small", options(), &nobody, None, quick()).err().unwrap();
         assert!(error.to_string().contains("no connection"), "{error}");
-        assert!(OpenAiEmbedder::open("a\nb", &nobody, None, quick()).is_err());
+        assert!(OpenAiEmbedder::open("a\nb", options(), &nobody, None, quick()).is_err());
     }
 }

@@ -7,6 +7,7 @@
 //! index remains usable, and embedding a text returns the reason.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
@@ -20,8 +21,8 @@ use crate::{
     layout::{MODEL, QUERIES, VECTORS, VectorsRecord},
 };
 use agent_embed::{
-    BertEncoder, CachedEmbedder, EmbedCost, EmbedError, Embedder, LsaEmbedder, Matrix,
-    OpenAiEmbedder, QueryTable,
+    BertEncoder, CachedEmbedder, EmbedCost, EmbedError, Embedder, EmbedderOptions, LsaEmbedder,
+    Matrix, OpenAiEmbedder, QueryTable,
 };
 use agent_remote::{Account, Limits};
 
@@ -38,6 +39,8 @@ pub enum EmbedderChoice {
     OpenAi(String),
     /// Vectors that were computed elsewhere, copied from a directory.
     Import(PathBuf),
+    /// A model with settings, by its name in the user's settings.
+    Named(String),
 }
 
 impl FromStr for EmbedderChoice {
@@ -46,12 +49,21 @@ impl FromStr for EmbedderChoice {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "builtin" => Ok(Self::Builtin),
+            None if is_name(text) => Ok(Self::Named(text.to_owned())),
             Some(("candle", dir)) if !dir.is_empty() => Ok(Self::Candle(dir.into())),
             Some(("openai", model)) if !model.is_empty() => Ok(Self::OpenAi(model.to_owned())),
             Some(("import", dir)) if !dir.is_empty() => Ok(Self::Import(dir.into())),
-            _ => Err("use builtin, candle:DIR, openai:MODEL or import:DIR".to_owned()),
+            _ => Err("use builtin, candle:DIR, openai:MODEL, import:DIR, or the name of an \
+                      embedder in config.toml"
+                .to_owned()),
         }
     }
+}
+
+/// Whether a text may name an embedder: letters, digits, `-`, `_` and `.`.
+fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !text.is_empty() && text.chars().all(plain)
 }
 
 impl TryFrom<String> for EmbedderChoice {
@@ -75,22 +87,49 @@ impl fmt::Display for EmbedderChoice {
             Self::Candle(dir) => write!(f, "candle:{}", dir.display()),
             Self::OpenAi(model) => write!(f, "openai:{model}"),
             Self::Import(dir) => write!(f, "import:{}", dir.display()),
+            Self::Named(name) => f.write_str(name),
         }
     }
 }
 
 /// External resources for opening an embedder.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Access {
     /// Directory of cached vectors, so that no text is paid for twice.
     pub cache: Option<PathBuf>,
     /// The service of `openai:MODEL`.
     pub service: Option<Account>,
+    /// Embedders of the user's settings by name, or why these cannot be read.
+    pub named: Result<BTreeMap<String, NamedEmbedder>, String>,
+}
+
+/// An embedder of the user's settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedEmbedder {
+    /// Its model, `candle:DIR` or `openai:MODEL`.
+    pub model: EmbedderChoice,
+    /// Its settings.
+    pub options: EmbedderOptions,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 impl Access {
     /// No resources.
-    pub const NONE: Access = Access { cache: None, service: None };
+    pub const NONE: Access = Access { cache: None, service: None, named: Ok(BTreeMap::new()) };
+
+    /// An embedder of the user's settings.
+    ///
+    /// # Errors
+    /// [`EmbedError::Settings`], [`EmbedError::Unconfigured`].
+    pub fn named(&self, name: &str) -> Result<&NamedEmbedder, EmbedError> {
+        let named = self.named.as_ref().map_err(|why| EmbedError::Settings(why.clone()))?;
+        named.get(name).ok_or_else(|| EmbedError::Unconfigured { name: name.to_owned() })
+    }
 
     /// Adds the cache, if there is one, to an embedder.
     pub fn cached(&self, embedder: Box<dyn Embedder>) -> Box<dyn Embedder> {
@@ -112,16 +151,33 @@ impl EmbedderChoice {
         access: &Access,
         dim: Option<usize>,
     ) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
+        match self {
+            Self::Named(name) => {
+                let NamedEmbedder { model, options } = access.named(name)?;
+                model.open_with(options.clone(), access, dim)
+            }
+            choice => choice.open_with(EmbedderOptions::default(), access, dim),
+        }
+    }
+
+    fn open_with(
+        &self,
+        options: EmbedderOptions,
+        access: &Access,
+        dim: Option<usize>,
+    ) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
         Ok(match self {
-            Self::Builtin | Self::Import(_) => None,
-            Self::Candle(dir) => Some(Box::new(BertEncoder::open(dir)?)),
+            // A name stands for a model, never for another name.
+            Self::Builtin | Self::Import(_) | Self::Named(_) => None,
+            Self::Candle(dir) => Some(Box::new(BertEncoder::open_with(dir, options)?)),
             Self::OpenAi(model) => {
                 let service = access.service.as_ref();
                 let service = service.ok_or_else(|| EmbedError::NoAccess {
                     embedder: self.to_string(),
                     what: "OPENAI_API_KEY, or OPENAI_BASE_URL for a service without key",
                 })?;
-                Some(Box::new(OpenAiEmbedder::open(model, service, dim, Limits::default())?))
+                let limits = Limits::default();
+                Some(Box::new(OpenAiEmbedder::open(model, options, service, dim, limits)?))
             }
         })
     }
@@ -156,6 +212,11 @@ impl IndexEmbedder {
         &self.record
     }
 
+    /// Whether it is a model of a service without an account for it.
+    fn lacks_account(&self) -> bool {
+        matches!(&self.opened, Err(error) if matches!(**error, EmbedError::NoAccess { .. }))
+    }
+
     fn opened(&self) -> Result<&dyn Embedder, EmbedError> {
         match &self.opened {
             Ok(embedder) => Ok(&**embedder),
@@ -178,7 +239,9 @@ pub(super) fn open_own(
         EmbedderChoice::Import(_) => {
             Box::new(QueryTable::open(&dir.join(QUERIES), &record.fingerprint)?)
         }
-        EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) => return Ok(None),
+        EmbedderChoice::Candle(_) | EmbedderChoice::OpenAi(_) | EmbedderChoice::Named(_) => {
+            return Ok(None);
+        }
     };
     if !is_of(&*own, record) {
         let reason = "its embedder is not the one of its record".to_owned();
@@ -236,6 +299,7 @@ impl Embedder for IndexEmbedder {
         match self.record.embedder {
             // What answers behind an address costs money to ask.
             EmbedderChoice::OpenAi(_) => Ok(()),
+            EmbedderChoice::Named(_) if self.lacks_account() => Ok(()),
             _ => self.opened()?.verify(),
         }
     }

@@ -54,7 +54,7 @@ pub use build::{
     IndexedVersion, Plan, PrecomputedVectors, Progress, VectorSource, Watch, WordSource, build,
     build_parts, embed, read_words, split_nodes,
 };
-pub use embedder::{Access, EmbedderChoice};
+pub use embedder::{Access, EmbedderChoice, NamedEmbedder};
 pub use import::{Import, ImportBuilder};
 pub use language::languages;
 pub use layout::{Part, VectorsSpec, WORDS_FORMAT, remove_leftovers};

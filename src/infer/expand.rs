@@ -18,8 +18,8 @@ use agent_llm::{LlmError, RoleSpec};
 use agent_retrieve::{
     Answer, AssistFailure, Detail, NodeExplanation, Ranking, RetrieveError, Retriever, check_query,
     expand::{
-        ANALYZE, Expansion, Filter, GENERATE, KEYWORDS, Method, NO_GRAPH, PARSE, REFINE, Sources,
-        WriteError, Writer, one_line,
+        ANALYZE, Expansion, Filter, GENERATE, KEYWORDS, Method, NO_GRAPH, ONCE, PARSE, QueryShare,
+        REFINE, Sources, WriteError, Writer, one_line,
     },
     rank_explanation,
 };
@@ -56,8 +56,8 @@ pub struct Expander {
 
 /// Source of the texts that expand a query.
 enum TextSource {
-    /// The first documents of the inner system; their number.
-    Documents(usize),
+    /// The first `n` documents of the inner system.
+    Documents { n: usize, share: QueryShare },
     /// A language model.
     Model {
         assistant: Arc<Assistant>,
@@ -70,8 +70,13 @@ enum TextSource {
 
 impl Expander {
     /// Appends the first `n` documents of the system: pseudo-relevance feedback with whole documents.
-    pub fn feedback(base: Arc<IndexedBase>, inner: Box<dyn Retriever>, n: usize) -> Self {
-        Self { base, inner, texts: TextSource::Documents(n) }
+    pub fn feedback(
+        base: Arc<IndexedBase>,
+        inner: Box<dyn Retriever>,
+        n: usize,
+        share: QueryShare,
+    ) -> Self {
+        Self { base, inner, texts: TextSource::Documents { n, share } }
     }
 
     /// Appends `n` texts that a language model writes or, for AGR, the text into which it refines
@@ -92,8 +97,9 @@ impl Expander {
     fn expansion(&self, query: &str) -> Result<(Expansion, Option<AssistFailure>), RetrieveError> {
         let (base, inner) = (&*self.base, &*self.inner);
         let written = match &self.texts {
-            TextSource::Documents(n) => {
-                return Ok((Expansion::from_documents(base, &inner.retrieve(query, *n)?), None));
+            TextSource::Documents { n, share } => {
+                let found = inner.retrieve(query, *n)?;
+                return Ok((Expansion::from_documents(base, &found, *share), None));
             }
             TextSource::Model { assistant, structures, method, n } => {
                 let writer = Writer { base, structures, method: *method, n: *n };
@@ -169,7 +175,8 @@ impl Sources for InnerSystem<'_> {
 impl Retriever for Expander {
     fn name(&self) -> String {
         let how = match &self.texts {
-            TextSource::Documents(n) => format!("prf={n}"),
+            TextSource::Documents { n, share: QueryShare::Half } => format!("prf={n}"),
+            TextSource::Documents { n, share: QueryShare::Once } => format!("prf={n},{ONCE}"),
             TextSource::Model { method, n, .. } => match *method {
                 Method::Kar { k, filter } => {
                     format!("kar={k},{n},{}", filter.map_or(NO_GRAPH, Filter::name))

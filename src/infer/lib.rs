@@ -84,7 +84,7 @@ pub use record::{
     AnswerRecord, EntityRecord, Expected, HitRecord, SchemaWordRecord, StepRecord,
     UnderstoodRecord, WayRecord, hits, path_in_words,
 };
-pub use rerank::{RERANK_REQUESTS, RERANK_ROLE, Rerank};
+pub use rerank::{Depth, RERANK_REQUESTS, RERANK_ROLE, Rerank};
 pub(crate) use shown::LinkedEntities;
 
 /// The role that reads a new query.

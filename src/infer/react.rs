@@ -42,7 +42,7 @@ const MAX_TURNS: usize = 12;
 const MAX_CALLS: usize = 30;
 /// Maximum number of tool calls of one turn.
 const CALLS_PER_TURN: usize = 5;
-/// Number of shortlist nodes in the prompt.
+/// Default number of shortlist nodes in the prompt.
 const SHOWN: usize = 20;
 /// Maximum length of their documents, characters.
 const SHOWN_CHARS: usize = 300;
@@ -80,6 +80,8 @@ pub struct React {
     toolkit: String,
     /// Whether tools that ask a model may be called.
     llm_tools: bool,
+    /// Number of shortlist nodes in the prompt; none if it was not chosen.
+    shown: Option<usize>,
 }
 
 /// A tool call.
@@ -113,7 +115,18 @@ impl React {
         let schema = schema_text(&base.kb);
         let query = base.part(Part::Query).is_ok();
         let toolkit = toolkit_text(&base.kb, ToolkitScope { avatar: true, llm: llm_tools, query });
-        Self { base, assistant, cache, schema, toolkit, llm_tools }
+        Self { base, assistant, cache, schema, toolkit, llm_tools, shown: None }
+    }
+
+    /// Puts the first `k` nodes of the shortlist into the prompt [default: 20].
+    #[must_use]
+    pub fn showing(self, k: usize) -> Self {
+        Self { shown: Some(k), ..self }
+    }
+
+    /// Number of shortlist nodes in the prompt.
+    fn n_shown(&self) -> usize {
+        self.shown.unwrap_or(SHOWN)
     }
 
     /// Runs the turns; returns the distinct nodes that the model names, best first, and its calls.
@@ -160,7 +173,7 @@ impl React {
             let text = linked.candidate(node, query, SHOWN_CHARS);
             json!({"id": node, "name": self.base.kb.name(node), "text": text})
         };
-        let nodes: Vec<Json> = shortlist.iter().take(SHOWN).map(shown).collect();
+        let nodes: Vec<Json> = shortlist.iter().take(self.n_shown()).map(shown).collect();
         let inputs = json!({
             "schema": self.schema, "toolkit": self.toolkit, "query": query,
             "entities": linked.shown(), "shortlist": nodes, "turns": MAX_TURNS, "calls": MAX_CALLS,
@@ -239,7 +252,7 @@ impl React {
     /// Computes the shortlist and runs the turns.
     fn run(&self, query: &str, k: usize) -> Result<ReactResult, RetrieveError> {
         let query = check_query(query)?;
-        let shortlist = shortlist(&self.base, query, k.max(SHOWN))?;
+        let shortlist = shortlist(&self.base, query, k.max(self.n_shown()))?;
         let (named, steps) = self.run_turns(query, &shortlist)?;
         Ok(ReactResult { shortlist, named, steps })
     }
@@ -407,7 +420,9 @@ fn cut(text: &str) -> String {
 
 impl Retriever for React {
     fn name(&self) -> String {
-        NAME.to_owned()
+        let llm_tools = if self.llm_tools { ":llm-tools" } else { "" };
+        let shown = self.shown.map_or_else(String::new, |k| format!(":k={k}"));
+        format!("{NAME}{llm_tools}{shown}")
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {

@@ -32,9 +32,9 @@ pub const RERANK_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Number of candidates that are scored.
+/// Number of candidates that are scored by default.
 const SCORED: usize = 20;
-/// Number of candidates that are scored if none of the first [`SCORED`] scores high.
+/// Number of candidates that are scored by default if none of the first [`SCORED`] scores high.
 const SCORED_DEEP: usize = 50;
 /// Minimum high score.
 const HIGH: f32 = 0.8;
@@ -43,25 +43,54 @@ const PER_REQUEST: usize = 10;
 /// Maximum number of requests for one batch of candidates: the first, its repair, one more.
 const MAX_TRIES: usize = 3;
 /// Bounds for one shortlist: the first 20 in two batches, at most 50 with all tries.
-pub const RERANK_REQUESTS: RequestBounds = RequestBounds {
-    role: RERANK_ROLE,
-    prompt: PROMPT,
-    later: None,
-    min: SCORED.div_ceil(PER_REQUEST),
-    max: SCORED_DEEP.div_ceil(PER_REQUEST) * MAX_TRIES,
-};
+pub const RERANK_REQUESTS: RequestBounds = Depth::DEFAULT.requests();
 /// Difference between the scores of nodes to which the model gives the same score.
 const TIE: f32 = 1e-6;
 /// Maximum length of a candidate's document in a request, characters.
 const DOCUMENT_CHARS: usize = 1_200;
 /// The prompt.
 const PROMPT: &str = "rerank/score";
+/// How many candidates are scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Number of candidates that are scored.
+    first: usize,
+    /// Number of candidates that are scored if none of the first scores high; at least `first`.
+    deep: usize,
+}
+
+impl Depth {
+    const DEFAULT: Self = Self { first: SCORED, deep: SCORED_DEEP };
+
+    /// Scores the first `k` candidates, whatever their scores: the setting of STaRK's rerankers.
+    pub fn exactly(k: usize) -> Self {
+        Self { first: k, deep: k }
+    }
+
+    /// Bounds of the requests for one shortlist.
+    pub const fn requests(self) -> RequestBounds {
+        RequestBounds {
+            role: RERANK_ROLE,
+            prompt: PROMPT,
+            later: None,
+            min: self.first.div_ceil(PER_REQUEST),
+            max: self.deep.div_ceil(PER_REQUEST) * MAX_TRIES,
+        }
+    }
+}
+
+impl Default for Depth {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 /// Maximum number of repairs in each round; every round asks about the candidates without a usable
 /// score.
 const ROUNDS: [u32; 2] = [1, 0];
 
 /// Reranks the first 20 nodes of another retriever, or the first 50 if the model scores none of the
-/// 20 high. Nodes are ordered by score, ties as in the shortlist. A candidate without a usable
+/// 20 high, or those of another [`Depth`]. Nodes are ordered by score, ties as in the shortlist. A candidate without a usable
 /// score counts as 0 if other candidates of its request have one. If no candidate of a request has
 /// one, the shortlist is returned unchanged and [`Answer::unassisted`] says so. Nodes that were not
 /// scored follow in their order, with scores -1, -2, ...
@@ -69,6 +98,7 @@ pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
     assistant: Arc<Assistant>,
+    depth: Depth,
 }
 
 /// A shortlist with the model's scores of its first nodes.
@@ -87,7 +117,13 @@ impl Rerank {
         shortlist: Box<dyn Retriever>,
         assistant: Arc<Assistant>,
     ) -> Self {
-        Self { base, shortlist, assistant }
+        Self { base, shortlist, assistant, depth: Depth::DEFAULT }
+    }
+
+    /// Scores as many candidates as `depth` says.
+    #[must_use]
+    pub fn to_depth(self, depth: Depth) -> Self {
+        Self { depth, ..self }
     }
 
     /// The model's score of each node, and why a whole batch was not scored. After an outage no
@@ -151,14 +187,14 @@ impl Rerank {
         detail: Detail,
     ) -> Result<ScoredShortlist, RetrieveError> {
         let query = check_query(query)?;
-        // Every node of the reranked result is among the first `SCORED_DEEP` of the shortlist.
+        let Depth { first, deep } = self.depth;
+        // Every scored node is among the first `deep` of the shortlist.
         let explained =
-            if detail.explained_count > 0 { detail.explained_count.max(SCORED_DEEP) } else { 0 };
+            if detail.explained_count > 0 { detail.explained_count.max(deep) } else { 0 };
         let detail = Detail { explained_count: explained, ..detail };
-        let shortlist = self.shortlist.answer(query, k.max(SCORED_DEEP), detail)?;
-        let nodes: Vec<NodeId> =
-            shortlist.ranking().iter().take(SCORED_DEEP).map(|pair| pair.0).collect();
-        let (first, more) = nodes.split_at(SCORED.min(nodes.len()));
+        let shortlist = self.shortlist.answer(query, k.max(deep), detail)?;
+        let nodes: Vec<NodeId> = shortlist.ranking().iter().take(deep).map(|pair| pair.0).collect();
+        let (first, more) = nodes.split_at(first.min(nodes.len()));
         let linked = LinkedEntities::link(&self.base, query).with(&shortlist.entities);
         let (mut scores, mut missed) = self.scores(query, &linked, first)?;
         let best = scores.iter().flatten().copied().reduce(f32::max);
@@ -206,7 +242,11 @@ impl ScoredShortlist {
 
 impl Retriever for Rerank {
     fn name(&self) -> String {
-        format!("rerank:{}", self.shortlist.name())
+        let name = format!("rerank:{}", self.shortlist.name());
+        match self.depth {
+            Depth::DEFAULT => name,
+            Depth { deep, .. } => format!("{name}:k={deep}"),
+        }
     }
 
     /// If a batch was not scored, returns the shortlist's answer with its cut-off: ranking by the

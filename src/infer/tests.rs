@@ -10,8 +10,8 @@ use std::{
 use serde_json::{Value as Json, json};
 
 use crate::{
-    self as infer, AnswerRecord, BundleRetriever, ParamValues, ProgramRetriever, React, Rerank,
-    Runtime,
+    self as infer, AnswerRecord, BundleRetriever, Depth, ParamValues, ProgramRetriever, React,
+    Rerank, Runtime,
     bundle::{
         Bundle, Category, Dataset, FORMAT, Fit, Fusion, Member, Provenance, Validation,
         reranker::Reranker, router::Router,
@@ -579,6 +579,24 @@ fn a_ceiling_ends_the_query_and_nothing_stands_in_for_it() {
 }
 
 #[test]
+fn a_chosen_number_of_candidates_is_scored_whatever_their_scores() {
+    let query = "a durable steel bottle";
+    let shortlist = hybrid().retrieve(query, 20).unwrap();
+    for (k, requests) in [(1, 1), (3, 1), (12, 2)] {
+        let (reranker, heard) = rerank(likes("nothing of the kind"));
+        let reranker = reranker.to_depth(Depth::exactly(k));
+        assert_eq!(reranker.name(), format!("rerank:hybrid:k={k}"));
+        let ranking = reranker.retrieve(query, 20).unwrap();
+        assert_eq!(ranking.len(), shortlist.len());
+        assert!(ranking[k - 1].1 > 0.0 && ranking[k].1 == -1.0, "{ranking:?}");
+        assert_eq!(heard.count(), requests);
+        let shown = heard.requests();
+        let shown = shown.iter().map(|request| blocks(question(request), "candidate").len());
+        assert_eq!(shown.sum::<usize>(), k);
+    }
+}
+
+#[test]
 fn candidates_without_a_score_keep_their_places() {
     let query = "a durable steel bottle";
     let shortlist: Vec<NodeId> =
@@ -654,6 +672,15 @@ fn calls(calls: Json) -> ScriptedReply {
 /// A turn that ends.
 fn finish(ids: Json) -> ScriptedReply {
     said(json!({"thought": "done", "calls": [], "finish": true, "ids": ids}).to_string())
+}
+
+#[test]
+fn react_shows_a_chosen_number_of_nodes() {
+    let (system, heard) = react(|_| finish(json!([7])));
+    let system = system.showing(3);
+    assert_eq!(system.name(), "react:k=3");
+    system.retrieve("socks by Tidewell", 20).unwrap();
+    assert_eq!(blocks(question(&heard.requests()[0]), "node ").len(), 3);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! User settings of language models: address, account, limits and prices. Parsed from TOML text; a file
-//! that holds an API key is refused.
+//! User settings: of language models their address, account, limits and prices, and named embedders.
+//! Parsed from TOML text; a file that holds an API key is refused.
 
 mod check;
 #[cfg(test)]
@@ -24,6 +24,10 @@ use agent_remote::Limits;
 
 /// Maximum size of a file, bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// Maximum length of an embedder's prefix, bytes.
+const MAX_PREFIX_BYTES: usize = 4 << 10;
+/// Maximum length of an embedder's vectors.
+const MAX_DIMENSIONS: u32 = 16_384;
 /// Maximum length of a model's name, characters.
 const MAX_NAME_CHARS: usize = 200;
 /// Default maximum size of a reply, bytes.
@@ -120,6 +124,24 @@ pub struct Settings {
     /// USD per million tokens, by model.
     pub prices: BTreeMap<String, Price>,
     roles: BTreeMap<Role, RoleFile>,
+    /// Embedders by the name that `--embedder` takes.
+    pub embedders: BTreeMap<String, EmbedderSettings>,
+}
+
+/// `[embedders.NAME]`: a model with settings.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbedderSettings {
+    /// `candle:DIR` or `openai:MODEL`.
+    pub model: String,
+    /// Text before every query.
+    pub query_prefix: Option<String>,
+    /// Text before every document.
+    pub document_prefix: Option<String>,
+    /// Whether vectors are scaled to norm 1.
+    pub normalize: Option<bool>,
+    /// Length of the vectors that a service is asked for.
+    pub dimensions: Option<u32>,
 }
 
 /// Hides private values: addresses, organisations, headers.
@@ -131,6 +153,7 @@ impl fmt::Debug for Settings {
             .field("form", &self.form)
             .field("prices", &self.prices)
             .field("roles", &self.roles)
+            .field("embedders", &self.embedders)
             .finish_non_exhaustive()
     }
 }
@@ -150,6 +173,7 @@ impl Default for Settings {
             form: Form::default(),
             prices: BTreeMap::new(),
             roles: BTreeMap::new(),
+            embedders: BTreeMap::new(),
         }
     }
 }
@@ -184,6 +208,9 @@ impl Settings {
         let llm = parsed.llm;
         for (role, settings) in &llm.roles {
             settings.check(role, &lines)?;
+        }
+        for (name, settings) in &parsed.embedders {
+            settings.check(name, &lines)?;
         }
         for (model, price) in &llm.prices {
             for (name, usd) in [("input", price.input), ("output", price.output)] {
@@ -222,6 +249,7 @@ impl Settings {
             form,
             prices: llm.prices,
             roles: llm.roles,
+            embedders: parsed.embedders,
         })
     }
 
@@ -255,6 +283,35 @@ impl Settings {
 #[serde(deny_unknown_fields, default)]
 struct File {
     llm: LlmFile,
+    embedders: BTreeMap<String, EmbedderSettings>,
+}
+
+impl EmbedderSettings {
+    fn check(&self, name: &str, lines: &Lines) -> Result<(), SettingsError> {
+        let above = format!("embedders.{name}");
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_name = !name.is_empty() && name != "builtin" && name.chars().all(plain);
+        let expected = "named with letters, digits, - and _, and not \"builtin\"";
+        lines.require(is_name, &above, expected)?;
+        let kind = self.model.split_once(':').filter(|(_, model)| !model.is_empty());
+        let kind = kind.map(|(kind, _)| kind);
+        let is_model = matches!(kind, Some("candle" | "openai"));
+        lines.require(is_model, &format!("{above}.model"), "\"candle:DIR\" or \"openai:MODEL\"")?;
+        let prefixes =
+            [("query_prefix", &self.query_prefix), ("document_prefix", &self.document_prefix)];
+        for (setting, prefix) in prefixes {
+            let fits = prefix.as_ref().is_none_or(|prefix| prefix.len() <= MAX_PREFIX_BYTES);
+            let expected = format!("a text of at most {MAX_PREFIX_BYTES} bytes");
+            lines.require(fits, &format!("{above}.{setting}"), &expected)?;
+        }
+        let fits = self
+            .dimensions
+            .is_none_or(|n| kind == Some("openai") && (1..=MAX_DIMENSIONS).contains(&n));
+        let expected = format!(
+            "a number of 1 to {MAX_DIMENSIONS}, of a model of openai:; leave it out for others"
+        );
+        lines.require(fits, &format!("{above}.dimensions"), &expected)
+    }
 }
 
 #[derive(Default, Deserialize)]

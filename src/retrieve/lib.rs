@@ -31,7 +31,7 @@ pub use filtered::Filtered;
 pub use graph::Graph;
 pub use late::Late;
 pub use mfar::Mfar;
-pub use multi::{Multi, Pooling};
+pub use multi::{Candidates, Multi, Pooling};
 pub use stark::Stark;
 pub use trained::Trained;
 

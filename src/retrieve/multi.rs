@@ -1,7 +1,9 @@
 //! `multi`: pooled vectors of a document's chunks. Candidates are the nodes of the [`CHUNKS`]
-//! chunks most similar to the query; all chunks of a candidate are pooled. (STaRK's MultiVSS pools
-//! within the best 50 of `dense`, and so never finds a document whose single vector is not
-//! similar.)
+//! chunks most similar to the query, or the first nodes of another system; all chunks of a candidate
+//! are pooled.
+//!
+//! Source: MultiVSS of STaRK (Wu et al. 2024), which pools the best three chunks of the first 50 of
+//! `dense`, and so never finds a document whose single vector is not similar: hence our default.
 
 use std::sync::Arc;
 
@@ -55,11 +57,20 @@ impl Pooling {
     }
 }
 
+/// The nodes that are ranked by their chunks.
+pub enum Candidates {
+    /// The nodes of the chunks most similar to the query.
+    Chunks,
+    /// The first nodes of another system; their number.
+    First(Box<dyn Retriever>, usize),
+}
+
 /// Pooled search over chunks of documents.
 pub struct Multi {
     base: Arc<IndexedBase>,
     index: ChunkIndex,
     pooling: Pooling,
+    candidates: Candidates,
 }
 
 impl Multi {
@@ -67,24 +78,51 @@ impl Multi {
     ///
     /// # Errors
     /// [`RetrieveError::Index`] if the index has no chunks or they are damaged.
-    pub fn open(base: Arc<IndexedBase>, pooling: Pooling) -> Result<Self, RetrieveError> {
+    pub fn open(
+        base: Arc<IndexedBase>,
+        pooling: Pooling,
+        candidates: Candidates,
+    ) -> Result<Self, RetrieveError> {
         let index = ChunkIndex::open(&base.part(Part::Multi)?)?;
-        Ok(Self { base, index, pooling })
+        Ok(Self { base, index, pooling, candidates })
+    }
+
+    /// The nodes to be ranked by their chunks, for `k` wanted ones.
+    fn candidates(
+        &self,
+        query: &str,
+        vector: &[f32],
+        k: usize,
+    ) -> Result<Vec<NodeId>, RetrieveError> {
+        match &self.candidates {
+            Candidates::Chunks => {
+                let chunks = CHUNKS.max(k.saturating_mul(CHUNKS_PER_NODE));
+                Ok(self.index.nodes_near(vector, chunks)?)
+            }
+            Candidates::First(system, n) => {
+                Ok(system.retrieve(query, *n)?.into_iter().map(|pair| pair.0).collect())
+            }
+        }
     }
 }
 
 impl Retriever for Multi {
     fn name(&self) -> String {
-        self.pooling.name().to_owned()
+        let name = self.pooling.name();
+        match &self.candidates {
+            Candidates::Chunks => name.to_owned(),
+            Candidates::First(system, n) => format!("{name}:candidates={}:{n}", system.name()),
+        }
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let vector = self.base.embed_query(check_query(query)?).map_err(IndexError::from)?;
+        let query = check_query(query)?;
+        let vector = self.base.embed_query(query).map_err(IndexError::from)?;
         if vector.iter().all(|&number| number == 0.0) {
             return Ok(Answer::default());
         }
         let mut ranking = Ranking::new();
-        for node in self.index.nodes_near(&vector, CHUNKS.max(k.saturating_mul(CHUNKS_PER_NODE)))? {
+        for node in self.candidates(query, &vector, k)? {
             let score = self.pooling.pool(self.index.scores(&vector, node)?);
             ranking.extend(score.map(|score| (node, score)));
         }

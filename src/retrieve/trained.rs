@@ -1,5 +1,5 @@
-//! `dense:trained` and `hybrid:trained`: search by an encoder trained on labelled queries, alone or
-//! fused with `bm25+names`.
+//! `bag:dpr`, `bag:ance` and `hybrid:trained`: search by a bag-of-words encoder trained on labelled
+//! queries, alone or fused with `bm25+names`.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,7 +11,7 @@ use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Scores, answer::Explanation};
 use agent_train::{
     TrainError,
-    dense::{Encoder, fuse},
+    dense::{Encoder, Negatives, fuse},
 };
 
 /// Number of fused nodes of each list, for any `k`: longer lists would change ranks.
@@ -21,6 +21,8 @@ const FUSED: usize = 1_000;
 pub struct Trained {
     base: Arc<IndexedBase>,
     encoder: Encoder,
+    /// The negatives that it was trained with.
+    negatives: Negatives,
     /// Its weight relative to `bm25+names`, in `0..=1`; none if it ranks alone.
     weight: Option<f32>,
 }
@@ -31,8 +33,22 @@ impl Trained {
     /// # Errors
     /// [`TrainError`] if the model cannot be read or was trained over another base.
     pub fn open(base: &Arc<IndexedBase>, dir: &Path) -> Result<Self, TrainError> {
-        let (encoder, _) = Encoder::open(base, dir)?;
-        Ok(Self { base: base.clone(), encoder, weight: None })
+        let (encoder, record) = Encoder::open(base, dir)?;
+        let negatives = record.model.settings.negatives;
+        Ok(Self { base: base.clone(), encoder, negatives, weight: None })
+    }
+
+    /// The negatives that the encoder was trained with.
+    pub fn negatives(&self) -> Negatives {
+        self.negatives
+    }
+
+    /// Name of the encoder alone.
+    fn encoder_name(&self) -> &'static str {
+        match self.negatives {
+            Negatives::Bm25 => "bag:dpr",
+            Negatives::Own => "bag:ance",
+        }
     }
 
     /// Fuses it with `bm25+names`, by a weight in `0..=1` [default: chosen on validation queries].
@@ -54,7 +70,7 @@ impl Trained {
 impl Retriever for Trained {
     fn name(&self) -> String {
         match self.weight {
-            None => "dense:trained".to_owned(),
+            None => self.encoder_name().to_owned(),
             Some(weight) => format!("hybrid:trained={weight:.2}"),
         }
     }
@@ -72,7 +88,7 @@ impl Retriever for Trained {
         ranking.truncate(k);
         let explained = |position, node, score| {
             let weights = [1.0 - weight, weight];
-            let names = ["bm25+names", "dense:trained"];
+            let names = ["bm25+names", self.encoder_name()];
             let parts = names.iter().zip(&lists).zip(weights).map(|((name, list), weight)| {
                 rank_in_list(name, list, node).with([Explanation::new("weight", weight)])
             });

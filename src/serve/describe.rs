@@ -56,7 +56,7 @@ pub(super) async fn systems(
     let is_there =
         |need: &Need| matches!(need, Need::Part(part) if opened.base.part(*part).is_ok());
     // What stands on another system needs what that one needs; what gives values ranks nothing.
-    let ranks = |spec: &SystemSpec| !spec.arguments.contains("SYSTEM") && spec.name != "ask";
+    let ranks = |spec: &SystemSpec| !spec.arguments.contains(":SYSTEM") && spec.name != "ask";
     let ready = SYSTEMS.iter().filter(|spec| spec.needs.iter().all(is_there) && ranks(spec));
     let about = |spec: &'static SystemSpec| AboutSystem { name: spec.name, summary: spec.summary };
     Ok(Bounded(Systems { systems: ready.map(about).collect() }))

@@ -4,14 +4,13 @@ use crate::{
     SystemError, answer, ask,
     bundle::{self, Effort},
     expand::{InnerUse, inner_use},
-    find, prf, react, rerank,
+    find, multi, prf, react, rerank,
 };
 use agent_ask::ASK_ASKS;
 use agent_infer::{
     REACT_REQUESTS, READ_REQUESTS, RERANK_REQUESTS, RequestBounds, expand_requests,
     rag::{CHECK_REQUESTS, WRITE_REQUESTS},
 };
-use agent_retrieve::System;
 
 /// Bounds of the requests of a system for one query, without requests of programs.
 ///
@@ -31,9 +30,13 @@ pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, 
             Effort::Judges => vec![READ_REQUESTS, RERANK_REQUESTS],
         },
         name if name == rerank::SPEC.name => {
-            let inner = arguments.strip_prefix(':').unwrap_or(System::Hybrid.name());
-            [request_bounds(inner, effort)?, vec![RERANK_REQUESTS]].concat()
+            let (inner, depth) = rerank::parts(arguments)?;
+            [request_bounds(inner, effort)?, vec![depth.requests()]].concat()
         }
+        _ if multi::is_one(spec) => match multi::candidates_of(spec, arguments)? {
+            None => Vec::new(),
+            Some((inner, _)) => request_bounds(inner, effort)?,
+        },
         name if name == react::SPEC.name => vec![REACT_REQUESTS],
         name if name == ask::SPEC.name && effort > Effort::None => vec![ASK_ASKS],
         name if name == prf::SPEC.name => request_bounds(prf::first(arguments), effort)?,
@@ -92,6 +95,10 @@ mod tests {
         assert_eq!(min("expand:hyde:rerank:bm25"), 1 + judged);
         assert_eq!(min("expand:rar:rerank:bm25"), 1 + 2 * judged);
         assert_eq!(min("prf:rerank:bm25"), judged);
+        assert_eq!(min("multi:top3:candidates=rerank:bm25:20"), judged);
+        assert_eq!(min("rerank:dense:k=20"), judged);
+        assert_eq!(min("rerank:k=5"), 1);
+        assert_eq!(min("rerank:rerank:dense:k=100"), 10 + judged);
         assert!(request_bounds("expand:hyde=9", Effort::None).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Need, Opener, SystemError, SystemSpec, file_of};
+use crate::{Need, Opener, SystemError, SystemSpec, file_of, multi::CANDIDATES};
 use agent_infer::{BundleRetriever, Rerank, bundle::Bundle};
 use agent_retrieve::Retriever;
 use agent_sandbox::Origin;
@@ -53,8 +53,8 @@ pub fn is_named(name: &str) -> bool {
 
 /// Whether a name is `bundle:FILE` or contains it, as `rerank:bundle:FILE`.
 pub fn is_within(name: &str) -> bool {
-    let stands_on = |name: &str| name.split_once(':').is_some_and(|(_, inner)| is_within(inner));
-    is_named(name) || stands_on(name)
+    let inner = name.split_once(CANDIDATES).or_else(|| name.split_once(':'));
+    is_named(name) || inner.is_some_and(|(_, inner)| is_within(inner))
 }
 
 /// Opens a bundle. The caller must check that it fits the base.

@@ -1,8 +1,9 @@
-//! `dense`, `dense:ann` and `dense:trained:FILE`: search by embeddings.
+//! `dense`, `dense:ann`, `bag:dpr:FILE`, `bag:ance:FILE` and `dense:trained:FILE`: search by embeddings.
 
-use crate::{Need, SystemSpec, file_of, lexical::baseline};
+use crate::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline};
 use agent_index::Part;
-use agent_retrieve::{Ann, System, Trained};
+use agent_retrieve::{Ann, Retriever, System, Trained};
+use agent_train::{TrainError, dense::Negatives};
 
 pub(super) const EXACT: SystemSpec = SystemSpec {
     name: "dense",
@@ -20,11 +21,45 @@ pub(super) const ANN: SystemSpec = SystemSpec {
     open: |_, opener| Ok(Box::new(Ann::open(opener.base.clone())?)),
 };
 
+pub(super) const BAG_DPR: SystemSpec = SystemSpec {
+    name: "bag:dpr",
+    arguments: ":FILE",
+    summary: "exact search over vectors of documents with the names of neighbours, by a bag of words \
+              trained as DPR is, with negatives of bm25+names; FILE is a model's directory or name",
+    needs: &[Need::File],
+    open: |arguments, opener| bag(&BAG_DPR, Negatives::Bm25, arguments, opener),
+};
+
+pub(super) const BAG_ANCE: SystemSpec = SystemSpec {
+    name: "bag:ance",
+    arguments: ":FILE",
+    summary: "as bag:dpr, by a bag of words trained as ANCE is, with negatives of the encoder itself",
+    needs: &[Need::File],
+    open: |arguments, opener| bag(&BAG_ANCE, Negatives::Own, arguments, opener),
+};
+
 pub(super) const TRAINED: SystemSpec = SystemSpec {
     name: "dense:trained",
     arguments: ":FILE",
-    summary: "exact search over vectors of documents with the names of neighbours, by an encoder \
-              trained on labelled queries (DPR, ANCE); FILE is a model's directory or name",
+    summary: "bag:dpr or bag:ance, as FILE was trained (their older name)",
     needs: &[Need::File],
     open: |arguments, opener| Ok(Box::new(Trained::open(opener.base, file_of(arguments))?)),
 };
+
+/// Opens a bag-of-words encoder that was trained with these negatives.
+fn bag(
+    spec: &SystemSpec,
+    negatives: Negatives,
+    arguments: &str,
+    opener: &Opener<'_>,
+) -> Result<Box<dyn Retriever>, SystemError> {
+    let trained = Trained::open(opener.base, file_of(arguments))?;
+    if trained.negatives() == negatives {
+        return Ok(Box::new(trained));
+    }
+    Err(SystemError::Model(TrainError::OtherSystem {
+        path: file_of(arguments).display().to_string(),
+        found: trained.name(),
+        wanted: spec.name.to_owned(),
+    }))
+}

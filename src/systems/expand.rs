@@ -5,21 +5,23 @@ use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::Expander;
 use agent_retrieve::{
     Retriever,
-    expand::{Boost, Filter, GraphBoost, Method, NO_GRAPH, TEXTS},
+    expand::{Boost, Filter, GraphBoost, Method, NO_GRAPH, ONCE, QueryShare, TEXTS},
 };
 
 pub(super) const PRF: SystemSpec = SystemSpec {
     name: "expand:prf",
-    arguments: "[=DOCUMENTS][:SYSTEM]",
-    summary: "another system, with a query expanded by its first documents [default: 3 documents and \
-              bm25+names]",
+    arguments: "[=DOCUMENTS[,once]][:SYSTEM]",
+    summary: "another system, with a query expanded by its first documents; the query is repeated until \
+              half of the words are its own, with once it is not (=3,once is the PRF of the KAR paper) \
+              [default: 3 documents and bm25+names]",
     needs: &[],
     open: |arguments, opener| {
-        let ParsedArguments { numbers: [documents], inner, .. } =
-            ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)])
-                .ok_or_else(|| PRF.wrong(arguments, "needs a number from 1 to 7"))?;
+        let Some((documents, share, inner)) = feedback_of(arguments) else {
+            let why = "needs a number of documents from 1 to 7, then once or nothing";
+            return Err(PRF.wrong(arguments, why));
+        };
         let inner = opener.inner(inner)?;
-        Ok(Box::new(Expander::feedback(opener.base.clone(), inner, documents)))
+        Ok(Box::new(Expander::feedback(opener.base.clone(), inner, documents, share)))
     },
 };
 
@@ -88,8 +90,8 @@ const MAX_NEIGHBORS: usize = 40;
 struct ParsedArguments<'a, const N: usize> {
     /// The numbers, given or default.
     numbers: [usize; N],
-    /// The filter after the numbers.
-    filter: Option<&'a str>,
+    /// The word after the numbers.
+    word: Option<&'a str>,
     /// The inner system.
     inner: &'a str,
 }
@@ -99,14 +101,14 @@ impl<'a, const N: usize> ParsedArguments<'a, N> {
     /// `bounds` are pairs of default and maximum.
     fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
         let (own, inner) = arguments.split_once(':').unwrap_or((arguments, INNER));
-        let mut parsed = Self { numbers: bounds.map(|bound| bound.0), filter: None, inner };
+        let mut parsed = Self { numbers: bounds.map(|bound| bound.0), word: None, inner };
         let Some(own) = own.strip_prefix('=') else { return Some(parsed) };
         for (at, part) in own.split(',').enumerate() {
             match (parsed.numbers.get_mut(at), bounds.get(at)) {
                 (Some(number), Some(&(_, max))) => {
                     *number = part.parse().ok().filter(|number| (1..=max).contains(number))?;
                 }
-                _ if at == N => parsed.filter = Some(part),
+                _ if at == N => parsed.word = Some(part),
                 _ => return None,
             }
         }
@@ -117,6 +119,19 @@ impl<'a, const N: usize> ParsedArguments<'a, N> {
 /// The filter with a name.
 fn filter_of(name: &str) -> Option<Filter> {
     Filter::ALL.into_iter().find(|filter| filter.name() == name)
+}
+
+/// Parses the arguments of [`PRF`] into the number of documents, the share of the query, and the
+/// inner system.
+fn feedback_of(arguments: &str) -> Option<(usize, QueryShare, &str)> {
+    let ParsedArguments { numbers: [documents], word, inner } =
+        ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)])?;
+    let share = match word {
+        None => QueryShare::Half,
+        Some(ONCE) => QueryShare::Once,
+        Some(_) => return None,
+    };
+    Some((documents, share, inner))
 }
 
 /// Parses the arguments of [`GRAPH`].
@@ -143,7 +158,7 @@ fn method_of<'a>(
     if spec.name == KAR.name {
         let bounds = [(NEIGHBORS, MAX_NEIGHBORS), (TEXTS, MAX_TEXTS)];
         let parsed = ParsedArguments::read(arguments, bounds).ok_or_else(wrong)?;
-        let filter = match parsed.filter {
+        let filter = match parsed.word {
             None => Some(Filter::Documents),
             Some(NO_GRAPH) => None,
             Some(name) => Some(filter_of(name).ok_or_else(wrong)?),
@@ -152,7 +167,7 @@ fn method_of<'a>(
         return Ok((Method::Kar { k, filter }, n, parsed.inner));
     }
     let parsed = ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)]).ok_or_else(wrong)?;
-    if parsed.filter.is_some() {
+    if parsed.word.is_some() {
         return Err(wrong());
     }
     let method = match spec.name {
@@ -222,6 +237,12 @@ mod tests {
             assert_eq!(kar(wrong), None, "{wrong}");
         }
         assert!(method_of(&RAR, "=3,names").is_err() && method_of(&AGR, "=8").is_err());
+        assert_eq!(feedback_of(""), Some((3, QueryShare::Half, "bm25+names")));
+        assert_eq!(feedback_of("=5:dense"), Some((5, QueryShare::Half, "dense")));
+        assert_eq!(feedback_of("=3,once:bm25"), Some((3, QueryShare::Once, "bm25")));
+        for wrong in ["=once", "=0,once", "=8", "=3,twice", "=3,once,1", "=3,"] {
+            assert_eq!(feedback_of(wrong), None, "{wrong}");
+        }
         let boost = Boost { k: 20, weight: 0.25, filter: Filter::None };
         assert_eq!(boost_of("=20,0.25,unfiltered"), Some(boost));
         for wrong in ["=", "=0", "=1,nan", "=1,2", "=1,1,no-graph", "=1,1,names,1"] {

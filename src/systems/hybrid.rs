@@ -30,7 +30,7 @@ pub(super) const BY_SCORE: SystemSpec = SystemSpec {
 pub(super) const TRAINED: SystemSpec = SystemSpec {
     name: "hybrid:trained",
     arguments: ":FILE[:weight=A]",
-    summary: "bm25+names and dense:trained, fused by score; A is the weight of dense:trained, 0 to 1 \
+    summary: "bm25+names and bag:dpr or bag:ance, fused by score; A is the weight of the latter, 0 to 1 \
               [default: chosen on validation queries in training]",
     needs: &[Need::File],
     open: trained,

@@ -51,6 +51,8 @@ pub static SYSTEMS: &[SystemSpec] = &[
     lexical::FIELDS,
     dense::EXACT,
     dense::ANN,
+    dense::BAG_DPR,
+    dense::BAG_ANCE,
     dense::TRAINED,
     multi::MAX,
     multi::MEAN,
@@ -218,7 +220,9 @@ pub fn open(name: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syste
 /// [`SystemError::Unknown`]; [`SystemError::Arguments`] if required arguments are missing.
 pub fn find(name: &str) -> Result<(&'static SystemSpec, &str), SystemError> {
     let fitting = |spec: &'static SystemSpec| Some((spec, spec.arguments_of(name)?));
-    let Some((spec, arguments)) = SYSTEMS.iter().find_map(fitting) else {
+    // The longest name: `multi:mean` begins as `multi` with arguments does.
+    let longest = SYSTEMS.iter().filter_map(fitting).max_by_key(|(spec, _)| spec.name.len());
+    let Some((spec, arguments)) = longest else {
         return Err(SystemError::Unknown { name: name.to_owned(), nearest: nearest(name) });
     };
     // A separator alone is not an argument.
@@ -348,6 +352,11 @@ impl SystemError {
             }
             Self::Bundle(BundleError::OtherBase { .. }) => {
                 "`agent query --force` uses it anyway".to_owned()
+            }
+            Self::Model(TrainError::OtherSystem { path, found, .. })
+                if SYSTEMS.iter().any(|spec| spec.name == found) =>
+            {
+                format!("use {found}:{path}")
             }
             _ => return None,
         })

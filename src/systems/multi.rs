@@ -1,33 +1,99 @@
-//! `multi`, `multi:mean` and `multi:top3`: embeddings of the chunks of documents, pooled.
+//! `multi`, `multi:mean` and `multi:top3`, each with `[:candidates=SYSTEM:K]`: embeddings of the chunks
+//! of documents, pooled.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_index::Part;
-use agent_retrieve::{Multi, Pooling, Retriever};
+use agent_retrieve::{Candidates, Multi, Pooling, Retriever};
 
 pub(super) const MAX: SystemSpec = SystemSpec {
     name: "multi",
-    arguments: "",
-    summary: "embeddings of the chunks of documents; the best chunk counts",
+    arguments: ARGUMENTS,
+    summary: "embeddings of the chunks of documents; the best chunk counts [default: chunks of all \
+              documents are searched; with candidates, only those of the first K nodes of SYSTEM]",
     needs: &[Need::Part(Part::Multi)],
-    open: |_, opener| pooled(Pooling::Max, opener),
+    open: |arguments, opener| pooled(&MAX, Pooling::Max, arguments, opener),
 };
 
 pub(super) const MEAN: SystemSpec = SystemSpec {
     name: "multi:mean",
-    arguments: "",
-    summary: "embeddings of the chunks of documents; the mean of all counts",
+    arguments: ARGUMENTS,
+    summary: "as multi; the mean of all chunks of a document counts",
     needs: &[Need::Part(Part::Multi)],
-    open: |_, opener| pooled(Pooling::Mean, opener),
+    open: |arguments, opener| pooled(&MEAN, Pooling::Mean, arguments, opener),
 };
 
 pub(super) const TOP3: SystemSpec = SystemSpec {
     name: "multi:top3",
-    arguments: "",
-    summary: "embeddings of the chunks of documents; the mean of the best three counts",
+    arguments: ARGUMENTS,
+    summary: "as multi; the mean of the best three chunks of a document counts \
+              (:candidates=dense:50 is the setting of STaRK's multi-vector baseline)",
     needs: &[Need::Part(Part::Multi)],
-    open: |_, opener| pooled(Pooling::Top3, opener),
+    open: |arguments, opener| pooled(&TOP3, Pooling::Top3, arguments, opener),
 };
 
-fn pooled(pooling: Pooling, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
-    Ok(Box::new(Multi::open(opener.base.clone(), pooling)?))
+/// Syntax of the arguments.
+const ARGUMENTS: &str = "[:candidates=SYSTEM:K]";
+/// Precedes the system whose first nodes are ranked.
+pub(super) const CANDIDATES: &str = ":candidates=";
+/// Maximum number of candidates.
+const MAX_CANDIDATES: usize = 10_000;
+
+/// Parses arguments into a system and the number of its first nodes; `None` without arguments.
+///
+/// # Errors
+/// If the arguments are invalid.
+pub(super) fn candidates_of<'a>(
+    spec: &SystemSpec,
+    arguments: &'a str,
+) -> Result<Option<(&'a str, usize)>, SystemError> {
+    if arguments.is_empty() {
+        return Ok(None);
+    }
+    let parse = || {
+        let (system, k) = arguments.strip_prefix(CANDIDATES)?.rsplit_once(':')?;
+        let k = k.parse().ok().filter(|k| (1..=MAX_CANDIDATES).contains(k))?;
+        (!system.is_empty()).then_some((system, k))
+    };
+    let why = "takes a system and the number of its first nodes, from 1 to 10000, such as \
+               :candidates=dense:50";
+    parse().map(Some).ok_or_else(|| spec.wrong(arguments, why))
+}
+
+/// Whether a system searches chunks.
+pub(super) fn is_one(spec: &SystemSpec) -> bool {
+    [MAX.name, MEAN.name, TOP3.name].contains(&spec.name)
+}
+
+fn pooled(
+    spec: &SystemSpec,
+    pooling: Pooling,
+    arguments: &str,
+    opener: &Opener<'_>,
+) -> Result<Box<dyn Retriever>, SystemError> {
+    let candidates = match candidates_of(spec, arguments)? {
+        None => Candidates::Chunks,
+        Some((system, k)) => Candidates::First(opener.inner(system)?, k),
+    };
+    Ok(Box::new(Multi::open(opener.base.clone(), pooling, candidates)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_are_a_system_and_a_number() {
+        let read = |arguments| candidates_of(&MAX, arguments).ok();
+        assert_eq!(read(""), Some(None));
+        assert_eq!(read(":candidates=dense:50"), Some(Some(("dense", 50))));
+        assert_eq!(read(":candidates=rerank:bm25:k=9:20"), Some(Some(("rerank:bm25:k=9", 20))));
+        for wrong in [":", ":dense:50", ":candidates=dense", ":candidates=:5", "=dense:50"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+        for wrong in ["0", "10001", "-1", "x", ""] {
+            let error = candidates_of(&TOP3, &format!(":candidates=dense:{wrong}")).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("write multi:top3[:candidates=SYSTEM:K]"), "{text}");
+        }
+    }
 }

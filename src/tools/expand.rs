@@ -10,7 +10,7 @@ use crate::{
 use agent_kb::{Scores, TypeId};
 use agent_retrieve::{
     Ranking, RetrieveError, System, check_query,
-    expand::{Expansion, Method, Sources, TEXTS, WriteError, Writer},
+    expand::{Expansion, Method, QueryShare, Sources, TEXTS, WriteError, Writer},
     rank,
 };
 
@@ -59,7 +59,7 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let expansion = match method {
         None => {
             let found = ctx.search(query, TEXTS);
-            found.map(|found| Expansion::from_documents(base, &found))
+            found.map(|found| Expansion::from_documents(base, &found, QueryShare::Half))
         }
         Some(method) => {
             ctx.meter.touch(SAMPLED_NODES * base.kb.types().len())?;
@@ -181,7 +181,7 @@ mod tests {
     fn feedback_needs_no_model_and_all_else_says_that_there_is_none() {
         let mut session = Session::new(planted(), None);
         let found = rank(&planted(), System::Bm25Names, QUERY, 3).unwrap();
-        let expanded = Expansion::from_documents(&planted(), &found).apply(QUERY);
+        let expanded = Expansion::from_documents(&planted(), &found, QueryShare::Half).apply(QUERY);
         assert_eq!(text(call(&mut session, QUERY, "prf")), expanded);
         for method in Method::ALL {
             assert_eq!(call(&mut session, QUERY, method.name()), Err(ToolError::NoLlm));

@@ -161,6 +161,36 @@ fn a_service_replaces_the_vectors_alone_and_no_text_is_paid_for_twice() {
 }
 
 #[test]
+fn a_named_embedder_has_settings_that_its_index_depends_on() {
+    let (world, service) = (World::indexed(), Service::start());
+    let config = |settings: &str| {
+        let text = format!("[embedders.letters]\nmodel = \"openai:letters\"\n{settings}");
+        fs::write(world.path("home/config.toml"), text).unwrap();
+    };
+    let index = ["index", "tiny", "--embedder", "letters"];
+    service.run(&world, index).fails(1, &["no embedder \"letters\"", "[embedders.letters]"]);
+    config("query_prefix = \"zzz \"\nnormalize = false\n");
+    service.run(&world, index).done();
+    let search = |query| ["search", "tiny", query, "--system", "dense", "--json"];
+    let score = |query| {
+        let hits = service.run(&world, search(query)).json_lines();
+        hits[0]["score"].as_f64().unwrap()
+    };
+    // Counts of letters, not cosines.
+    assert!(score("kite") > 2.0);
+    // With other settings, vectors of queries would not fit those of the index.
+    config("query_prefix = \"yyy \"\n");
+    let changed = service.run(&world, search("kite"));
+    changed
+        .fails(1, &["letters is no longer the model", "agent index N --embedder letters --force"]);
+    service.run(&world, index.into_iter().chain(["--force"])).done();
+    assert!(score("kite") < 1.001);
+    config("query_prefx = \"yyy \"\n");
+    service.run(&world, search("kite")).fails(1, &["config.toml:3", "did you mean query_prefix?"]);
+    world.run(["search", "tiny", "kite", "--system", "bm25"]).done();
+}
+
+#[test]
 fn what_an_embedder_lacks_is_named_and_the_old_vectors_stay() {
     let (world, service) = (World::indexed(), Service::start());
     let index = |embedder| ["index", "tiny", "--embedder", embedder];

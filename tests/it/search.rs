@@ -49,6 +49,53 @@ fn systems_that_need_a_part_say_which_and_work_once_it_is_there() {
 }
 
 #[test]
+fn chunks_rank_the_first_nodes_of_another_system() {
+    let world = World::indexed();
+    world.run(["index", "tiny", "--with", "multi"]).done();
+    let hits = |system: &str| -> Vec<(serde_json::Value, serde_json::Value)> {
+        let search = ["search", "tiny", "steel dart", "--system", system, "--json"];
+        let hits = world.run(search).json_lines();
+        hits.iter().map(|hit| (hit["id"].clone(), hit["score"].clone())).collect()
+    };
+    for multi in ["multi", "multi:mean", "multi:top3"] {
+        let all = hits(multi);
+        let dense: Vec<_> = hits("dense").into_iter().map(|hit| hit.0).collect();
+        assert!(dense.len() > 2);
+        for k in 1..=dense.len() {
+            // The scores of all chunks, of nodes that the other system ranks first.
+            let among = |hit: &&(serde_json::Value, _)| dense[..k].contains(&hit.0);
+            let expected: Vec<_> = all.iter().filter(among).cloned().collect();
+            assert_eq!(hits(&format!("{multi}:candidates=dense:{k}")), expected, "{multi} {k}");
+        }
+    }
+    for wrong in ["multi:candidates=dense", "multi:top3:candidates=dense:0", "multi:max"] {
+        let search = ["search", "tiny", "steel dart", "--system", wrong];
+        world.run(search).fails(2, &[wrong, "[:candidates=SYSTEM:K]", ":candidates=dense:50"]);
+    }
+    let other = ["search", "tiny", "steel dart", "--system", "multi:candidates=dance:5"];
+    world.run(other).fails(2, &["did you mean \"dense\"?"]);
+}
+
+#[test]
+fn a_trained_bag_of_words_opens_by_its_kind_and_by_the_older_name() {
+    let world = World::indexed();
+    let train = ["train", "dense", "--dataset", "tiny", "--made", "20", "--epochs", "1"];
+    for (name, negatives) in [("one", "bm25"), ("two", "self")] {
+        let options = ["--negatives", negatives, "--name", name];
+        world.run(train.into_iter().chain(options)).done();
+    }
+    let run =
+        |system: &str| world.run(["search", "tiny", "steel dart", "--system", system, "--json"]);
+    for (kind, other, name) in [("bag:dpr", "bag:ance", "one"), ("bag:ance", "bag:dpr", "two")] {
+        let hits = run(&format!("{kind}:{name}")).done();
+        assert!(hits.contains("steel dart"), "{hits}");
+        assert_eq!(run(&format!("dense:trained:{name}")).done(), hits);
+        let refused = run(&format!("{other}:{name}"));
+        refused.fails(1, &[kind, &format!("not {other}"), &format!("use {kind}:")]);
+    }
+}
+
+#[test]
 fn fusion_by_score_takes_a_weight() {
     let world = World::indexed();
     let search =
@@ -116,7 +163,7 @@ fn systems_that_ask_a_model_say_that_there_is_none() {
     let search = ["search", "tiny", "steel dart", "--system", "reranker"];
     world
         .run(search)
-        .fails(2, &["reranker", "rerank[:SYSTEM]", "react", "did you mean \"rerank\"?"]);
+        .fails(2, &["reranker", "rerank[:SYSTEM][:k=K]", "react", "did you mean \"rerank\"?"]);
 }
 
 #[test]

@@ -29,8 +29,8 @@ pub struct Request {
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
-    /// What turns a text into a vector: bag, the weighted mean of word vectors, or candle:DIR, a
-    /// sentence encoder of the BERT family in a directory
+    /// What turns a text into a vector: bag, a bag of words (the weighted mean of word vectors), or
+    /// candle:DIR, a sentence encoder of the BERT family in a directory
     #[arg(long, value_name = "ENCODER", default_value = "bag")]
     #[serde(default)]
     #[schema(value_type = String)]
@@ -147,7 +147,8 @@ pub enum Reply {
 
 impl Perform for Request {
     const NAME: &'static str = "train_dense";
-    const SUMMARY: &'static str = "Learn vectors of queries and nodes, so that a query is near to what answers it (DPR, ANCE)";
+    const SUMMARY: &'static str =
+        "Learn vectors of queries and nodes, so that a query is near to what answers it";
     const CHANGES: bool = true;
     type Reply = Reply;
 

@@ -82,8 +82,8 @@ impl Embedding {
         let mut result = units.write(unit)?;
         let mut n = 0;
         let progress = ctx.printer.progress();
-        let with = (&self.of.embedder, &*self.embedder);
-        index::embed(&self.kb, with, self.of.candidates_only, range, &mut |nodes, vectors| {
+        let (of, embedder) = (&self.of, &*self.embedder);
+        index::embed(&self.kb, embedder, of.candidates_only, range, &mut |nodes, vectors| {
             n += nodes.len() as u64;
             let last = nodes.last().map_or(from, |last| last + 1);
             progress.at("vectors", u64::from(last - from), length);

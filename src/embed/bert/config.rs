@@ -139,6 +139,9 @@ pub(super) struct Settings {
     pub(super) architecture: Architecture,
     pub(super) shape: Shape,
     pub(super) pooling: Pooling,
+    /// Whether a mean is the sum divided by the root of the number of tokens. Same direction as
+    /// the mean.
+    pub(super) by_root: bool,
     /// Whether the model's own modules scale vectors to norm 1.
     pub(super) normalises: bool,
     /// Maximum number of tokens read of a text, special ones included; at least 3.
@@ -271,7 +274,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
     let modules_path = dir.join("modules.json");
     let modules: Option<Vec<Module>> = reader.optional(&modules_path)?;
     let mut folder = dir.to_owned();
-    let mut pooling = Pooling::Mean;
+    let (mut pooling, mut by_root) = (Pooling::Mean, false);
     let mut normalises = false;
     for module in modules.unwrap_or_default() {
         let inside = folder_of(dir, &module.path).ok_or_else(|| {
@@ -279,7 +282,9 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
         })?;
         match module.kind.rsplit('.').next().unwrap_or_default() {
             "Transformer" => folder = inside,
-            "Pooling" => pooling = read_pooling(&mut reader, &inside.join("config.json"))?,
+            "Pooling" => {
+                (pooling, by_root) = read_pooling(&mut reader, &inside.join("config.json"))?;
+            }
             "Normalize" => normalises = true,
             other => {
                 let reason = format!(
@@ -313,6 +318,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
         architecture,
         shape,
         pooling,
+        by_root,
         normalises,
         max_tokens,
         lower_case: sentences.do_lower_case,
@@ -330,7 +336,8 @@ fn folder_of(dir: &Path, path: &str) -> Option<PathBuf> {
     stays.then(|| dir.join(path))
 }
 
-fn read_pooling(reader: &mut Reader, path: &Path) -> Result<Pooling, EmbedError> {
+/// The pooling, and whether its mean is divided by the root of the number of tokens.
+fn read_pooling(reader: &mut Reader, path: &Path) -> Result<(Pooling, bool), EmbedError> {
     let file: PoolingFile = reader.required(path)?;
     let modes = match file.pooling_mode {
         Some(Modes::One(mode)) => vec![mode],
@@ -348,11 +355,10 @@ fn read_pooling(reader: &mut Reader, path: &Path) -> Result<Pooling, EmbedError>
         return Err(unusable(path, reason));
     }
     match modes.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] | ["mean" | "mean_tokens"] => Ok(Pooling::Mean),
-        // The same direction as the mean, hence the same vector of norm 1.
-        ["mean_sqrt_len_tokens"] => Ok(Pooling::Mean),
-        ["cls" | "cls_token"] => Ok(Pooling::First),
-        ["lasttoken"] => Ok(Pooling::Last),
+        [] | ["mean" | "mean_tokens"] => Ok((Pooling::Mean, false)),
+        ["mean_sqrt_len_tokens"] => Ok((Pooling::Mean, true)),
+        ["cls" | "cls_token"] => Ok((Pooling::First, false)),
+        ["lasttoken"] => Ok((Pooling::Last, false)),
         _ => {
             let reason = format!(
                 "pooling by {} is not supported; take a model that pools by mean, cls or lasttoken",

@@ -7,7 +7,8 @@
 //!
 //! # Differences from the reference
 //! - Every vector has norm 1, even if the model's modules do not normalise (Contriever): rankings
-//!   by cosine are unchanged, rankings by dot product are not.
+//!   by cosine are unchanged, rankings by dot product are not. [`EmbedderOptions::normalize`] unset
+//!   gives the vectors of the model.
 //! - A document's prompt may be named `passage` or `corpus`, as sentence-transformers documents;
 //!   its release 6.2 ignores both names.
 //! - A text without word pieces, such as an empty one, gets the zero vector.
@@ -54,7 +55,7 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 
 use crate::{
-    EmbedError, Embedder, Matrix,
+    EmbedError, Embedder, EmbedderOptions, Matrix,
     bert::{
         config::{Architecture, Settings, unusable},
         device::DeviceModel,
@@ -64,7 +65,7 @@ use crate::{
         word_pieces::{Cutter, MAX_TOKENIZER_BYTES},
     },
     gpu::{self, Device},
-    matrix::normalise,
+    matrix::{dot, normalise},
 };
 
 pub use config::{Pooling, Shape};
@@ -77,6 +78,8 @@ pub use word_pieces::WordPieces;
 ///
 /// Large enough to read weights from memory seldom, small enough to keep the rows in the cache.
 pub const BATCH_TOKENS: usize = 512;
+/// Texts embedded at a time by an index; bounds the delay after a request to stop.
+const BLOCK_TEXTS: usize = 128;
 /// Maximum number of texts whose word pieces are held at once.
 const GROUP_TEXTS: usize = 4096;
 /// Bytes hashed by one thread at a time for the fingerprint.
@@ -85,6 +88,7 @@ const HASH_BYTES: usize = 4 << 20;
 /// A sentence encoder in a local directory.
 pub struct BertEncoder {
     settings: Settings,
+    options: EmbedderOptions,
     tokenizer: MappedFile,
     weights: MappedFile,
     isa: Isa,
@@ -152,6 +156,15 @@ impl BertEncoder {
     /// [`EmbedError::Io`], and [`EmbedError::Model`] if a file is missing, damaged or too large, or
     /// if a setting is not supported; the message names file, tensor and remedy.
     pub fn open(dir: &Path) -> Result<BertEncoder, EmbedError> {
+        Self::open_with(dir, EmbedderOptions::default())
+    }
+
+    /// As [`BertEncoder::open`]; prefixes of the options replace the model's prompts. The length of
+    /// vectors is that of the model.
+    ///
+    /// # Errors
+    /// As [`BertEncoder::open`].
+    pub fn open_with(dir: &Path, options: EmbedderOptions) -> Result<BertEncoder, EmbedError> {
         let settings = config::read(dir)?;
         let file = |name: &str| settings.folder.join(name);
         let tokenizer = MappedFile::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
@@ -159,9 +172,9 @@ impl BertEncoder {
         if settings.architecture == Architecture::Bert {
             Tensors::new(&weights.map, &weights.path, &settings.shape)?;
         }
-        let fingerprint = fingerprint(&settings, &tokenizer, &weights);
+        let fingerprint = fingerprint(&settings, &tokenizer, &weights) + &options.fingerprint();
         let (isa, ready) = (Isa::best(), OnceLock::new());
-        Ok(BertEncoder { settings, tokenizer, weights, isa, fingerprint, ready })
+        Ok(BertEncoder { settings, options, tokenizer, weights, isa, fingerprint, ready })
     }
 
     /// Maximum number of tokens read of a text, special ones and the prompt's included.
@@ -200,7 +213,9 @@ impl BertEncoder {
     fn embed_pooled(&self, prompt: &str, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let dim = self.dim();
         let ready = self.ready()?;
-        if let Some(device) = ready.device()? {
+        // The device scales to norm 1.
+        let scales = self.scales();
+        if let Some(device) = ready.device()?.filter(|_| scales) {
             let cut = |texts: &[&str]| ready.cutter.cut_all(prompt, texts);
             match device.embed_pooled(texts, cut) {
                 Err(EmbedError::Gpu(error)) => gpu::give_up(error)?,
@@ -218,7 +233,11 @@ impl BertEncoder {
             for row in rows.chunks_exact(dim).take(pooled.end).skip(pooled.start) {
                 vector.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
             }
-            self.scale(&mut vector)?;
+            if scales {
+                self.scale(&mut vector)?;
+            } else {
+                self.divide(&mut vector, pooled.len())?;
+            }
             Ok(vector)
         };
         let vectors = self.embed(prompt, texts, pooled)?;
@@ -286,9 +305,26 @@ impl BertEncoder {
         Ok(results)
     }
 
+    /// Whether vectors have norm 1.
+    fn scales(&self) -> bool {
+        self.options.normalize || self.settings.normalises
+    }
+
+    /// Makes the pooled vector of a sum of `n` rows.
+    fn divide(&self, vector: &mut [f32], n: usize) -> Result<(), EmbedError> {
+        let divisor = if self.settings.by_root { (n as f32).sqrt() } else { n as f32 };
+        vector.iter_mut().for_each(|number| *number /= divisor.max(1.0));
+        self.check_norm(dot(vector, vector).sqrt())
+    }
+
     /// Scales `vector` to norm 1; a zero vector stays zero.
     fn scale(&self, vector: &mut [f32]) -> Result<(), EmbedError> {
-        if normalise(vector).is_finite() {
+        self.check_norm(normalise(vector))
+    }
+
+    /// Refuses a vector whose norm is not finite.
+    fn check_norm(&self, norm: f32) -> Result<(), EmbedError> {
+        if norm.is_finite() {
             return Ok(());
         }
         let reason = "its weights give numbers that are not finite; take undamaged weights";
@@ -372,15 +408,19 @@ impl Embedder for BertEncoder {
 
     fn describe(&self) -> String {
         let Settings { shape, pooling, max_tokens, normalises, .. } = &self.settings;
+        let options = self.options.describe();
         let pooling = match pooling {
             Pooling::Mean => "mean",
             Pooling::First => "first token",
             Pooling::Last => "last token",
         };
-        let scaled = if *normalises { "" } else { ", scaled to norm 1 though the model is not" };
+        let scaled = match self.scales() && !normalises {
+            true => ", scaled to norm 1 though the model is not",
+            false => "",
+        };
         format!(
             "{} encoder {}: {} dimensions, {} layers, {} word pieces, {max_tokens} tokens of a text, \
-             pooled by {pooling}{scaled}; runs on {}",
+             pooled by {pooling}{scaled}{options}; runs on {}",
             self.settings.architecture.name(),
             self.settings.folder.display(),
             shape.hidden,
@@ -396,11 +436,14 @@ impl Embedder for BertEncoder {
     }
 
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
-        self.embed_pooled(&self.settings.document_prompt, texts)
+        let prompt = self.options.document_prefix.as_ref();
+        self.embed_pooled(prompt.unwrap_or(&self.settings.document_prompt), texts)
     }
 
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        Ok(self.embed_pooled(&self.settings.query_prompt, &[text])?.into_data())
+        let prompt = self.options.query_prefix.as_ref();
+        let prompt = prompt.unwrap_or(&self.settings.query_prompt);
+        Ok(self.embed_pooled(prompt, &[text])?.into_data())
     }
 
     fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
@@ -416,6 +459,10 @@ impl Embedder for BertEncoder {
 
     fn prepare(&self) -> Result<(), EmbedError> {
         self.ready().map(drop)
+    }
+
+    fn block_texts(&self) -> usize {
+        BLOCK_TEXTS
     }
 
     /// Reads the tokenizer and all layers, and embeds a word: a model has no checksum to compare.

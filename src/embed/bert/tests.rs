@@ -100,6 +100,51 @@ fn other_architectures_say_what_they_need() {
 }
 
 #[test]
+fn prefixes_replace_the_prompts_of_the_model() {
+    let prefix = |text: &str| Some(text.to_owned());
+    let plain = BertEncoder::open(&dir("plain")).unwrap();
+    let options = EmbedderOptions {
+        query_prefix: prefix(""),
+        document_prefix: prefix("the query: "),
+        ..EmbedderOptions::default()
+    };
+    let swapped = BertEncoder::open_with(&dir("plain"), options).unwrap();
+    let document = |encoder: &BertEncoder| encoder.embed_documents(&["a drug"]).unwrap();
+    let query = |encoder: &BertEncoder| encoder.embed_query("a drug").unwrap();
+    assert_ne!(query(&plain), document(&plain).data());
+    assert_eq!(query(&swapped), document(&plain).data());
+    assert_eq!(document(&swapped).data(), query(&plain));
+    assert_ne!(swapped.fingerprint(), plain.fingerprint());
+    assert!(swapped.describe().contains("\"the query: \" before documents"));
+}
+
+#[test]
+fn unscaled_vectors_have_the_direction_of_scaled_ones_and_the_norm_of_the_model() {
+    let raw = || EmbedderOptions { normalize: false, ..EmbedderOptions::default() };
+    let vector = |encoder: &BertEncoder| encoder.embed_query("a drug for the heart").unwrap();
+    let norm = |vector: &[f32]| dot(vector, vector).sqrt();
+    let scaled = BertEncoder::open(&dir("plain")).unwrap();
+    let unscaled = BertEncoder::open_with(&dir("plain"), raw()).unwrap();
+    let (unit, mean) = (vector(&scaled), vector(&unscaled));
+    assert!((norm(&mean) - 1.0).abs() > 1e-3, "{}", norm(&mean));
+    assert!((dot(&unit, &mean) / norm(&mean) - 1.0).abs() < 1e-5);
+    assert_ne!(scaled.fingerprint(), unscaled.fingerprint());
+    assert!(unscaled.describe().contains("not scaled"), "{}", unscaled.describe());
+    // The other mean of sentence-transformers is larger by the root of the number of tokens.
+    let model = copy("plain");
+    let modes = r#"{"pooling_mode": "mean_sqrt_len_tokens"}"#;
+    fs::write(model.path().join("1_Pooling/config.json"), modes).unwrap();
+    let by_root = BertEncoder::open_with(model.path(), raw()).unwrap();
+    let text = "the query: a drug for the heart";
+    let n = scaled.count_tokens(&[text]).unwrap()[0] as f32;
+    let factor = norm(&vector(&by_root)) / norm(&mean);
+    assert!(n > 2.0 && (factor - n.sqrt()).abs() < 1e-3, "{factor} for {n} tokens");
+    // A model that scales by itself still does.
+    let own = BertEncoder::open_with(&dir("mean"), raw()).unwrap();
+    assert!((norm(&vector(&own)) - 1.0).abs() < 1e-5);
+}
+
+#[test]
 fn vectors_of_a_real_model_are_those_of_sentence_transformers() {
     let Some(dir) = given::variable("AGENT_MINILM_DIR", "model with golden.json") else { return };
     let least = agreement(Path::new(&dir));

@@ -17,10 +17,8 @@ use agent_embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, 
 use agent_ground::words::Languages;
 use agent_kb::{Kb, NodeId};
 
-/// Texts embedded at a time.
+/// Maximum number of texts embedded at a time, and rows copied at a time.
 const BLOCK: usize = 1_024;
-/// Texts embedded at a time by a transformer; bounds the delay after a request to stop.
-const TRANSFORMER_BLOCK: usize = 128;
 /// Name of the stage in progress reports.
 const STAGE: &str = "vectors";
 
@@ -108,15 +106,12 @@ type BlockHandler<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError> 
 /// Those of the embedder and of `on_block`.
 pub fn embed(
     kb: &Kb,
-    (choice, embedder): (&EmbedderChoice, &dyn Embedder),
+    embedder: &dyn Embedder,
     candidates_only: bool,
     nodes: Range<NodeId>,
     on_block: &mut BlockHandler<'_>,
 ) -> Result<(), IndexError> {
-    let block = match choice {
-        EmbedderChoice::Candle(_) => TRANSFORMER_BLOCK,
-        _ => BLOCK,
-    };
+    let block = embedder.block_texts().clamp(1, BLOCK);
     let mut nodes = nodes_with_vector(kb, candidates_only, nodes);
     loop {
         let block: Vec<NodeId> = nodes.by_ref().take(block).collect();
@@ -195,8 +190,8 @@ fn compute(
     watch: &Watch<'_>,
 ) -> Result<VectorsRecord, IndexError> {
     let mut rows = Rows::create(kb, dir, &spec, watch)?;
-    let (with, all) = ((&spec.embedder, embedder), 0..kb.n_nodes());
-    embed(kb, with, spec.candidates_only, all, &mut |nodes, vectors| {
+    let all = 0..kb.n_nodes();
+    embed(kb, embedder, spec.candidates_only, all, &mut |nodes, vectors| {
         rows.append(nodes, vectors.data())
     })?;
     rows.finish(kb)?;

@@ -14,7 +14,8 @@ use agent_remote::RemoteError;
 use agent_retrieve::{
     AssistFailure, Baseline, Detail, RetrieveError, Retriever, System,
     expand::{
-        Boost, Expansion, Filter, GraphBoost, Method, Neighborhood, count_words, relation_in_words,
+        Boost, Expansion, Filter, GraphBoost, Method, Neighborhood, QueryShare, count_words,
+        relation_in_words,
     },
 };
 use agent_testing::{
@@ -171,9 +172,27 @@ fn feedback_asks_the_query_and_as_many_words_of_the_first_documents() {
         // 42 times the 3 words that count are half of what a search by words reads.
         let text = format!("{}{}", format!("{query}\n\n").repeat(42), texts.join("\n\n"));
         let reference = inner.retrieve(&text, 20).unwrap();
-        let expander = Expander::feedback(base.clone(), over(&base, system), 3);
+        let inner = over(&base, system);
+        let expander = Expander::feedback(base.clone(), inner, 3, QueryShare::Half);
         assert_eq!(expander.retrieve(query, 20).unwrap(), reference);
         assert_eq!(expander.name(), format!("expand:prf=3:{}", system.name()));
+    }
+}
+
+#[test]
+fn feedback_once_searches_the_query_and_the_first_documents_as_they_are() {
+    let base = planted();
+    for system in [System::Bm25, System::Bm25Names, System::Dense] {
+        let inner = over(&base, system);
+        let found = inner.retrieve(QUERY, 3).unwrap();
+        let mut text = QUERY.to_owned();
+        for (node, _) in &found {
+            text += &format!("\n\n{}", base.kb.text(*node).trim());
+        }
+        assert!(count_words(&text) < MAX_QUERY_WORDS, "nothing is cut");
+        let once = Expander::feedback(base.clone(), over(&base, system), 3, QueryShare::Once);
+        assert_eq!(once.retrieve(QUERY, 20).unwrap(), inner.retrieve(&text, 20).unwrap());
+        assert_eq!(once.name(), format!("expand:prf=3,once:{}", system.name()));
     }
 }
 

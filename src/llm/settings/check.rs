@@ -39,7 +39,7 @@ enum Shape {
     Roles(&'static Shape),
 }
 
-const FILE: Shape = Shape::Table(&[("llm", LLM)]);
+const FILE: Shape = Shape::Table(&[("llm", LLM), ("embedders", Shape::Each(&EMBEDDER))]);
 const LLM: Shape = Shape::Table(&[
     ("base_url", Shape::Value),
     ("model", Shape::Value),
@@ -76,6 +76,13 @@ const ROLE: Shape = Shape::Table(&[
     ("temperature", Shape::Value),
     ("max_tokens", Shape::Value),
     ("parameters", Shape::Free),
+]);
+const EMBEDDER: Shape = Shape::Table(&[
+    ("model", Shape::Value),
+    ("query_prefix", Shape::Value),
+    ("document_prefix", Shape::Value),
+    ("normalize", Shape::Value),
+    ("dimensions", Shape::Value),
 ]);
 const PRICE: Shape = Shape::Table(&[("input", Shape::Value), ("output", Shape::Value)]);
 

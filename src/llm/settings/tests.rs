@@ -33,6 +33,36 @@ fn nothing_is_the_default_and_has_no_model() {
 }
 
 #[test]
+fn embedders_have_names_models_and_settings() {
+    let settings = read(
+        r#"
+        [embedders.e5]
+        model = "candle:models/e5"
+        query_prefix = "query: "
+        document_prefix = "passage: "
+        normalize = false
+        [embedders."ada-256"]
+        model = "openai:text-embedding-3-large"
+        dimensions = 256
+        "#,
+    )
+    .unwrap();
+    let e5 = &settings.embedders["e5"];
+    assert_eq!((e5.model.as_str(), e5.normalize), ("candle:models/e5", Some(false)));
+    assert_eq!(e5.query_prefix.as_deref(), Some("query: "));
+    assert_eq!(settings.embedders["ada-256"].dimensions, Some(256));
+    let candle = "[embedders.a]\nmodel = \"candle:a\"\n";
+    refuses(&format!("{candle}query_prefx = \"a\""), "did you mean query_prefix?");
+    refuses(&format!("{candle}dimensions = 3"), "embedders.a.dimensions must be a number");
+    refuses(&format!("{candle}normalize = 1"), "config.toml:3:");
+    refuses("[embedders.a]\nnormalize = false", "model");
+    refuses("[embedders.a]\nmodel = \"builtin\"", "must be \"candle:DIR\" or \"openai:MODEL\"");
+    refuses("[embedders.\"a b\"]\nmodel = \"candle:a\"", "must be named with letters");
+    let long = "x".repeat(5_000);
+    refuses(&format!("{candle}query_prefix = \"{long}\""), "at most 4096 bytes");
+}
+
+#[test]
 fn everything_can_be_set() {
     let settings = read(
         r#"

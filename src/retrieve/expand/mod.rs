@@ -14,7 +14,8 @@
 //! and the texts separated by blank lines, with an equal share for each text, in at most 256 words:
 //! the limit of a lexical search. Before found documents the query is repeated until half of the
 //! words are its own, because relevance models give it half of the weight (Abdul-Jaleel et al.
-//! 2004). docs/expansion.md lists the points that the papers leave open.
+//! 2004), or written once, as the KAR paper does ([`QueryShare`]). docs/expansion.md lists the points
+//! that the papers leave open.
 //!
 //! A [`Writer`] takes replies and nodes from [`Sources`], which differ between a system that
 //! expands for another one and the tool that a program calls. Independent of the correct answers,
@@ -42,6 +43,18 @@ pub const TEXTS: usize = 3;
 /// Separates the query and the texts.
 const SEPARATOR: &str = "\n\n";
 
+/// Name of [`QueryShare::Once`] on the command line.
+pub const ONCE: &str = "once";
+
+/// Share of the query in an expanded query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryShare {
+    /// The query is written once, whatever follows.
+    Once,
+    /// The query is repeated until half of the words are its own.
+    Half,
+}
+
 /// The texts that expand a query, and their explanation.
 #[derive(Debug)]
 pub struct Expansion {
@@ -49,27 +62,25 @@ pub struct Expansion {
     pub texts: Vec<String>,
     /// Their sources, for people.
     pub explanations: Vec<Explanation>,
-    /// Whether the texts are found documents, not written for the query; the query then gets half
-    /// of the words.
-    is_feedback: bool,
+    share: QueryShare,
 }
 
 impl Expansion {
     /// Complete documents of found nodes: pseudo-relevance feedback.
-    pub fn from_documents(base: &IndexedBase, found: &Ranking) -> Self {
+    pub fn from_documents(base: &IndexedBase, found: &Ranking, share: QueryShare) -> Self {
         let texts = found.iter().map(|pair| base.kb.text(pair.0).to_owned()).collect();
         let explanations = found.iter().map(|pair| named(base, "document", pair.0)).collect();
-        Self { texts, explanations, is_feedback: true }
+        Self { texts, explanations, share }
     }
 
     /// Texts written for a query.
     pub fn written(texts: Vec<String>, explanations: Vec<Explanation>) -> Self {
-        Self { texts, explanations, is_feedback: false }
+        Self { texts, explanations, share: QueryShare::Once }
     }
 
     /// The expanded query.
     pub fn apply(&self, query: &str) -> String {
-        if !self.is_feedback || self.texts.is_empty() {
+        if self.share == QueryShare::Once || self.texts.is_empty() {
             return expanded(query, &self.texts);
         }
         let words = MAX_QUERY_WORDS / 2 / count_words(query).max(1);
