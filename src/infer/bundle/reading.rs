@@ -201,16 +201,27 @@ impl Question {
         let spelled = base.entities.exact_mentions(text);
         let mut names: Vec<ExactMention> =
             spelled.iter().filter(|one| is_name(one)).cloned().collect();
-        // Where no name is marked, a word in small letters that means nothing else may be one.
+        let means_nothing_else = |one: &&ExactMention| {
+            let stem = stem(one.words.start).unwrap_or_default();
+            let word = words.get(one.words.start);
+            !schema.says(&stem)
+                && !schema.is_synonym(&stem)
+                && !word.is_some_and(|(_, word)| is_question_word(word))
+        };
+        // Where no name is marked, a word in small letters that means nothing else may be one; beside other
+        // names only what cannot be an answer, such as "urgent".
+        let is_value = |one: &&ExactMention| {
+            !one.marked && one.nodes.iter().all(|&node| !base.kb.is_candidate(node))
+        };
         if names.is_empty() {
-            let means_nothing_else = |one: &&ExactMention| {
-                let stem = stem(one.words.start).unwrap_or_default();
-                let word = words.get(one.words.start);
-                !schema.says(&stem)
-                    && !schema.is_synonym(&stem)
-                    && !word.is_some_and(|(_, word)| is_question_word(word))
-            };
             names.extend(spelled.iter().filter(means_nothing_else).take(1).cloned());
+        } else {
+            let values: Vec<&ExactMention> =
+                spelled.iter().filter(is_value).filter(means_nothing_else).collect();
+            if names.len() + values.len() <= MAX_NAMES {
+                names.extend(values.into_iter().cloned());
+                names.sort_by_key(|name| name.words.start);
+            }
         }
         let nothing = saying_nothing(&base.stems);
         let is_beside = |at: &usize| !names.iter().any(|name| name.words.contains(at));
