@@ -14,15 +14,23 @@
 //! out when the rest is read as a plain question. Nodes that fulfil all conditions come first; no node is removed,
 //! since a phrase may be misread. English only; nothing is relative to today.
 
+mod phrases;
+
 use std::{borrow::Cow, collections::BTreeSet, ops::Range};
 
-use crate::bundle::schema::{Schema, is_form};
+use crate::bundle::{
+    conditions::phrases::{
+        COMPARISONS, DATE_WORDS, FILLERS, GENERAL_DATES, HAVING, IN, JOINING, LIMITS, MONTHS,
+        NEGATIONS, OTHER_THAN,
+    },
+    schema::{Schema, is_form},
+};
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
     FieldId, Kb, NodeId, TypeId,
     filter::{Check, Condition, Operator},
-    table::value::{date, quantity},
+    table::value::{category, date, quantity},
 };
 use agent_retrieve::AppliedConditions;
 
@@ -38,91 +46,6 @@ const MAX_BETWEEN: usize = 4;
 const OUTSIDE_SHARE: f32 = 0.5;
 /// Years that a question may name.
 const YEARS: std::ops::RangeInclusive<u32> = 1800..=2100;
-
-const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
-/// Words before a date that is a whole span.
-const IN: [&str; 6] = ["in", "during", "from", "of", "on", "dated"];
-/// Words before a date that begins or ends a span.
-const LIMITS: [(&[&str], Operator); 13] = [
-    (&["earlier", "than"], Operator::Less),
-    (&["older", "than"], Operator::Less),
-    (&["prior", "to"], Operator::Less),
-    (&["before"], Operator::Less),
-    (&["not", "after"], Operator::AtMost),
-    (&["up", "to"], Operator::AtMost),
-    (&["until"], Operator::AtMost),
-    (&["till"], Operator::AtMost),
-    (&["later", "than"], Operator::More),
-    (&["newer", "than"], Operator::More),
-    (&["not", "before"], Operator::AtLeast),
-    (&["after"], Operator::More),
-    (&["since"], Operator::AtLeast),
-];
-/// Words before a number.
-const COMPARISONS: [(&[&str], Operator); 17] = [
-    (&["no", "more", "than"], Operator::AtMost),
-    (&["not", "more", "than"], Operator::AtMost),
-    (&["no", "less", "than"], Operator::AtLeast),
-    (&["no", "fewer", "than"], Operator::AtLeast),
-    (&["more", "than"], Operator::More),
-    (&["greater", "than"], Operator::More),
-    (&["higher", "than"], Operator::More),
-    (&["less", "than"], Operator::Less),
-    (&["fewer", "than"], Operator::Less),
-    (&["lower", "than"], Operator::Less),
-    (&["at", "least"], Operator::AtLeast),
-    (&["at", "most"], Operator::AtMost),
-    (&["up", "to"], Operator::AtMost),
-    (&["over"], Operator::More),
-    (&["above"], Operator::More),
-    (&["under"], Operator::Less),
-    (&["below"], Operator::Less),
-];
-/// Words that negate what follows.
-const NEGATIONS: [&str; 7] = ["not", "without", "except", "excluding", "never", "lacking", "nor"];
-/// Words before which "no" negates.
-const HAVING: [&str; 5] = ["with", "has", "have", "having", "had"];
-/// What precedes a single node that is left out.
-const OTHER_THAN: [&[&str]; 4] =
-    [&["other", "than"], &["apart", "from"], &["aside", "from"], &["besides"]];
-/// Words that join a condition to what it is about, and say nothing without it.
-const JOINING: [&str; 24] = [
-    "that", "which", "who", "whose", "is", "are", "was", "were", "be", "been", "being", "do",
-    "does", "did", "has", "have", "had", "can", "will", "but", "and", "with", "any", "yet",
-];
-/// Words between a negation and a name that say nothing.
-const FILLERS: [&str; 22] = [
-    "a", "an", "the", "any", "in", "of", "by", "from", "with", "to", "at", "on", "for", "be",
-    "been", "being", "about", "as", "have", "has", "used", "yet",
-];
-/// Names of fields that a date without a field is about, best first.
-const GENERAL_DATES: [&str; 8] =
-    ["date", "created", "published", "released", "issued", "opened", "time", "year"];
-/// Words for fields of dates, beside their own names.
-const DATE_WORDS: [(&str, &[&str]); 6] = [
-    (
-        "created",
-        &["opened", "reported", "filed", "raised", "submitted", "logged", "made", "written"],
-    ),
-    ("updated", &["changed", "modified", "edited", "revised"]),
-    ("closed", &["resolved", "finished", "solved", "completed"]),
-    ("hired", &["joined", "employed", "started"]),
-    ("released", &["launched", "published", "out"]),
-    ("published", &["released", "appeared", "written"]),
-];
 
 /// The conditions of a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -694,9 +617,15 @@ impl<'a> Reader<'a> {
         Some(at + n)
     }
 
-    /// The mention that begins at a word.
+    /// The mention that begins at a word; of its nodes those with that name, if any, before those with an alias.
     fn mention_at(&self, at: usize) -> Option<ExactMention> {
-        self.mentions.iter().find(|mention| mention.words.start == at).cloned()
+        let found = self.mentions.iter().find(|mention| mention.words.start == at)?;
+        let (first, last) = (self.words.get(at)?, self.words.get(found.words.end.checked_sub(1)?)?);
+        let written = category(self.text.get(first.range.start..last.range.end)?);
+        let is_named = |node: &NodeId| category(self.base.kb.name(*node)) == written;
+        let named: Vec<NodeId> = found.nodes.iter().copied().filter(is_named).collect();
+        let nodes = if named.is_empty() { found.nodes.clone() } else { named };
+        Some(ExactMention { nodes, ..found.clone() })
     }
 
     /// The left side of the condition that a named node is absent: a relation that the words between name, or
@@ -843,7 +772,7 @@ mod tests {
                 "tickets by Anna Ode",
             ),
             ("tickets that were closed before 2025-03", "closed<2025-03", "tickets"),
-            ("tickets closed on 20.03.2025?", "closed=2025-03-20", "tickets?"),
+            ("tickets closed on 20.03.2025?", "closed=2025-03-20", "tickets ?"),
             ("tickets since 2025", "created>=2025", "tickets"),
             (
                 "tickets between March 2025 and May 2025",
