@@ -8,12 +8,15 @@ use utoipa::ToSchema;
 
 use crate::{App, AppError, Explain, Result, dataset, operation::Perform, text::count, vectors};
 use agent_dataset::Base;
-use agent_embed::{CachedEmbedder, EmbedCost, Embedder};
+use agent_embed::{CachedEmbedder, EmbedCost, EmbedError, Embedder};
 use agent_index::{
     self as index, Access, EmbedderChoice, IndexError, IndexState, IndexedVersion, Part, Plan,
     PrecomputedVectors, VectorSource, WordSource,
 };
 use agent_kb::Kb;
+
+/// What indexing needs that embeds nothing.
+static NO_ACCESS: Access = Access::NONE;
 
 /// A dataset to be indexed.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
@@ -209,7 +212,7 @@ pub fn from_vectors<'a>(
     let words = IndexState::inspect(kb, &base.index_dir(), &base.name).words.is_err();
     let words = words.then_some(WordSource::Nodes);
     let vectors = Some(VectorSource::Precomputed(vectors));
-    let plan = Plan { words, vectors, parts: &[], access: &Access::NONE, previous: None };
+    let plan = Plan { words, vectors, parts: &[], access: &NO_ACCESS, previous: None };
     dataset::build_index(base, kb, &plan, app)?;
     make_current(base, app)
 }
@@ -220,7 +223,7 @@ pub fn from_vectors<'a>(
 /// That it cannot be indexed.
 pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Result<()> {
     let words = Some(words);
-    let plan = Plan { words, vectors: None, parts: &[], access: &Access::NONE, previous: None };
+    let plan = Plan { words, vectors: None, parts: &[], access: &NO_ACCESS, previous: None };
     dataset::build_index(base, kb, &plan, app)?;
     if IndexState::inspect(kb, &base.index_dir(), &base.name).vectors.is_ok() {
         return make_current(base, app);
@@ -278,7 +281,12 @@ fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
         EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(full(dir)?),
         EmbedderChoice::Import(dir) => EmbedderChoice::Import(full(dir)?),
         EmbedderChoice::Named(name) => {
-            app.access().named(name)?;
+            match app.access().named(name) {
+                Err(error @ EmbedError::Unconfigured { .. }) => {
+                    return Err(AppError::usage(error.into()));
+                }
+                found => found?,
+            };
             choice.clone()
         }
         EmbedderChoice::Builtin | EmbedderChoice::OpenAi(_) => choice.clone(),

@@ -582,14 +582,14 @@ fn a_ceiling_ends_the_query_and_nothing_stands_in_for_it() {
 fn a_chosen_number_of_candidates_is_scored_whatever_their_scores() {
     let query = "a durable steel bottle";
     let shortlist = hybrid().retrieve(query, 20).unwrap();
-    for (k, requests) in [(1, 1), (3, 1), (12, 2)] {
+    for k in [1, 3, 8] {
         let (reranker, heard) = rerank(likes("nothing of the kind"));
         let reranker = reranker.to_depth(Depth::exactly(k));
         assert_eq!(reranker.name(), format!("rerank:hybrid:k={k}"));
         let ranking = reranker.retrieve(query, 20).unwrap();
         assert_eq!(ranking.len(), shortlist.len());
         assert!(ranking[k - 1].1 > 0.0 && ranking[k].1 == -1.0, "{ranking:?}");
-        assert_eq!(heard.count(), requests);
+        assert_eq!(heard.count(), 1);
         let shown = heard.requests();
         let shown = shown.iter().map(|request| blocks(question(request), "candidate").len());
         assert_eq!(shown.sum::<usize>(), k);

@@ -116,8 +116,13 @@ impl SystemSpec {
     fn arguments_of<'a>(&self, name: &'a str) -> Option<&'a str> {
         let arguments = name.strip_prefix(self.name)?;
         let first = arguments.chars().next();
-        let fits = first.is_none_or(|c| SEPARATORS.contains(&c) && self.arguments.contains(c));
+        let fits = first.is_none_or(|c| SEPARATORS.contains(&c) && self.may_begin(c));
         fits.then_some(arguments)
+    }
+
+    /// Whether arguments may begin with a separator.
+    fn may_begin(&self, separator: char) -> bool {
+        self.arguments.starts_with(separator) || self.arguments.contains(&format!("[{separator}"))
     }
 
     /// The error for wrong arguments.

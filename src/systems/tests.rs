@@ -106,7 +106,7 @@ fn unknown_names_get_a_suggestion() {
     }
     assert_eq!(refused("something else").hint(), None);
     // No system takes arguments that it does not have, or lacks those it must have.
-    for wrong in ["bm25=3", "dense:x", "late:dense", "rerank=bm25"] {
+    for wrong in ["bm25=3", "dense:x", "late:dense", "rerank=bm25", "multi=dense", "react=5"] {
         assert!(matches!(refused(wrong), SystemError::Unknown { .. }), "{wrong}");
     }
     for wrong in [
