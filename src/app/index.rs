@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{App, AppError, Explain, Result, dataset, operation::Perform, text::count, vectors};
 use agent_dataset::Base;
-use agent_embed::{CachedEmbedder, EmbedCost, Embedder};
+use agent_embed::{CachedEmbedder, EmbedCost, EmbedError, Embedder};
 use agent_index::{
     self as index, Access, EmbedderChoice, IndexError, IndexState, IndexedVersion, Part, Plan,
     PrecomputedVectors, VectorSource, WordSource,
@@ -281,7 +281,12 @@ fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
         EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(full(dir)?),
         EmbedderChoice::Import(dir) => EmbedderChoice::Import(full(dir)?),
         EmbedderChoice::Named(name) => {
-            app.access().named(name)?;
+            match app.access().named(name) {
+                Err(error @ EmbedError::Unconfigured { .. }) => {
+                    return Err(AppError::usage(error.into()));
+                }
+                found => found?,
+            };
             choice.clone()
         }
         EmbedderChoice::Builtin | EmbedderChoice::OpenAi(_) => choice.clone(),

@@ -168,7 +168,7 @@ fn a_named_embedder_has_settings_that_its_index_depends_on() {
         fs::write(world.path("home/config.toml"), text).unwrap();
     };
     let index = ["index", "tiny", "--embedder", "letters"];
-    service.run(&world, index).fails(1, &["no embedder \"letters\"", "[embedders.letters]"]);
+    service.run(&world, index).fails(2, &["no embedder \"letters\"", "[embedders.letters]"]);
     config("query_prefix = \"zzz \"\nnormalize = false\n");
     service.run(&world, index).done();
     let search = |query| ["search", "tiny", query, "--system", "dense", "--json"];
@@ -187,7 +187,10 @@ fn a_named_embedder_has_settings_that_its_index_depends_on() {
     assert!(score("kite") < 1.001);
     config("query_prefx = \"yyy \"\n");
     service.run(&world, search("kite")).fails(1, &["config.toml:3", "did you mean query_prefix?"]);
+    // Words need no embedder.
+    fs::remove_file(world.path("home/config.toml")).unwrap();
     world.run(["search", "tiny", "kite", "--system", "bm25"]).done();
+    service.run(&world, search("kite")).fails(1, &["no embedder \"letters\""]);
 }
 
 #[test]
