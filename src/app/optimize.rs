@@ -313,7 +313,8 @@ impl Request {
         }
         let without = self.ablations();
         // A run that is resumed without --actor has actors of its own, and compares the parts itself.
-        if !without.is_empty() && !(self.resume && self.actor.is_empty()) {
+        let is_of_run = self.resume && self.actor.is_empty();
+        if !without.is_empty() && !is_of_run {
             let actors = model::new_actors(self, app)?;
             if let Some(why) = ablation::conflict(&without, actors) {
                 return Err(AppError::usage(anyhow!("{why}")));

@@ -1,9 +1,9 @@
 //! An embedder behind an OpenAI-compatible interface, `POST /embeddings`.
 //!
 //! Texts are sent in batches of at most [`MAX_BATCH_TEXTS`] and [`MAX_BATCH_BYTES`], a few at a
-//! time. Replies are checked (one vector per text, one length, finite numbers) and scaled to norm
-//! 1. [`EmbedderOptions`] put a prefix before queries and documents, leave vectors unscaled, and ask
-//! for a length of vectors.
+//! time. Replies are checked (one vector per text, one length, finite numbers) and scaled to unit
+//! norm. [`EmbedderOptions`] put a prefix before queries and documents, leave vectors unscaled, and
+//! ask for a length of vectors.
 //!
 //! Models refuse long texts, and only the service can count its tokens. A text is first cut to
 //! [`MAX_TEXT_BYTES`]; if it is still refused it is cut further, on its own, so that its vector

@@ -560,7 +560,9 @@ impl<'a> Reader<'a> {
             if let Some(mention) = self.mention_at(next) {
                 break Some(mention);
             }
-            let word = self.words.get(next).filter(|word| !word.is_in_name)?;
+            let Some(word) = self.words.get(next).filter(|word| !word.is_in_name) else {
+                break None;
+            };
             let is_known = self.schema.says(&word.stem) || self.schema.is_synonym(&word.stem);
             if between.len() == MAX_BETWEEN
                 || !(is_known || FILLERS.contains(&word.folded.as_ref()))
