@@ -11,7 +11,6 @@ fn wrong_command_lines_end_in_status_2() {
         &["search", "tiny"],
         &["search", "tiny", "dart", "-k", "0"],
         &["data", "import", "--name", "tiny"],
-        &["index", "tiny", "--embedder", "magic"],
         &["eval", "--dataset", "tiny", "--split", "val"],
         &["--quiet", "--verbose", "doctor"],
         &["data", "sample", "imdb"],
@@ -21,6 +20,8 @@ fn wrong_command_lines_end_in_status_2() {
     ] {
         world.run(args.iter().copied()).fails(2, &["--help"]);
     }
+    let embedder = ["index", "tiny", "--embedder", "magic"];
+    world.run(embedder).fails(2, &["no embedder \"magic\"", "use builtin"]);
     let world = World::indexed();
     world.run(["search", "tiny", "dart", "--system", "bm52"]).fails(2, &["bm25+names"]);
 }
