@@ -454,7 +454,8 @@ fn the_other_films_of_a_director_stand_before_all_else() {
     }
     let query = ["query", "--bundle", bundle, "--dataset", "films", asked, "--json"];
     let told = world.run(query).json_lines().pop().unwrap();
-    assert_eq!(told["cutoff"], right.len(), "{told}");
+    // Fewer than 20 training questions say nothing about where answers end.
+    assert_eq!(told["cutoff"], Value::Null, "{told}");
     let path = &told["hits"][0]["path"];
     let edges: Vec<_> = path.as_array().unwrap().iter().map(|step| &step["direction"]).collect();
     assert_eq!(
