@@ -15,9 +15,6 @@ use agent_index::{
 };
 use agent_kb::Kb;
 
-/// What indexing needs that embeds nothing.
-static NO_ACCESS: Access = Access::NONE;
-
 /// A dataset to be indexed.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -212,7 +209,7 @@ pub fn from_vectors<'a>(
     let words = IndexState::inspect(kb, &base.index_dir(), &base.name).words.is_err();
     let words = words.then_some(WordSource::Nodes);
     let vectors = Some(VectorSource::Precomputed(vectors));
-    let plan = Plan { words, vectors, parts: &[], access: &NO_ACCESS, previous: None };
+    let plan = Plan { words, vectors, parts: &[], access: Access::none(), previous: None };
     dataset::build_index(base, kb, &plan, app)?;
     make_current(base, app)
 }
@@ -223,7 +220,7 @@ pub fn from_vectors<'a>(
 /// That it cannot be indexed.
 pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Result<()> {
     let words = Some(words);
-    let plan = Plan { words, vectors: None, parts: &[], access: &NO_ACCESS, previous: None };
+    let plan = Plan { words, vectors: None, parts: &[], access: Access::none(), previous: None };
     dataset::build_index(base, kb, &plan, app)?;
     if IndexState::inspect(kb, &base.index_dir(), &base.name).vectors.is_ok() {
         return make_current(base, app);

@@ -22,7 +22,7 @@ use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 pub use crate::words::{
     language::{Language, Languages, is_unspaced, letters},
-    quoted::quoted,
+    quoted::{quoted, quoted_ranges},
 };
 
 /// Maximum length of a word of a language, letters. A longer run (an encoded file, a sequence)

@@ -73,7 +73,7 @@ impl IndexedBase {
     /// [`IndexError::Missing`], [`IndexError::OtherBase`], or that a file is damaged; `name` is the
     /// base's name in messages.
     pub fn open(kb_dir: &Path, index_dir: &Path, name: &str) -> Result<Self, IndexError> {
-        Self::open_with(kb_dir, index_dir, name, Access::default())
+        Self::open_with(kb_dir, index_dir, name, Access::none().clone())
     }
 
     /// The same with what its embedder may need from outside; one that cannot be opened fails at

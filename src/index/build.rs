@@ -65,12 +65,11 @@ pub struct IndexedVersion<'a> {
 impl Plan<'static> {
     /// All required parts, with the built-in embedder.
     pub fn complete() -> Self {
-        static ACCESS: Access = Access::NONE;
         Self {
             words: Some(WordSource::Nodes),
             vectors: Some(VectorSource::Builtin),
             parts: &[],
-            access: &ACCESS,
+            access: Access::none(),
             previous: None,
         }
     }

@@ -112,15 +112,12 @@ pub struct NamedEmbedder {
     pub options: EmbedderOptions,
 }
 
-impl Default for Access {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
 impl Access {
     /// No resources.
-    pub const NONE: Access = Access { cache: None, service: None, named: Ok(BTreeMap::new()) };
+    pub fn none() -> &'static Self {
+        static NONE: Access = Access { cache: None, service: None, named: Ok(BTreeMap::new()) };
+        &NONE
+    }
 
     /// An embedder of the user's settings.
     ///

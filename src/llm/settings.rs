@@ -291,7 +291,7 @@ impl EmbedderSettings {
         let above = format!("embedders.{name}");
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let is_name = !name.is_empty() && name != "builtin" && name.chars().all(plain);
-        let expected = "named with letters, digits, - and _, and not \"builtin\"";
+        let expected = "named with letters, digits, -, _ and ., and not \"builtin\"";
         lines.require(is_name, &above, expected)?;
         let kind = self.model.split_once(':').filter(|(_, model)| !model.is_empty());
         let kind = kind.map(|(kind, _)| kind);

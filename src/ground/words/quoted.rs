@@ -1,5 +1,7 @@
 //! Finds the quoted parts of a text: names and titles.
 
+use std::ops::Range;
+
 /// Maximum number of quoted parts; further parts are ignored.
 const MAX_SPANS: usize = 32;
 
@@ -19,6 +21,11 @@ struct Mark {
 /// letter or digit precedes it; it closes a part in the mirrored case. A mark after a digit is the
 /// sign for inches if a later mark can only close. Linear in the text.
 pub fn quoted(text: &str) -> Vec<&str> {
+    quoted_ranges(text).into_iter().filter_map(|range| text.get(range)).map(str::trim).collect()
+}
+
+/// The byte ranges of the parts that [`quoted`] gives, with the blanks around them.
+pub fn quoted_ranges(text: &str) -> Vec<Range<usize>> {
     let marks = marks(text);
     let mut spans = Vec::new();
     let mut at = 0;
@@ -30,8 +37,8 @@ pub fn quoted(text: &str) -> Vec<&str> {
             continue;
         }
         let Some(close) = (at..marks.len()).find(|&close| ends(&marks, close)) else { break };
-        let inside = text.get(open.end..marks[close].start).unwrap_or_default().trim();
-        if !inside.is_empty() {
+        let inside = open.end..marks[close].start;
+        if text.get(inside.clone()).is_some_and(|part| !part.trim().is_empty()) {
             spans.push(inside);
         }
         at = close + 1;

@@ -23,12 +23,13 @@ use crate::bundle::{
         COMPARISONS, DATE_WORDS, FILLERS, GENERAL_DATES, HAVING, IN, JOINING, LIMITS, MONTHS,
         NEGATIONS, OTHER_THAN,
     },
+    lexicon::stemmed,
     schema::{Schema, is_form},
 };
-use agent_ground::words::{is_question_word, name_words};
+use agent_ground::words::{is_question_word, name_words, quoted_ranges};
 use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
-    FieldId, Kb, NodeId, TypeId,
+    FieldId, Kb, NodeId, RelationId, Tuple, TypeId,
     filter::{Check, Condition, Operator},
     table::value::{category, date, quantity},
 };
@@ -121,16 +122,17 @@ impl Conditions {
         Self { rest, all: reader.found, newest_first: reader.newest_first }
     }
 
-    /// Checks of all conditions.
-    fn checks<'a>(&'a self, kb: &'a Kb) -> Vec<Check<'a>> {
-        self.all.iter().filter_map(|condition| Check::new(kb, condition).ok()).collect()
+    /// Whether a node fulfils all conditions.
+    fn holds<'a>(&'a self, kb: &'a Kb) -> impl Fn(NodeId) -> bool + use<'a> {
+        let checks = self.all.iter().filter_map(|condition| Check::new(kb, condition).ok());
+        let checks: Vec<Check<'a>> = checks.collect();
+        move |node| checks.iter().all(|check| check.holds(node))
     }
 
     /// The nodes that fulfil all conditions; all nodes if none does.
     pub fn fulfilled(&self, kb: &Kb, nodes: Vec<NodeId>) -> Vec<NodeId> {
-        let checks = self.checks(kb);
-        let holds = |node: &NodeId| checks.iter().all(|check| check.holds(*node));
-        let fulfilled: Vec<NodeId> = nodes.iter().copied().filter(holds).collect();
+        let holds = self.holds(kb);
+        let fulfilled: Vec<NodeId> = nodes.iter().copied().filter(|node| holds(*node)).collect();
         if fulfilled.is_empty() { nodes } else { fulfilled }
     }
 
@@ -140,21 +142,20 @@ impl Conditions {
             self.newest_first.map(|newest| if newest { "newest first" } else { "oldest first" });
         let texts: Vec<String> =
             self.all.iter().map(Condition::to_string).chain(order.map(str::to_owned)).collect();
-        let checks = self.checks(kb);
-        let holds = |pair: &&(NodeId, f32)| checks.iter().all(|check| check.holds(pair.0));
-        let n_fulfilled = ranking.iter().filter(holds).count();
+        let holds = self.holds(kb);
+        let n_fulfilled = ranking.iter().filter(|pair| holds(pair.0)).count();
         let rest = self.rest.clone();
         (!texts.is_empty()).then_some(AppliedConditions { texts, rest, n_fulfilled })
     }
 
     /// The ranking with the nodes that fulfil all conditions first. The others score below them, in their order.
     pub fn apply(&self, kb: &Kb, ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
-        let checks = self.checks(kb);
-        if checks.is_empty() {
+        if self.all.is_empty() {
             return ranking;
         }
-        let holds = |pair: &(NodeId, f32)| checks.iter().all(|check| check.holds(pair.0));
-        let (mut first, others): (Vec<_>, Vec<_>) = ranking.into_iter().partition(holds);
+        let holds = self.holds(kb);
+        let (mut first, others): (Vec<_>, Vec<_>) =
+            ranking.into_iter().partition(|pair| holds(pair.0));
         let (Some(least), Some(most)) = (first.last(), others.first()) else {
             first.extend(others);
             return first;
@@ -181,10 +182,10 @@ impl Conditions {
         let of = |&node: &NodeId| (base.kb.field(node, field).and_then(date_or_year), node);
         let (mut dates, undated): (Vec<_>, Vec<_>) =
             nodes.iter().map(of).partition(|pair| pair.0.is_some());
-        dates.sort();
-        if newest_first {
-            dates.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-        }
+        dates.sort_by(|a, b| {
+            let by_date = if newest_first { b.0.cmp(&a.0) } else { a.0.cmp(&b.0) };
+            by_date.then(a.1.cmp(&b.1))
+        });
         Some(dates.into_iter().chain(undated).map(|pair| pair.1).collect())
     }
 }
@@ -263,7 +264,7 @@ impl<'a> Reader<'a> {
             let mention = mentions.iter().find(holds);
             mention.is_some_and(|mention| mention.quoted || mention.words.len() > 1)
         };
-        let quoted = quoted(text);
+        let quoted = quoted_ranges(text);
         let word = |(at, (range, folded)): (usize, (Range<usize>, Cow<'a, str>))| Word {
             stem: base.stems.stem(&folded).into_owned(),
             is_in_name: is_in_name(at) || quoted.iter().any(|part| part.contains(&range.start)),
@@ -363,15 +364,12 @@ impl<'a> Reader<'a> {
         if let Some(text) = date(written) {
             return whole(text, at + 3);
         }
-        if let (Some(year), [separator, ..]) =
-            (year(at), &written.as_bytes()[4.min(written.len())..])
-            && *separator == b'-'
-            && let Some(text) =
-                written.get(..7).filter(|text| date(&format!("{text}-01")).is_some())
-            && written.len() == 7
-            && YEARS.contains(&year)
+        let is_month = |month: &str| month.len() == 2 && date(&format!("{written}-01")).is_some();
+        if let Some((year, month)) = written.split_once('-')
+            && as_year(year).is_some()
+            && is_month(month)
         {
-            return whole(text.to_owned(), at + 2);
+            return whole(written.to_owned(), at + 2);
         }
         if let Some(year) = year(at) {
             return whole(year.to_string(), at + 1);
@@ -435,14 +433,15 @@ impl<'a> Reader<'a> {
                 break;
             }
             let means = |field: &&&Field| {
-                let own = || {
-                    name_words(name(field)).map(|pair| self.base.stems.stem(&pair.1).into_owned())
+                let own = stemmed(&self.base.stems, name(field));
+                let is_of = |row: &&(&str, &[&str])| {
+                    own.iter().any(|own| *own == self.base.stems.stem(row.0))
                 };
-                let of_rows = synonyms
-                    .iter()
-                    .filter(|row| own().any(|own| own == self.base.stems.stem(row.0)));
-                own().any(|own| !is_question_word(&own) && is_form(&own, &word.stem))
-                    || of_rows.flat_map(|row| row.1).any(|one| *one == word.folded)
+                own.iter().any(|own| !is_question_word(own) && is_form(own, &word.stem))
+                    || synonyms
+                        .iter()
+                        .filter(is_of)
+                        .any(|row| row.1.contains(&word.folded.as_ref()))
             };
             let mut own = fields.iter().filter(means);
             if let Some(field) = own.next() {
@@ -481,12 +480,17 @@ impl<'a> Reader<'a> {
         Some(format!("{}.{name}", kb.type_name(*of)))
     }
 
-    /// Whether a relation joins a wanted type and another.
-    fn is_beside(&self, wanted: &[TypeId], of: TypeId) -> bool {
-        self.base.kb.tuples().iter().any(|tuple| {
+    /// The relations that join a wanted type and another.
+    fn relations_to(&self, wanted: &[TypeId], of: TypeId) -> BTreeSet<RelationId> {
+        let joins = |tuple: &&Tuple| {
             (wanted.contains(&tuple.source) && tuple.target == of)
                 || (wanted.contains(&tuple.target) && tuple.source == of)
-        })
+        };
+        self.base.kb.tuples().iter().filter(joins).map(|tuple| tuple.relation).collect()
+    }
+
+    fn is_beside(&self, wanted: &[TypeId], of: TypeId) -> bool {
+        !self.relations_to(wanted, of).is_empty()
     }
 
     /// Reads "price under 20", "more than 50 reviews", "rated at least 4.5".
@@ -508,15 +512,9 @@ impl<'a> Reader<'a> {
             ("rating", &["rated", "stars"]),
         ];
         let (begin, field) = self.named_field(at, after, Kind::Number, &rows)?;
-        let end = match self.words.get(after) {
-            Some(word)
-                if name_words(&field)
-                    .any(|own| is_form(&self.base.stems.stem(&own.1), &word.stem)) =>
-            {
-                after + 1
-            }
-            _ => after,
-        };
+        let own = stemmed(&self.base.stems, &field);
+        let is_own = |word: &Word<'_>| own.iter().any(|own| is_form(own, &word.stem));
+        let end = after + usize::from(self.words.get(after).is_some_and(is_own));
         self.found.push(Condition::new(field, operator, vec![number.to_string()]));
         self.use_words(begin, end);
         Some(end)
@@ -599,8 +597,7 @@ impl<'a> Reader<'a> {
         let kb = &self.base.kb;
         let wanted = self.wanted.as_deref()?;
         let spelled = |name: &str| {
-            let own: Vec<String> =
-                name_words(name).map(|pair| self.base.stems.stem(&pair.1).into_owned()).collect();
+            let own = stemmed(&self.base.stems, name);
             let is_own = !own.is_empty()
                 && own.len() <= stems.len()
                 && own.iter().zip(&stems).all(|(own, stem)| own == *stem);
@@ -639,23 +636,13 @@ impl<'a> Reader<'a> {
         let candidates = kb.candidate_types();
         let wanted = self.wanted.as_deref().unwrap_or(candidates);
         if let Some(&kind) = kinds.iter().find(|&&kind| self.is_beside(wanted, kind)) {
-            let joins = |relation: u16| {
-                kb.tuples().iter().any(|tuple| {
-                    tuple.relation.0 == relation
-                        && ((wanted.contains(&tuple.source) && tuple.target == kind)
-                            || (wanted.contains(&tuple.target) && tuple.source == kind))
-                })
+            let own = self.relations_to(wanted, kind);
+            let said = |relation: &&RelationId| {
+                between.iter().any(|stem| self.schema.relation_means(**relation, stem))
             };
-            let n = kb.relations().len() as u16;
-            let own: Vec<u16> = (0..n).filter(|&relation| joins(relation)).collect();
-            let said = |relation: &&u16| {
-                between
-                    .iter()
-                    .any(|stem| self.schema.relation_means(agent_kb::RelationId(**relation), stem))
-            };
-            let named: Vec<&u16> = own.iter().filter(said).collect();
+            let named: Vec<&RelationId> = own.iter().filter(said).collect();
             return Some(match named.as_slice() {
-                &[&only] if own.len() > 1 => kb.relations()[usize::from(only)].clone(),
+                &[&only] if own.len() > 1 => kb.relations()[usize::from(only.0)].clone(),
                 _ => kb.type_name(kind).to_owned(),
             });
         }
@@ -700,58 +687,53 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The parts of a text in double quotation marks.
-fn quoted(text: &str) -> Vec<Range<usize>> {
-    let marks: Vec<usize> =
-        text.match_indices(['"', '\u{201c}', '\u{201d}']).map(|pair| pair.0).collect();
-    marks.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, LazyLock};
 
     use super::*;
     use agent_testing::base_of;
+    use serde_json::json;
 
     /// Tickets of two people about two products, with a status, two dates, hours and perhaps no product.
     fn desk() -> Arc<IndexedBase> {
         static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
-            let mut nodes = String::new();
-            let people =
-                [("Anna Ode", "Purchasing", "2019-03-01"), ("Max Behr", "Legal", "2010-07-15")];
-            for (id, (name, unit, hired)) in people.into_iter().enumerate() {
-                nodes += &format!(
-                    "{{\"id\": {id}, \"type\": \"employee\", \"name\": \"{name}\", \"details\": {{\"department\": \"{unit}\", \"hired\": \"{hired}\"}}}}\n"
-                );
-            }
-            let others =
-                ["open", "closed", "Lumen Router 500", "Fjord Scanner 650", "Purchasing", "Legal"];
-            let kinds = ["status", "status", "product", "product", "department", "department"];
-            for (at, (name, kind)) in others.into_iter().zip(kinds).enumerate() {
-                nodes += &format!(
-                    "{{\"id\": {}, \"type\": \"{kind}\", \"name\": \"{name}\"}}\n",
-                    at + 2
-                );
-            }
+            let person = |id: u32, name: &str, unit: &str, hired: &str| {
+                let details = json!({"department": unit, "hired": hired});
+                json!({"id": id, "type": "employee", "name": name, "details": details})
+            };
+            let mut nodes = vec![
+                person(0, "Anna Ode", "Purchasing", "2019-03-01"),
+                person(1, "Max Behr", "Legal", "2010-07-15"),
+            ];
+            let others = [
+                (2, "open", "status"),
+                (3, "closed", "status"),
+                (4, "Lumen Router 500", "product"),
+                (5, "Fjord Scanner 650", "product"),
+                (6, "Purchasing", "department"),
+                (7, "Legal", "department"),
+            ];
+            let other = |(id, name, kind)| json!({"id": id, "type": kind, "name": name});
+            nodes.extend(others.map(other));
             let mut edges = "0\thas_department\t6\n1\thas_department\t7\n".to_owned();
             for at in 0..8 {
-                let (id, is_closed) = (at + 8, at % 2 == 1);
-                let closed = if is_closed {
-                    format!(", \"closed\": \"2025-{:02}-20\"", at + 2)
-                } else {
-                    String::new()
-                };
-                nodes += &format!(
-                    "{{\"id\": {id}, \"type\": \"ticket\", \"name\": \"Problem {at}\", \"details\": {{\"created\": \"2025-{:02}-10\", \"hours\": \"{at}\"{closed}}}}}\n",
-                    at + 1
-                );
+                let id = at + 8;
+                let created = format!("2025-{:02}-10", at + 1);
+                let mut details = json!({"created": created, "hours": at.to_string()});
+                if at % 2 == 1 {
+                    details["closed"] = format!("2025-{:02}-20", at + 2).into();
+                }
+                let name = format!("Problem {at}");
+                nodes.push(json!({"id": id, "type": "ticket", "name": name, "details": details}));
                 edges +=
                     &format!("{id}\trequested_by\t{}\n{id}\thas_status\t{}\n", at / 4, 2 + at % 2);
                 if at > 1 {
                     edges += &format!("{id}\tabout\t{}\n", 4 + at % 3 % 2);
                 }
             }
+            let nodes: Vec<String> = nodes.iter().map(|node| format!("{node}\n")).collect();
+            let nodes = nodes.concat();
             base_of(&nodes, &edges, "ticket")
         });
         BASE.clone()

@@ -846,9 +846,9 @@ impl Reading {
         ranked.extend(lacking.map(|&node| (node, 0.505)));
         if let Some(by_date) = &self.by_date {
             let n = by_date.len() as f32;
-            let place = |node| by_date.iter().position(|own| *own == node);
+            let places: BTreeMap<NodeId, usize> = by_date.iter().copied().zip(0..).collect();
             for (node, score) in &mut ranked {
-                if let Some(place) = place(*node) {
+                if let Some(&place) = places.get(node) {
                     *score = 0.51 + 0.049 * (1.0 - place as f32 / n);
                 }
             }

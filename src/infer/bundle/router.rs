@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use agent_ground::words::{is_question_word, is_stop_word, name_words};
+use agent_ground::words::{is_question_word, is_stop_word, name_words, quoted_ranges};
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{NodeId, TypeId};
 
@@ -49,7 +49,7 @@ pub fn features(base: &IndexedBase, query: &str) -> Features {
             features.insert(format!("spells {}", base.kb.type_name(base.kb.node_type(node))), 1.0);
         }
     }
-    if query.contains(['"', '\u{201c}']) {
+    if !quoted_ranges(query).is_empty() {
         features.insert("quotes".to_owned(), 1.0);
     }
     let mut strongest: BTreeMap<TypeId, (f32, f32)> = BTreeMap::new();

@@ -2,6 +2,7 @@
 
 use agent_kb::filter::Operator;
 
+/// Names of months, January first.
 pub(super) const MONTHS: [&str; 12] = [
     "january",
     "february",
