@@ -114,14 +114,23 @@ impl Choices for Effort {
 }
 
 impl Choices for Variant {
-    const ALL: &'static [Choice<Self>] = &[Choice(Self::Lexical), Choice(Self::OnePlusN)];
+    const ALL: &'static [Choice<Self>] = &[
+        Choice(Self::Lexical),
+        Choice(Self::Dense),
+        Choice(Self::Two),
+        Choice(Self::All),
+        Choice(Self::OnePlusN),
+        Choice(Self::OnePlusNLexical),
+    ];
 
     fn described(self) -> (&'static str, &'static str) {
         let help = match self {
             Self::Lexical => "BM25 of every field",
-            Self::OnePlusN => {
-                "BM25 of the document with the names of neighbours, and of every field"
-            }
+            Self::Dense => "The vector of every field",
+            Self::Two => "BM25 and the vector of the whole document",
+            Self::All => "BM25 and the vector of every field",
+            Self::OnePlusN => "BM25 of the whole document, and the vector of every field",
+            Self::OnePlusNLexical => "BM25 of the whole document, and of every field",
         };
         (self.name(), help)
     }
@@ -129,13 +138,14 @@ impl Choices for Variant {
 
 impl Choices for Conditioning {
     const ALL: &'static [Choice<Self>] =
-        &[Choice(Self::None), Choice(Self::Words), Choice(Self::Responses)];
+        &[Choice(Self::None), Choice(Self::Words), Choice(Self::Responses), Choice(Self::Encoder)];
 
     fn described(self) -> (&'static str, &'static str) {
         let help = match self {
             Self::None => "Nothing: the same weights for all queries",
             Self::Words => "The words of the query",
             Self::Responses => "How well each field answers the query at best",
+            Self::Encoder => "The vector of the query",
         };
         (self.name(), help)
     }

@@ -32,7 +32,7 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub candidates_only: bool,
-    /// Build optional parts too: ann, multi, late, fields, query
+    /// Build optional parts too: ann, multi, late, fields, field-vectors, query
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     #[serde(default)]
     #[schema(value_type = Vec<String>)]

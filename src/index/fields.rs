@@ -4,32 +4,28 @@
 //! Fields are the name, the type if there are several, every field of the details, and for each
 //! relation and direction the names of the neighbours (mFAR: Li et al. 2024, section 3). Each is
 //! one file of [`postings`](crate::postings) over stems, whose places are those of the field's
-//! nodes; the file `fields` has for all of them:
-//!
-//! | array | holds |
-//! | --- | --- |
-//! | `names`, `name_bounds` | the fields' names, in order |
-//! | `kinds` | for each field, its [`FieldKind`] |
-//! | `bounds`, `nodes` | the nodes of each field, ascending |
-//! | `digests` | 64 bytes for each field: BLAKE3 of its postings, hex |
+//! nodes, beside the [table](table) of the fields. [`FieldVectors`] has a vector of each field instead.
+
+mod table;
+mod vectors;
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use safetensors::Dtype;
-
+use self::table::FieldTable;
+pub use self::vectors::FieldVectors;
 use crate::{
     IndexError,
-    arrays::{Array, Arrays, Strings},
     bm25::Bm25,
     build::Watch,
     language::languages,
+    parts::Materials,
     postings::{Postings, PostingsBuilder, settle},
 };
 use agent_ground::words::Analysis;
-use agent_kb::{Direction, FileRecord, Kb, NodeId, RelationId};
+use agent_kb::{Direction, FieldId, FileRecord, Kb, NodeId, RelationId};
 
 /// Maximum number of neighbours of one relation and direction whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
@@ -37,12 +33,8 @@ const MAX_NAMED_NEIGHBORS: usize = 1_000;
 const MAX_FIELDS: usize = 4_096;
 /// Nodes between two reports of progress.
 const REPORT_EVERY: usize = 4_096;
-/// Name of the file beside the postings.
-const FILE: &str = "fields";
 /// Name of the stage in progress reports.
 const STAGE: &str = "fields";
-/// Length of a digest in hex, bytes.
-const DIGEST: usize = 64;
 
 /// Source of the text of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,26 +55,33 @@ impl FieldKind {
 
 /// The opened fields.
 pub struct FieldIndex {
-    arrays: Arrays,
     dir: PathBuf,
-    fields: Vec<Field>,
-    bounds: Array<u64>,
-    nodes: Array<u32>,
-    digests: Array<u8>,
-}
-
-struct Field {
-    name: String,
-    kind: FieldKind,
-    postings: Postings,
+    table: FieldTable,
+    postings: Vec<Postings>,
 }
 
 /// Source of a field.
 enum Source {
     Name,
     Type,
-    Detail,
+    Detail(FieldId),
     Relation(RelationId, Direction),
+}
+
+impl Source {
+    /// The parts of a node's text; none if it has no such field.
+    fn parts<'a>(&self, kb: &'a Kb, node: NodeId) -> Vec<&'a str> {
+        match *self {
+            Self::Name => vec![kb.name(node)],
+            Self::Type => vec![kb.type_name(kb.node_type(node))],
+            Self::Detail(field) => kb.field(node, field).into_iter().collect(),
+            Self::Relation(relation, direction) => {
+                let neighbors = kb.neighbors(node, relation, direction);
+                let named = neighbors.iter().take(MAX_NAMED_NEIGHBORS);
+                named.map(|&neighbor| kb.name(neighbor)).collect()
+            }
+        }
+    }
 }
 
 /// A field being built.
@@ -94,16 +93,19 @@ struct FieldBuilder {
 }
 
 /// All possible fields of a base, details first, by their ids.
-fn all_fields(kb: &Kb) -> Vec<FieldBuilder> {
+///
+/// # Errors
+/// [`IndexError::TooLarge`].
+fn all_fields(kb: &Kb) -> Result<Vec<FieldBuilder>, IndexError> {
     let builder = |name: &str, kind, source| FieldBuilder {
         name: name.to_owned(),
         kind,
         source,
         nodes: Vec::new(),
     };
-    let details = kb.field_names().iter();
+    let details = (0..).map(FieldId).zip(kb.field_names());
     let mut fields: Vec<FieldBuilder> =
-        details.map(|name| builder(name, FieldKind::Detail, Source::Detail)).collect();
+        details.map(|(id, name)| builder(name, FieldKind::Detail, Source::Detail(id))).collect();
     fields.push(builder("name", FieldKind::Name, Source::Name));
     if kb.candidate_types().len() > 1 {
         fields.push(builder("type", FieldKind::Type, Source::Type));
@@ -114,7 +116,10 @@ fn all_fields(kb: &Kb) -> Vec<FieldBuilder> {
             fields.push(builder(&format!("{name}.{end}"), FieldKind::Relation, source));
         }
     }
-    fields
+    if fields.len() > MAX_FIELDS {
+        return Err(IndexError::TooLarge("fields and relations", MAX_FIELDS as u64));
+    }
+    Ok(fields)
 }
 
 /// The file with the postings of a field.
@@ -122,12 +127,18 @@ fn postings_path(dir: &Path, field: usize) -> PathBuf {
     dir.join(format!("field_{field}"))
 }
 
+/// Embeds all fields into a directory.
+pub(super) fn build_vectors(
+    materials: &Materials<'_>,
+    watch: &Watch<'_>,
+    dir: &Path,
+) -> Result<(), IndexError> {
+    vectors::build(materials, watch, dir)
+}
+
 /// Builds all fields into a directory. O(text and names of neighbours).
 pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
-    let mut fields = all_fields(kb);
-    if fields.len() > MAX_FIELDS {
-        return Err(IndexError::TooLarge("fields and relations", MAX_FIELDS as u64));
-    }
+    let mut fields = all_fields(kb)?;
     let path = |at: usize| dir.join(format!(".field_{at}"));
     let analysis = Analysis::Stems(languages(kb));
     let mut builders: Vec<PostingsBuilder> =
@@ -142,21 +153,9 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
             add(&mut fields, &mut builders, id.0.into(), node, [text]);
         }
         for at in kb.field_names().len()..fields.len() {
-            match fields[at].source {
-                Source::Name => add(&mut fields, &mut builders, at, node, [kb.name(node)]),
-                Source::Type => {
-                    let name = kb.type_name(kb.node_type(node));
-                    add(&mut fields, &mut builders, at, node, [name]);
-                }
-                Source::Relation(relation, direction) => {
-                    let neighbors = kb.neighbors(node, relation, direction);
-                    let names = neighbors.iter().take(MAX_NAMED_NEIGHBORS);
-                    let mut names = names.map(|&neighbor| kb.name(neighbor)).peekable();
-                    if names.peek().is_some() {
-                        add(&mut fields, &mut builders, at, node, names);
-                    }
-                }
-                Source::Detail => {}
+            let parts = fields[at].source.parts(kb, node);
+            if !parts.is_empty() {
+                add(&mut fields, &mut builders, at, node, parts);
             }
         }
         settle(&mut builders)?;
@@ -173,22 +172,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
         digests.extend_from_slice(digest(&target)?.as_bytes());
         kept.push(field);
     }
-    let mut bounds = vec![0u64];
-    for field in &kept {
-        bounds.push(bounds.last().copied().unwrap_or(0) + field.nodes.len() as u64);
-    }
-    let nodes: Vec<NodeId> = kept.iter().flat_map(|field| &field.nodes).copied().collect();
-    let kinds: Vec<u8> = kept.iter().map(|field| field.kind as u8).collect();
-    let (name_bounds, names) = Strings::layout(kept.iter().map(|field| field.name.as_str()));
-    let arrays: [(&str, Dtype, &[u8]); 6] = [
-        ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
-        ("name_bounds", Dtype::U64, bytemuck::cast_slice(&name_bounds)),
-        ("nodes", Dtype::U32, bytemuck::cast_slice(&nodes)),
-        ("digests", Dtype::U8, &digests),
-        ("kinds", Dtype::U8, &kinds),
-        ("names", Dtype::U8, &names),
-    ];
-    Arrays::write_sealed(&dir.join(FILE), &arrays)?;
+    FieldTable::write(dir, &kept, &digests)?;
     watch.progress(STAGE, candidates.len() as u64, candidates.len() as u64)
 }
 
@@ -217,39 +201,10 @@ impl FieldIndex {
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
-        let path = dir.join(FILE);
-        let arrays = Arrays::open(&path)?;
-        let names = Strings::new(arrays.get("name_bounds")?, arrays.get("names")?);
-        let kinds: Array<u8> = arrays.get("kinds")?;
-        let bounds: Array<u64> = arrays.get("bounds")?;
-        let n = kinds.as_slice().len();
-        if n > MAX_FIELDS || names.len() != n || bounds.as_slice().len() != n + 1 {
-            return Err(IndexError::damaged(&path, "its fields are inconsistent".to_owned()));
-        }
-        let open = |(at, &kind): (usize, &u8)| {
-            let unknown = || IndexError::damaged(&path, "unknown kind of field".to_owned());
-            Ok(Field {
-                name: String::from_utf8_lossy(names.get(at)).into_owned(),
-                kind: FieldKind::ALL
-                    .into_iter()
-                    .find(|&known| known as u8 == kind)
-                    .ok_or_else(unknown)?,
-                postings: Postings::open(&postings_path(dir, at))?,
-            })
-        };
-        Ok(Self {
-            fields: kinds
-                .as_slice()
-                .iter()
-                .enumerate()
-                .map(open)
-                .collect::<Result<_, IndexError>>()?,
-            nodes: arrays.get("nodes")?,
-            digests: arrays.get("digests")?,
-            bounds,
-            dir: dir.to_owned(),
-            arrays,
-        })
+        let table = FieldTable::open(dir)?;
+        let open = |field| Postings::open(&postings_path(dir, field));
+        let postings: Result<_, IndexError> = (0..table.len()).map(open).collect();
+        Ok(Self { dir: dir.to_owned(), postings: postings?, table })
     }
 
     /// Reads all files and compares them with their checksums.
@@ -257,11 +212,10 @@ impl FieldIndex {
     /// # Errors
     /// [`IndexError::Damaged`] with the file that differs.
     pub fn verify(&self) -> Result<(), IndexError> {
-        self.arrays.verify()?;
-        for at in 0..self.fields.len() {
+        self.table.verify()?;
+        for at in 0..self.len() {
             let path = postings_path(&self.dir, at);
-            let stated = self.digests.as_slice().get(at * DIGEST..(at + 1) * DIGEST);
-            if stated != Some(digest(&path)?.as_bytes()) {
+            if self.table.digest(at) != Some(digest(&path)?.as_bytes()) {
                 let reason = "its checksum does not match".to_owned();
                 return Err(IndexError::damaged(&path, reason));
             }
@@ -271,44 +225,42 @@ impl FieldIndex {
 
     /// One-line summary for people.
     pub fn describe(&self) -> String {
-        let relations = (0..self.len()).filter(|&at| self.kind(at) == FieldKind::Relation).count();
-        let (n, texts) = (self.len(), self.nodes.as_slice().len());
-        format!("{n} fields, {relations} of them of neighbours, with {texts} texts")
+        self.table.describe()
     }
 
     /// Number of fields.
     pub fn len(&self) -> usize {
-        self.fields.len()
+        self.table.len()
     }
 
     /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
-        self.fields.is_empty()
+        self.len() == 0
     }
 
     /// The name of a field: `brand` of details, `has_brand.out` and `has_brand.in` of neighbours.
     ///
     /// Details come first, so a detail with the name of a field of another kind has a smaller index.
     pub fn name(&self, field: usize) -> &str {
-        self.fields.get(field).map_or("", |field| &field.name)
+        self.table.name(field)
     }
 
     /// The kind of a field; [`FieldKind::Detail`] for a field that does not exist.
     pub fn kind(&self, field: usize) -> FieldKind {
-        self.fields.get(field).map_or(FieldKind::Detail, |field| field.kind)
+        self.table.kind(field)
     }
 
     /// The nodes that have a field, ascending.
     pub fn nodes(&self, field: usize) -> &[NodeId] {
-        self.nodes.part(&self.bounds, field)
+        self.table.nodes(field)
     }
 
     /// The `k` best candidate nodes by BM25 in one field, best first; ties by ascending id. As
     /// [`Postings::search`].
     pub fn search(&self, field: usize, text: &str, k: usize) -> Vec<(NodeId, f32)> {
         let nodes = self.nodes(field);
-        let Some(field) = self.fields.get(field) else { return Vec::new() };
-        let found = field.postings.search(text, Bm25::MFAR, None, k);
+        let Some(postings) = self.postings.get(field) else { return Vec::new() };
+        let found = postings.search(text, Bm25::MFAR, None, k);
         found
             .into_iter()
             .filter_map(|(at, score)| Some((*nodes.get(at as usize)?, score)))

@@ -286,13 +286,17 @@ pub enum Part {
     Late,
     /// Search field by field.
     Fields,
+    /// Vectors of fields.
+    #[serde(rename = "field-vectors")]
+    FieldVectors,
     /// A query language.
     Query,
 }
 
 impl Part {
     /// All parts, in help order.
-    pub const ALL: [Self; 5] = [Self::Ann, Self::Multi, Self::Late, Self::Fields, Self::Query];
+    pub const ALL: [Self; 6] =
+        [Self::Ann, Self::Multi, Self::Late, Self::Fields, Self::FieldVectors, Self::Query];
 
     /// Its name on the command line, in the record and in `vectors/`.
     pub fn name(self) -> &'static str {
@@ -301,6 +305,7 @@ impl Part {
             Self::Multi => "multi",
             Self::Late => "late",
             Self::Fields => "fields",
+            Self::FieldVectors => "field-vectors",
             Self::Query => "query",
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     ann::{self, AnnIndex},
     build::{IndexedVersion, Watch},
     chunks::{self, ChunkIndex},
-    fields::{self, FieldIndex},
+    fields::{self, FieldIndex, FieldVectors},
     late::{self, LateIndex},
     layout::part_path,
     query::{self, QueryIndex},
@@ -38,6 +38,7 @@ pub(super) fn build(
         Part::Multi => chunks::build(materials, watch, dir),
         Part::Late => late::build(materials, watch, dir),
         Part::Fields => fields::build(materials.kb, watch, dir),
+        Part::FieldVectors => fields::build_vectors(materials, watch, dir),
         Part::Query => {
             let previous_dir = materials.previous.map(|previous| part_path(previous.index, part));
             let previous = materials.previous.zip(previous_dir.as_deref());
@@ -60,6 +61,7 @@ pub(super) enum OpenedPart {
     Multi(Box<ChunkIndex>),
     Late(Box<LateIndex>),
     Fields(Box<FieldIndex>),
+    FieldVectors(Box<FieldVectors>),
     Query(Box<QueryIndex>),
 }
 
@@ -71,6 +73,7 @@ impl OpenedPart {
             Part::Multi => Self::Multi(Box::new(ChunkIndex::open(dir)?)),
             Part::Late => Self::Late(Box::new(LateIndex::open(dir)?)),
             Part::Fields => Self::Fields(Box::new(FieldIndex::open(dir)?)),
+            Part::FieldVectors => Self::FieldVectors(Box::new(FieldVectors::open(dir)?)),
             Part::Query => Self::Query(Box::new(QueryIndex::open(dir)?)),
         })
     }
@@ -82,19 +85,22 @@ impl OpenedPart {
             Self::Multi(index) => index.verify(),
             Self::Late(index) => index.verify(),
             Self::Fields(index) => index.verify(),
+            Self::FieldVectors(index) => index.verify(),
             Self::Query(index) => index.verify(),
         }
     }
 
     /// Name and one-line summary for people.
     pub(super) fn describe(&self) -> String {
-        match self {
-            Self::Ann(index) => format!("{}: {}", Part::Ann, index.describe()),
-            Self::Multi(index) => format!("{}: {}", Part::Multi, index.describe()),
-            Self::Late(index) => format!("{}: {}", Part::Late, index.describe()),
-            Self::Fields(index) => format!("{}: {}", Part::Fields, index.describe()),
-            Self::Query(index) => format!("{}: {}", Part::Query, index.describe()),
-        }
+        let (part, summary) = match self {
+            Self::Ann(index) => (Part::Ann, index.describe()),
+            Self::Multi(index) => (Part::Multi, index.describe()),
+            Self::Late(index) => (Part::Late, index.describe()),
+            Self::Fields(index) => (Part::Fields, index.describe()),
+            Self::FieldVectors(index) => (Part::FieldVectors, index.describe()),
+            Self::Query(index) => (Part::Query, index.describe()),
+        };
+        format!("{part}: {summary}")
     }
 }
 

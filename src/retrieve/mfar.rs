@@ -72,7 +72,8 @@ impl Retriever for Mfar {
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = check_query(query)?;
-        let found = self.model.search(&self.scorers, &self.mask, query, k, detail.explained_count);
+        let found =
+            self.model.search(&self.scorers, &self.mask, query, k, detail.explained_count)?;
         let explained = |position, node, score| {
             rank_explanation(NAME, position, score)
                 .with(self.parts(&found, node))

@@ -1,7 +1,6 @@
 //! `mfar:FILE[:mask=FIELDS]`: fields weighted by the query, with a model of `agent train`.
 
 use crate::{Need, SystemSpec, file_of};
-use agent_index::Part;
 use agent_retrieve::Mfar;
 
 /// Separates the model from the masked fields.
@@ -12,7 +11,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     arguments: ":FILE[:mask=FIELDS]",
     summary: "the fields of nodes, weighted by the query with a trained model (mFAR); FILE is a model's \
               directory or name; masked fields, separated by commas, get no weight",
-    needs: &[Need::File, Need::Part(Part::Fields)],
+    needs: &[Need::File],
     open: |arguments, opener| {
         let (dir, mask) = arguments.split_once(MASK).unwrap_or((arguments, ""));
         Ok(Box::new(Mfar::open(opener.base, file_of(dir), mask)?))

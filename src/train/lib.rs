@@ -51,6 +51,15 @@ pub enum TrainError {
         /// Its directory.
         path: String,
     },
+    /// The model was trained with another embedder.
+    #[error(
+        "the model in {path} was trained with another embedder than that of the index; index the dataset with \
+         that one or train again"
+    )]
+    OtherEmbedder {
+        /// Its directory.
+        path: String,
+    },
     /// The model belongs to another system.
     #[error("the model in {path} is of the system {found}, not {wanted}")]
     OtherSystem {
@@ -88,7 +97,8 @@ pub enum TrainError {
     },
     /// A mask names an unknown field.
     #[error(
-        "{name:?} in the mask is not a field; use document, details, relations or one of {known}"
+        "{name:?} in the mask is not a field; use document, details, relations, lexical, dense or one of \
+         {known}"
     )]
     NoField {
         /// The name as given.
@@ -97,12 +107,14 @@ pub enum TrainError {
         known: String,
     },
     /// A mask names an unknown scorer.
-    #[error("{field} has no scorer {scorer:?}; use lexical")]
+    #[error("{field} has no scorer {scorer:?}; use {known}")]
     NoScorer {
         /// The field.
         field: String,
         /// The scorer as given.
         scorer: String,
+        /// What it has.
+        known: String,
     },
     /// Computing a network failed.
     #[error("the network cannot be computed: {0}")]

@@ -28,7 +28,8 @@ pub struct Request {
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
-    /// What is weighed: fields alone, or the whole document with the names of neighbours too
+    /// What is weighed: fields, the whole document with the names of neighbours, or both. Fields need the part
+    /// `fields` of the index, their vectors the part `field-vectors`
     #[arg(long, value_name = "VARIANT", value_parser = choice::<Variant>(), default_value = "1+n:lexical")]
     #[serde(default = "variant")]
     #[schema(value_type = VariantName, inline)]
@@ -50,7 +51,7 @@ pub struct Request {
 }
 
 fn variant() -> Variant {
-    Variant::OnePlusN
+    Variant::OnePlusNLexical
 }
 
 fn seed() -> u64 {

@@ -38,7 +38,10 @@ impl World {
             // A few documents without a word that the embedder knows.
             let text = if node % 100 == 99 { String::new() } else { words.collect() };
             let node_type = if node % 3 == 0 { "other" } else { "wanted" };
-            writer.push_node(node_type, &format!("node {node}"), &text, &[]).unwrap();
+            let part = text.split(' ').take(3).collect::<Vec<_>>().join(" ");
+            let fields = [("part".to_owned(), part)];
+            let fields = &fields[..usize::from(node % 2 == 0)];
+            writer.push_node(node_type, &format!("node {node}"), &text, fields).unwrap();
         }
         let candidate_types = vec!["wanted".to_owned()];
         let meta =
@@ -142,6 +145,25 @@ fn pieces_score_as_their_texts_do() {
 }
 
 #[test]
+fn a_field_scores_as_its_text_does() {
+    let world = World::new();
+    let index = FieldVectors::open(&world.build(Part::FieldVectors, 2)).unwrap();
+    assert_eq!((index.len(), index.name(0), index.name(1)), (2, "part", "name"));
+    let (query, kb) = (world.query(), &world.kb);
+    let part = |node: NodeId| kb.fields(node).next().map_or("", |pair| pair.1);
+    let has_part = |node: &NodeId| !part(*node).is_empty();
+    let nodes: Vec<NodeId> = kb.candidates().iter().copied().filter(has_part).collect();
+    let found = index.scores(0, &query).unwrap();
+    assert_eq!(found.iter().map(|pair| pair.0).collect::<Vec<_>>(), nodes);
+    assert!(found.iter().any(|pair| pair.1 > 0.1));
+    for (node, score) in found {
+        let row = world.embedder.embed_documents(&[part(node)]).unwrap();
+        // Half precision.
+        assert!((dot(row.row(0).unwrap(), &query) - score).abs() < 2e-3);
+    }
+}
+
+#[test]
 fn late_interaction_is_close_to_that_over_whole_vectors() {
     let world = World::new();
     let index = LateIndex::open(&world.build(Part::Late, 2)).unwrap();
@@ -203,6 +225,12 @@ fn damage_is_noticed_and_leads_nowhere() {
                     Part::Fields => {
                         let index = FieldIndex::open(&dir)?;
                         (0..index.len()).for_each(|at| drop(index.search(at, "node w7 w13", 10)));
+                    }
+                    Part::FieldVectors => {
+                        let index = FieldVectors::open(&dir)?;
+                        for field in 0..index.len() {
+                            index.scores(field, &query)?;
+                        }
                     }
                     // Its files are read by tantivy, which trusts them.
                     Part::Query => {}

@@ -1,21 +1,27 @@
 //! Scores of candidates of labelled queries by all scorers: the data that weights are trained on.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     TrainError, Watch,
-    mfar::{Conditioning, Progress, Scorers},
+    mfar::{Conditioning, Progress, Scorers, scorers::Scores},
 };
 use agent_dataset::LabelledQuery;
 use agent_ground::words::{Stems, fold, for_each_reference_word};
-use agent_kb::NodeId;
+use agent_kb::{NodeId, best};
 
-/// Number of candidates of each field.
-const PER_FIELD: usize = 30;
-/// Number of candidates of the scorer of the whole document.
+/// Number of candidates of each scorer.
+const PER_SCORER: usize = 30;
+/// Number of candidates of BM25 of the whole document.
 const PER_DOCUMENT: usize = 300;
+/// Maximum number of candidates of all scorers if some compare vectors: then each candidate has a score by
+/// nearly every scorer. The paper has 100 of each in search, one and those of other queries in training.
+const MAX_CANDIDATES: usize = 1_200;
+/// Length of the vectors of queries that condition weights; some 10 words of a query have this length together.
+const VECTOR_LENGTH: f32 = 3.0;
 /// Minimum number of training queries with a stem that conditions weights.
 const MIN_QUERIES: usize = 4;
 /// Maximum number of stems that condition weights; the most frequent ones.
@@ -23,7 +29,7 @@ const MAX_STEMS: usize = 4_096;
 /// Maximum number of stems of one query.
 const MAX_QUERY_STEMS: usize = 256;
 
-/// A positive score of one candidate.
+/// A score of one candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Response {
     pub(super) scorer: u32,
@@ -41,10 +47,27 @@ pub(super) struct Example {
     /// Number of candidates from scorers, nodes ascending; then come the remaining answers, for
     /// training only.
     pub(super) n_found: usize,
+    /// What weights may be conditioned on.
+    pub(super) features: Features,
+}
+
+/// What the weights of a query may be conditioned on.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Features {
     /// Distinct stems of the query, sorted.
     pub(super) stems: Vec<String>,
     /// Best score of each scorer.
     pub(super) best: Vec<f32>,
+    /// Vector of the query; empty unless it is needed.
+    pub(super) vector: Arc<[f32]>,
+}
+
+/// Mean and scale of each scorer; a scale of 0 for a scorer without scores, which is ignored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Standard {
+    pub(super) means: Vec<f32>,
+    pub(super) scales: Vec<f32>,
 }
 
 /// The distinct stems of a query, sorted.
@@ -62,13 +85,19 @@ pub(super) fn stems_of(query: &str) -> Vec<String> {
 
 impl Example {
     /// The example of a query, by all scorers.
-    fn new(query: &LabelledQuery, scorers: &Scorers) -> Self {
-        let found: Vec<Vec<(NodeId, f32)>> = (0..scorers.len())
-            .map(|scorer| scorers.search(scorer, &query.text, usize::MAX))
-            .collect();
-        let first = |(scorer, list): (usize, &Vec<(NodeId, f32)>)| {
-            let n = if scorers.is_document(scorer) { PER_DOCUMENT } else { PER_FIELD };
-            list.iter().take(n).map(|pair| pair.0).collect::<Vec<_>>()
+    fn new(
+        query: &LabelledQuery,
+        scorers: &Scorers,
+        needs_vector: bool,
+    ) -> Result<Self, TrainError> {
+        let found = scorers.scores(&query.text)?;
+        let per_scorer = match scorers.has_dense() {
+            true => (MAX_CANDIDATES / scorers.len()).clamp(1, PER_SCORER),
+            false => PER_SCORER,
+        };
+        let first = |(scorer, list): (usize, &Scores)| {
+            let n = if scorers.is_text_of_document(scorer) { PER_DOCUMENT } else { per_scorer };
+            best(list.clone(), n).into_iter().map(|pair| pair.0)
         };
         let mut nodes: Vec<NodeId> = found.iter().enumerate().flat_map(first).collect();
         nodes.sort_unstable();
@@ -97,14 +126,14 @@ impl Example {
             bounds.push(bounds.last().copied().unwrap_or(0) + row.len());
         }
         let is_answer = |node: &NodeId| query.answers.binary_search(node).is_ok();
-        Self {
+        let vector = if needs_vector { scorers.vector(&query.text)? } else { [].into() };
+        Ok(Self {
             bounds,
             responses: rows.concat(),
             answers: nodes.iter().map(is_answer).collect(),
             n_found,
-            stems: stems_of(&query.text),
-            best: found.iter().map(|list| list.first().map_or(0.0, |pair| pair.1)).collect(),
-        }
+            features: Features { stems: stems_of(&query.text), best: best_scores(&found), vector },
+        })
     }
 
     /// Scores of one candidate.
@@ -125,12 +154,13 @@ impl Example {
 pub(super) fn of_queries(
     queries: &[LabelledQuery],
     scorers: &Scorers,
+    needs_vector: bool,
     watch: &Watch<'_, Progress>,
 ) -> Result<Vec<Example>, TrainError> {
     let done = std::sync::atomic::AtomicUsize::new(0);
     let example = |query: &LabelledQuery| {
         watch.check_stop()?;
-        let example = Example::new(query, scorers);
+        let example = Example::new(query, scorers, needs_vector)?;
         let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         (watch.report)(Progress::Asking { done, total: queries.len() });
         Ok(example.answers.contains(&true).then_some(example))
@@ -143,7 +173,7 @@ pub(super) fn of_queries(
 /// Stems that condition weights, sorted: those of at least [`MIN_QUERIES`] queries.
 pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for stem in examples.iter().flat_map(|example| &example.stems) {
+    for stem in examples.iter().flat_map(|example| &example.features.stems) {
         *counts.entry(stem).or_default() += 1;
     }
     let mut frequent: Vec<(&str, usize)> =
@@ -156,25 +186,39 @@ pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     stems
 }
 
-/// `phi` of a query, as ascending indexes with positive values; the first value is always 1.
+/// The best score of each scorer; 0 without one above.
+pub(super) fn best_scores(found: &[Scores]) -> Vec<f32> {
+    found.iter().map(|list| list.iter().map(|pair| pair.1).fold(0.0, f32::max)).collect()
+}
+
+/// `phi` of a query, as ascending indexes with values; the first value is always 1.
 pub(super) fn conditions(
     conditioning: Conditioning,
     vocabulary: &[String],
-    stems: &[String],
-    best: &[f32],
+    features: &Features,
+    standard: &Standard,
 ) -> Vec<(u32, f32)> {
     let mut phi = vec![(0, 1.0)];
     match conditioning {
         Conditioning::None => {}
         Conditioning::Words => phi.extend(
-            stems
+            features
+                .stems
                 .iter()
                 .filter_map(|stem| Some((vocabulary.binary_search(stem).ok()? as u32 + 1, 1.0))),
         ),
         Conditioning::Responses => {
+            let best: Vec<f32> = (0..)
+                .zip(&features.best)
+                .map(|(scorer, &score)| standard.of(scorer, score).max(0.0))
+                .collect();
             let largest = best.iter().copied().fold(0.0, f32::max);
-            let above = (1..).zip(best).filter(|(_, score)| **score > 0.0);
+            let above = (1..).zip(&best).filter(|(_, score)| **score > 0.0);
             phi.extend(above.map(|(index, score)| (index, score / largest)));
+        }
+        Conditioning::Encoder => {
+            let values = (1..).zip(features.vector.iter());
+            phi.extend(values.map(|(index, value)| (index, VECTOR_LENGTH * value)));
         }
     }
     phi
@@ -185,25 +229,52 @@ pub(super) fn n_conditions(
     conditioning: Conditioning,
     vocabulary: &[String],
     n_scorers: usize,
+    dim: usize,
 ) -> usize {
     1 + match conditioning {
         Conditioning::None => 0,
         Conditioning::Words => vocabulary.len(),
         Conditioning::Responses => n_scorers,
+        Conditioning::Encoder => dim,
     }
 }
 
-/// Scale of each scorer: the root mean square of its positive scores over candidates of scorers; 0
-/// without such scores.
-pub(super) fn scales(examples: &[&Example], n_scorers: usize) -> Vec<f32> {
-    let mut sums = vec![(0.0f64, 0u32); n_scorers];
-    for example in examples {
-        for response in &example.responses[..example.bounds[example.n_found]] {
-            let score = f64::from(response.score);
-            let (sum, n) = &mut sums[response.scorer as usize];
-            *sum += score * score;
-            *n += 1;
+impl Standard {
+    /// Means and standard deviations of scores by vectors over the candidates of scorers; for BM25 the mean is 0
+    /// and the scale the root mean square of the scores.
+    pub(super) fn of_examples(examples: &[&Example], scorers: &Scorers) -> Self {
+        let mut sums = vec![(0.0f64, 0.0f64, 0u32); scorers.len()];
+        for example in examples {
+            for response in &example.responses[..example.bounds[example.n_found]] {
+                let score = f64::from(response.score);
+                let (sum, squares, n) = &mut sums[response.scorer as usize];
+                *sum += score;
+                *squares += score * score;
+                *n += 1;
+            }
+        }
+        let mut standard = Self::default();
+        for (scorer, (sum, squares, n)) in sums.into_iter().enumerate() {
+            let n = f64::from(n.max(1));
+            let mean = if scorers.is_dense(scorer) { sum / n } else { 0.0 };
+            standard.means.push(mean as f32);
+            standard.scales.push((squares / n - mean * mean).max(0.0).sqrt() as f32);
+        }
+        standard
+    }
+
+    /// A score by a scorer in the common scale.
+    pub(super) fn of(&self, scorer: usize, score: f32) -> f32 {
+        match (self.means.get(scorer), self.scales.get(scorer)) {
+            (Some(mean), Some(&scale)) if scale > 0.0 => (score - mean) / scale,
+            _ => 0.0,
         }
     }
-    sums.into_iter().map(|(sum, n)| (sum / f64::from(n.max(1))).sqrt() as f32).collect()
+
+    /// Brings the scores of candidates to the common scale.
+    pub(super) fn apply(&self, example: &mut Example) {
+        for response in &mut example.responses {
+            response.score = self.of(response.scorer as usize, response.score);
+        }
+    }
 }

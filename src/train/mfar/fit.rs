@@ -24,7 +24,7 @@ use crate::{
     Adam, TrainError, ValidationPoint, Watch,
     mfar::{
         Conditioning, Mfar, Scorers,
-        examples::{self, Example, conditions, n_conditions, scales, vocabulary},
+        examples::{self, Example, Standard, conditions, n_conditions, vocabulary},
     },
     store::best_of,
 };
@@ -166,13 +166,11 @@ pub(super) struct Gradient {
 }
 
 impl Case<'_> {
-    /// The score of each candidate and the weights of the scorers; `inverse` is `1 / scale` per
-    /// scorer.
-    fn scores(&self, weights: &Weights, inverse: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    /// The score of each candidate and the weights of the scorers.
+    fn scores(&self, weights: &Weights) -> (Vec<f64>, Vec<f64>) {
         let shares = weights.of_query(self.phi);
-        let parts = shares.iter().zip(weights.gammas()).zip(inverse);
         let gains: Vec<f64> =
-            parts.map(|((share, gamma), inverse)| share * gamma * inverse).collect();
+            shares.iter().zip(weights.gammas()).map(|(share, gamma)| share * gamma).collect();
         let score = |candidate| {
             let row = self.example.row(candidate).iter();
             row.map(|response| gains[response.scorer as usize] * f64::from(response.score)).sum()
@@ -181,8 +179,8 @@ impl Case<'_> {
     }
 
     /// The derivative of the logarithm of the answers' share.
-    pub(super) fn gradient(&self, weights: &Weights, inverse: &[f64]) -> Gradient {
-        let (mut powers, shares) = self.scores(weights, inverse);
+    pub(super) fn gradient(&self, weights: &Weights) -> Gradient {
+        let (mut powers, shares) = self.scores(weights);
         powers.iter_mut().for_each(|score| *score /= TEMPERATURE);
         softmax(&mut powers);
         let answers = &self.example.answers;
@@ -193,8 +191,7 @@ impl Case<'_> {
         for (candidate, (power, is_answer)) in powers.iter().zip(answers).enumerate() {
             let r = (if *is_answer { power / right } else { 0.0 } - power) / TEMPERATURE;
             for response in self.example.row(candidate) {
-                let scorer = response.scorer as usize;
-                sums[scorer] += r * f64::from(response.score) * inverse[scorer];
+                sums[response.scorer as usize] += r * f64::from(response.score);
             }
         }
         let gammas = weights.gammas();
@@ -208,8 +205,8 @@ impl Case<'_> {
     }
 
     /// Reciprocal rank of the first answer among candidates of scorers; 0 without one.
-    fn reciprocal_rank(&self, weights: &Weights, inverse: &[f64]) -> f64 {
-        let (scores, _) = self.scores(weights, inverse);
+    fn reciprocal_rank(&self, weights: &Weights) -> f64 {
+        let (scores, _) = self.scores(weights);
         let found = &scores[..self.example.n_found];
         let answers = found.iter().zip(&self.example.answers).enumerate();
         // The first of equals has the smaller id.
@@ -228,14 +225,8 @@ impl Case<'_> {
 }
 
 /// Mean loss of cases and the gradient of the objective.
-pub(super) fn gradient(
-    cases: &[Case<'_>],
-    weights: &Weights,
-    inverse: &[f64],
-    ridge: f64,
-) -> (f64, Vec<f64>) {
-    let parts: Vec<Gradient> =
-        cases.par_iter().map(|case| case.gradient(weights, inverse)).collect();
+pub(super) fn gradient(cases: &[Case<'_>], weights: &Weights, ridge: f64) -> (f64, Vec<f64>) {
+    let parts: Vec<Gradient> = cases.par_iter().map(|case| case.gradient(weights)).collect();
     let n = cases.len().max(1) as f64;
     let n_weights = weights.all.len() - weights.n_scorers;
     let mut gradient: Vec<f64> = weights.all.iter().map(|weight| -ridge * weight).collect();
@@ -261,29 +252,23 @@ pub(super) fn gradient(
 struct Run<'a> {
     training: Vec<Case<'a>>,
     validation: Vec<Case<'a>>,
-    inverse: &'a [f64],
     settings: &'a Settings,
 }
 
 impl Run<'_> {
-    /// Trains; `validate` gets the weights regularly, with the loss of training queries and the
+    /// Trains from initial weights; `validate` gets the weights regularly, with the loss of training queries and the
     /// summed reciprocal ranks of validation queries.
     fn ascend(
         &self,
-        n_conditions: usize,
+        mut weights: Weights,
         validate: &mut dyn FnMut(ValidationPoint, &Weights) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
-        let mut weights = Weights::equal(n_conditions, self.inverse.len());
         let mut adam = Adam::new(weights.all.len(), self.settings.rate);
         for step in 0..=self.settings.steps {
-            let (loss, gradient) =
-                gradient(&self.training, &weights, self.inverse, self.settings.ridge);
+            let (loss, gradient) = gradient(&self.training, &weights, self.settings.ridge);
             if step % VALIDATION_INTERVAL == 0 || step == self.settings.steps {
-                let ranks: Vec<f64> = self
-                    .validation
-                    .par_iter()
-                    .map(|case| case.reciprocal_rank(&weights, self.inverse))
-                    .collect();
+                let ranks: Vec<f64> =
+                    self.validation.par_iter().map(|case| case.reciprocal_rank(&weights)).collect();
                 validate(ValidationPoint { step, loss, mrr: ranks.iter().sum() }, &weights)?;
             }
             adam.ascend(&mut weights.all, &gradient);
@@ -292,15 +277,37 @@ impl Run<'_> {
     }
 }
 
-/// The conditions of examples.
-fn all_conditions(
+/// Conditions of the weights, learnt from training examples.
+struct Phi<'a> {
     conditioning: Conditioning,
-    vocabulary: &[String],
-    examples: &[&Example],
-) -> Vec<Vec<(u32, f32)>> {
-    let phi =
-        |example: &&Example| conditions(conditioning, vocabulary, &example.stems, &example.best);
-    examples.iter().map(phi).collect()
+    standard: &'a Standard,
+    vocabulary: Vec<String>,
+    dim: usize,
+}
+
+impl<'a> Phi<'a> {
+    fn new(conditioning: Conditioning, standard: &'a Standard, training: &[&Example]) -> Self {
+        let vocabulary = match conditioning {
+            Conditioning::Words => vocabulary(training),
+            _ => Vec::new(),
+        };
+        let dim = training.first().map_or(0, |example| example.features.vector.len());
+        Self { conditioning, standard, vocabulary, dim }
+    }
+
+    fn of(&self, examples: &[&Example]) -> Vec<Vec<(u32, f32)>> {
+        let of = |example: &&Example| {
+            conditions(self.conditioning, &self.vocabulary, &example.features, self.standard)
+        };
+        examples.iter().map(of).collect()
+    }
+
+    /// Weights that are equal for all scorers and queries.
+    fn equal_weights(&self) -> Weights {
+        let n_scorers = self.standard.scales.len();
+        let n = n_conditions(self.conditioning, &self.vocabulary, n_scorers, self.dim);
+        Weights::equal(n, n_scorers)
+    }
 }
 
 fn cases<'a>(examples: &[&'a Example], phis: &'a [Vec<(u32, f32)>]) -> Vec<Case<'a>> {
@@ -312,26 +319,25 @@ fn cases<'a>(examples: &[&'a Example], phis: &'a [Vec<(u32, f32)>]) -> Vec<Case<
 fn cross_validate(
     conditioning: Conditioning,
     examples: &[Example],
-    folds: &[usize],
-    inverse: &[f64],
+    standard: &Standard,
     settings: &Settings,
     on_step: &mut dyn FnMut(usize) -> Result<(), TrainError>,
 ) -> Result<CrossValidation, TrainError> {
+    let mut folds: Vec<usize> = (0..examples.len()).map(|index| index % FOLDS).collect();
+    folds.shuffle(&mut ChaCha8Rng::seed_from_u64(settings.seed));
     let mut sums: Vec<ValidationPoint> = Vec::new();
     for fold in 0..FOLDS {
         let part = |inside: bool| -> Vec<&Example> {
-            let part = examples.iter().zip(folds).filter(|(_, of)| (**of == fold) == inside);
+            let part = examples.iter().zip(&folds).filter(|(_, of)| (**of == fold) == inside);
             part.map(|pair| pair.0).collect()
         };
         let (training, held_out) = (part(false), part(true));
-        let vocabulary = vocabulary(&training);
-        let n = n_conditions(conditioning, &vocabulary, inverse.len());
-        let phis =
-            [&training, &held_out].map(|part| all_conditions(conditioning, &vocabulary, part));
+        let phi = Phi::new(conditioning, standard, &training);
+        let phis = [&training, &held_out].map(|part| phi.of(part));
         let (training, validation) = (cases(&training, &phis[0]), cases(&held_out, &phis[1]));
-        let run = Run { training, validation, inverse, settings };
+        let run = Run { training, validation, settings };
         let mut index = 0;
-        run.ascend(n, &mut |point, _| {
+        run.ascend(phi.equal_weights(), &mut |point, _| {
             match sums.get_mut(index) {
                 Some(sum) => (sum.mrr, sum.loss) = (sum.mrr + point.mrr, sum.loss + point.loss),
                 None => sums.push(point),
@@ -347,11 +353,11 @@ fn cross_validate(
 /// Trains weights on training queries, stops by validation queries, and chooses the conditioning by
 /// cross-validation over training queries.
 ///
-/// O(steps x responses of candidates); the candidates of a query are at most 30 for each field, 300
-/// for the document, and the answers.
+/// O(steps x responses of candidates); the candidates of a query are at most 30 for each scorer, 300
+/// for BM25 of the document, and the answers.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set.
+/// [`TrainError::NoQueries`]; those of the embedder; [`TrainError::Stopped`] soon after `stop` is set.
 pub fn train(
     scorers: &Scorers,
     train: &[LabelledQuery],
@@ -361,26 +367,24 @@ pub fn train(
     stop: &AtomicBool,
 ) -> Result<TrainedModel, TrainError> {
     let watch = Watch { report, stop };
-    let examples = examples::of_queries(train, scorers, &watch)?;
-    let validation = examples::of_queries(val, scorers, &watch)?;
+    let has_vectors = scorers.has_dense() || settings.conditioning == Some(Conditioning::Encoder);
+    let of = |queries| examples::of_queries(queries, scorers, has_vectors, &watch);
+    let (mut examples, mut validation) = (of(train)?, of(val)?);
     for (split, examples) in [("train", &examples), ("val", &validation)] {
         if examples.is_empty() {
             return Err(TrainError::NoQueries { split });
         }
     }
-    let all: Vec<&Example> = examples.iter().collect();
-    let scales = scales(&all, scorers.len());
-    let inverse: Vec<f64> = scales
-        .iter()
-        .map(|&scale| if scale > 0.0 { 1.0 / f64::from(scale) } else { 0.0 })
-        .collect();
+    let standard = Standard::of_examples(&examples.iter().collect::<Vec<_>>(), scorers);
+    examples.iter_mut().chain(&mut validation).for_each(|example| standard.apply(example));
     let mut cross_validation = Vec::new();
     if settings.conditioning.is_none() {
-        let mut folds: Vec<usize> = (0..examples.len()).map(|index| index % FOLDS).collect();
-        folds.shuffle(&mut ChaCha8Rng::seed_from_u64(settings.seed));
-        let total = Conditioning::ALL.len() * FOLDS * settings.steps;
+        let tried = Conditioning::ALL.into_iter();
+        let tried: Vec<Conditioning> =
+            tried.filter(|one| has_vectors || *one != Conditioning::Encoder).collect();
+        let total = tried.len() * FOLDS * settings.steps;
         let mut before = 0;
-        for conditioning in Conditioning::ALL {
+        for conditioning in tried {
             let mut on_step = |step: usize| {
                 let done = before + step;
                 if step == settings.steps {
@@ -392,8 +396,7 @@ pub fn train(
             cross_validation.push(cross_validate(
                 conditioning,
                 &examples,
-                &folds,
-                &inverse,
+                &standard,
                 settings,
                 &mut on_step,
             )?);
@@ -403,18 +406,15 @@ pub fn train(
         cross_validation.iter().reduce(|best, next| if next.mrr > best.mrr { next } else { best });
     let conditioning =
         settings.conditioning.or(best.map(|best| best.conditioning)).unwrap_or(Conditioning::None);
-    let vocabulary = match conditioning {
-        Conditioning::Words => vocabulary(&all),
-        Conditioning::None | Conditioning::Responses => Vec::new(),
-    };
-    let n = n_conditions(conditioning, &vocabulary, scorers.len());
-    let validation: Vec<&Example> = validation.iter().collect();
+    let [all, validation]: [Vec<&Example>; 2] =
+        [&examples, &validation].map(|part| part.iter().collect());
+    let phi = Phi::new(conditioning, &standard, &all);
+    let phis = [&all, &validation].map(|part| phi.of(part));
     let n_validation = validation.len() as f64;
-    let phis = [&all, &validation].map(|part| all_conditions(conditioning, &vocabulary, part));
     let (training, validation) = (cases(&all, &phis[0]), cases(&validation, &phis[1]));
-    let run = Run { training, validation, inverse: &inverse, settings };
+    let run = Run { training, validation, settings };
     let (mut curve, mut kept) = (Vec::<ValidationPoint>::new(), None);
-    run.ascend(n, &mut |point, weights| {
+    run.ascend(phi.equal_weights(), &mut |point, weights| {
         let point = ValidationPoint { mrr: point.mrr / n_validation, ..point };
         if best_of(&curve).is_none_or(|best| point.mrr > best.mrr) {
             kept = Some(weights.clone());
@@ -423,7 +423,7 @@ pub fn train(
         (watch.report)(Progress::Learning(point, settings.steps));
         watch.check_stop()
     })?;
-    let weights = kept.unwrap_or_else(|| Weights::equal(n, scorers.len()));
-    let model = Mfar::new(scorers, conditioning, vocabulary, &scales, &weights);
+    let weights = kept.unwrap_or_else(|| phi.equal_weights());
+    let model = Mfar::new(scorers, conditioning, phi.vocabulary, standard.clone(), &weights);
     Ok(TrainedModel { model, cross_validation, curve })
 }

@@ -1,22 +1,20 @@
-//! mFAR: field scores weighted by the query (Li et al. 2024, "Multi-Field Adaptive Retrieval"),
-//! with lexical scorers.
+//! mFAR: field scores weighted by the query (Li et al. 2024, "Multi-Field Adaptive Retrieval").
 //!
 //! ```text
-//! score(q, d) = sum over scorers j of  w_j(q) * gamma_j * s_j(q, d) / scale_j
+//! score(q, d) = sum over scorers j of  w_j(q) * gamma_j * (s_j(q, d) - mean_j) / scale_j
 //! w(q)        = softmax over j of (b_j + a_j . phi(q))
 //! ```
 //!
-//! `s_j` is BM25 of one field, or of the whole document with the names of neighbours. It is 0 for a
-//! node without any word of the query in the field; nodes that no scorer finds are not ranked.
-//! Search is exact: every node that any scorer finds is scored.
+//! `s_j` is BM25, or the dot product of vectors by the index's embedder, of one field or of the whole document
+//! ([`Variant`]); the paper's `phi(q)` is the vector of the query ([`Conditioning::Encoder`]). A scorer adds 0 to
+//! a node without any word of the query in the field, or without the field. Nodes that no scorer finds are not
+//! ranked. Search is exact: every node that any scorer finds is scored.
 //!
 //! Differences from the paper, whose batch normalisation is `(s_j - mean_j) / std_j`:
-//! - Means shift all nodes equally and change no ranking, so they are omitted. `scale_j` is the
-//!   root mean square of the scores above 0: most candidates have no match in most fields, and a
-//!   deviation that includes these would give the rarest field the largest weight.
-//! - There is no encoder; `phi` consists of words or of the scorers' best scores
-//!   ([`Conditioning`]).
-//! - Scales are the same in training and in search. Training candidates are the first nodes of
+//! - For BM25 `mean_j` is 0 and `scale_j` the root mean square of the scores above 0: most candidates have no
+//!   match in most fields, and a deviation that includes these would give the rarest field the largest weight.
+//! - The encoder is not trained together with the weights; `agent train dense` trains one before.
+//! - Means and scales are the same in training and in search. Training candidates are the first nodes of
 //!   every scorer, not those of other queries in the batch.
 
 mod examples;
@@ -34,15 +32,29 @@ pub use self::{
     scorers::{Mask, Scorers},
 };
 
-/// Set of scorers.
+use self::scorers::Measure;
+
+/// Set of scorers: the five of the paper, and one of BM25 alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Variant {
     /// BM25 of every field.
     #[serde(rename = "lexical")]
     Lexical,
-    /// BM25 of the whole document with the names of neighbours, and of every field.
-    #[serde(rename = "1+n:lexical", alias = "1+n")]
+    /// The vector of every field.
+    #[serde(rename = "dense")]
+    Dense,
+    /// BM25 of the whole document with the names of neighbours, and the vector of the document.
+    #[serde(rename = "2")]
+    Two,
+    /// BM25 and the vector of every field.
+    #[serde(rename = "all")]
+    All,
+    /// BM25 of the whole document with the names of neighbours, and the vector of every field.
+    #[serde(rename = "1+n")]
     OnePlusN,
+    /// BM25 of the whole document with the names of neighbours, and of every field.
+    #[serde(rename = "1+n:lexical")]
+    OnePlusNLexical,
 }
 
 /// The features `phi` of a query that its weights depend on.
@@ -55,11 +67,13 @@ pub enum Conditioning {
     Words,
     /// The best score of each scorer, divided by the largest of them.
     Responses,
+    /// The vector of the query, as in the paper.
+    Encoder,
 }
 
 impl Conditioning {
     /// All conditionings, simplest first.
-    pub const ALL: [Self; 3] = [Self::None, Self::Words, Self::Responses];
+    pub const ALL: [Self; 4] = [Self::None, Self::Words, Self::Responses, Self::Encoder];
 
     /// Name on the command line and in records.
     pub fn name(self) -> &'static str {
@@ -67,6 +81,7 @@ impl Conditioning {
             Self::None => "none",
             Self::Words => "words",
             Self::Responses => "responses",
+            Self::Encoder => "encoder",
         }
     }
 }
@@ -76,7 +91,24 @@ impl Variant {
     pub fn name(self) -> &'static str {
         match self {
             Self::Lexical => "lexical",
-            Self::OnePlusN => "1+n:lexical",
+            Self::Dense => "dense",
+            Self::Two => "2",
+            Self::All => "all",
+            Self::OnePlusN => "1+n",
+            Self::OnePlusNLexical => "1+n:lexical",
+        }
+    }
+
+    /// What scores the whole document, and what scores every field.
+    fn measures(self) -> (&'static [Measure], &'static [Measure]) {
+        use Measure::{Dense, Lexical};
+        match self {
+            Self::Lexical => (&[], &[Lexical]),
+            Self::Dense => (&[], &[Dense]),
+            Self::Two => (&[Lexical, Dense], &[]),
+            Self::All => (&[], &[Lexical, Dense]),
+            Self::OnePlusN => (&[Lexical], &[Dense]),
+            Self::OnePlusNLexical => (&[Lexical], &[Lexical]),
         }
     }
 }

@@ -8,13 +8,14 @@ use crate::{
     Record, Source, TrainError, ValidationPoint,
     mfar::{
         Conditioning, Mask, Scorers, Variant,
-        examples::{conditions, n_conditions, stems_of},
+        examples::{Features, Standard, best_scores, conditions, n_conditions, stems_of},
         fit::{CrossValidation, Settings, Weights},
+        scorers::Scores,
     },
     store::write_file,
 };
 use agent_ground::files;
-use agent_index::IndexedBase;
+use agent_index::{IndexError, IndexedBase};
 use agent_kb::{NodeId, best};
 
 /// System of these models.
@@ -33,8 +34,10 @@ pub struct Mfar {
     scorers: Vec<String>,
     /// The stems that condition weights, sorted.
     stems: Vec<String>,
-    /// Scale of each scorer; 0 for a scorer without scores in training, which is ignored.
-    scales: Vec<f32>,
+    /// Means and scales of the scorers.
+    standard: Standard,
+    /// Fingerprint of the embedder; empty if no vector is used.
+    embedder: String,
     /// `gamma` of each scorer.
     gammas: Vec<f32>,
     /// A row of scorer weights per condition: `b` first, then `a`.
@@ -71,9 +74,11 @@ impl Mfar {
         scorers: &Scorers,
         conditioning: Conditioning,
         stems: Vec<String>,
-        scales: &[f32],
+        standard: Standard,
         weights: &Weights,
     ) -> Self {
+        let has_vectors = scorers.has_dense() || conditioning == Conditioning::Encoder;
+        let embedder = if has_vectors { scorers.base().embedder().fingerprint() } else { "" };
         let gammas = weights.gammas();
         let rows = &weights.all[..weights.all.len() - gammas.len()];
         let short = |numbers: &[f64]| numbers.iter().map(|&number| number as f32).collect();
@@ -82,7 +87,8 @@ impl Mfar {
             conditioning,
             scorers: scorers.names(),
             stems,
-            scales: scales.to_vec(),
+            standard,
+            embedder: embedder.to_owned(),
             gammas: short(gammas),
             weights: short(rows),
         }
@@ -98,21 +104,31 @@ impl Mfar {
         self.conditioning
     }
 
-    /// Weights of the scorers for a query, given their best scores: positive, with sum 1.
-    pub fn weights_of(&self, query: &str, best: &[f32]) -> Vec<f32> {
-        let stems = match self.conditioning {
-            Conditioning::Words => stems_of(query),
-            Conditioning::None | Conditioning::Responses => Vec::new(),
-        };
-        let n = self.scorers.len();
+    /// Weights of the scorers for a query: positive, with sum 1.
+    pub(super) fn weights_of(
+        &self,
+        scorers: &Scorers,
+        query: &str,
+        found: &[Scores],
+    ) -> Result<Vec<f32>, IndexError> {
+        let mut features =
+            Features { stems: Vec::new(), best: best_scores(found), vector: [].into() };
+        match self.conditioning {
+            Conditioning::Words => features.stems = stems_of(query),
+            Conditioning::Encoder => features.vector = scorers.vector(query)?,
+            Conditioning::None | Conditioning::Responses => {}
+        }
         let all = self.weights.iter().chain(&self.gammas).map(|&weight| f64::from(weight));
-        let weights = Weights { n_scorers: n, all: all.collect() };
-        let phi = conditions(self.conditioning, &self.stems, &stems, best);
-        weights.of_query(&phi).into_iter().map(|weight| weight as f32).collect()
+        let weights = Weights { n_scorers: self.scorers.len(), all: all.collect() };
+        let phi = conditions(self.conditioning, &self.stems, &features, &self.standard);
+        Ok(weights.of_query(&phi).into_iter().map(|weight| weight as f32).collect())
     }
 
     /// The best `k` nodes, with the contributions to the first `explained_count` nodes, and the
     /// weights of the query, 0 for masked scorers. Exact. O(nodes found by each scorer).
+    ///
+    /// # Errors
+    /// Those of the embedder.
     pub fn search(
         &self,
         scorers: &Scorers,
@@ -120,17 +136,15 @@ impl Mfar {
         query: &str,
         k: usize,
         explained_count: usize,
-    ) -> SearchResult {
-        let found: Vec<Vec<(NodeId, f32)>> =
-            (0..scorers.len()).map(|scorer| scorers.search(scorer, query, usize::MAX)).collect();
-        let bests: Vec<f32> =
-            found.iter().map(|list| list.first().map_or(0.0, |pair| pair.1)).collect();
-        let mut weights = self.weights_of(query, &bests);
+    ) -> Result<SearchResult, IndexError> {
+        let found = scorers.scores(query)?;
+        let mut weights = self.weights_of(scorers, query, &found)?;
         let hidden = |scorer: usize| mask.hides(scorer);
         for (_, weight) in weights.iter_mut().enumerate().filter(|(scorer, _)| hidden(*scorer)) {
             *weight = 0.0;
         }
-        let gains: Vec<f32> = (0..found.len()).map(|scorer| self.gain(scorer, &weights)).collect();
+        let gains: Vec<f32> =
+            weights.iter().zip(&self.gammas).map(|(weight, gamma)| weight * gamma).collect();
         let mut scores = vec![0.0f32; scorers.base().kb.n_nodes() as usize];
         let mut is_found = vec![false; scores.len()];
         let mut nodes: Vec<NodeId> = Vec::new();
@@ -138,7 +152,7 @@ impl Mfar {
             // Masked scorers find nothing.
             for &(node, score) in list.iter().filter(|_| !hidden(scorer)) {
                 let index = node as usize;
-                scores[index] += gain * score;
+                scores[index] += gain * self.standard.of(scorer, score);
                 if !std::mem::replace(&mut is_found[index], true) {
                     nodes.push(node);
                 }
@@ -155,29 +169,26 @@ impl Mfar {
             }
             for &(node, score) in list {
                 if let Some(parts) = parts.get_mut(&node) {
-                    parts.push(Contribution { scorer, score, contribution: gain * score });
+                    let contribution = gain * self.standard.of(scorer, score);
+                    parts.push(Contribution { scorer, score, contribution });
                 }
             }
         }
-        SearchResult { ranking, weights, parts }
-    }
-
-    /// The contribution of a score of 1 by a scorer.
-    fn gain(&self, scorer: usize, weights: &[f32]) -> f32 {
-        let numbers = (weights.get(scorer), self.gammas.get(scorer), self.scales.get(scorer));
-        let (Some(weight), Some(gamma), Some(&scale)) = numbers else { return 0.0 };
-        if scale > 0.0 { weight * gamma / scale } else { 0.0 }
+        Ok(SearchResult { ranking, weights, parts })
     }
 
     /// Whether the lengths of its arrays match its scorers and conditions, and all numbers are
     /// finite.
     fn is_valid(&self) -> bool {
         let n = self.scorers.len();
-        let rows = n_conditions(self.conditioning, &self.stems, n);
+        // The conditions of a vector are as many as there are rows; its length is that of the embedder.
+        let dim = (self.weights.len() / n.max(1)).saturating_sub(1);
+        let rows = n_conditions(self.conditioning, &self.stems, n, dim);
+        let Standard { means, scales } = &self.standard;
         let finite = |numbers: &[f32]| numbers.iter().all(|number| number.is_finite());
-        [self.scales.len(), self.gammas.len()] == [n, n]
+        [means.len(), scales.len(), self.gammas.len()] == [n; 3]
             && Some(self.weights.len()) == rows.checked_mul(n)
-            && [&self.scales, &self.gammas, &self.weights]
+            && [means, scales, &self.gammas, &self.weights]
                 .into_iter()
                 .all(|numbers| finite(numbers))
             && self.stems.is_sorted()
@@ -226,7 +237,7 @@ impl Mfar {
     /// The scorers of the model over the base that it was trained on.
     ///
     /// # Errors
-    /// [`TrainError::OtherBase`]; those of [`Scorers::open`].
+    /// [`TrainError::OtherBase`], [`TrainError::OtherEmbedder`]; those of [`Scorers::open`].
     pub fn scorers(
         &self,
         record: &Record<ModelInfo>,
@@ -234,6 +245,9 @@ impl Mfar {
         dir: &Path,
     ) -> Result<Scorers, TrainError> {
         record.check_base(base.kb.fingerprint(), dir)?;
+        if !self.embedder.is_empty() && self.embedder != base.embedder().fingerprint() {
+            return Err(TrainError::OtherEmbedder { path: dir.display().to_string() });
+        }
         let scorers = Scorers::open(base.clone(), self.variant)?;
         match scorers.names() == self.scorers {
             true => Ok(scorers),

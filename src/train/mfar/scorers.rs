@@ -1,39 +1,106 @@
-//! The scorers of a base: BM25 of the whole document and of each field, and masks over them.
+//! The scorers of a base: how well the whole document and each field of a node match a query, by BM25 and by
+//! vectors; and masks over them.
 
 use std::sync::Arc;
+
+use rayon::prelude::*;
 
 use crate::{TrainError, mfar::Variant};
 use agent_index::{
     IndexError, IndexedBase, Part, TextPart,
-    fields::{FieldIndex, FieldKind},
+    fields::{FieldIndex, FieldKind, FieldVectors},
 };
 use agent_kb::{NodeId, TypeId};
 
-/// Name of the scorer of the whole document.
+/// Name of the whole document.
 const DOCUMENT: &str = "document";
 /// Name, in masks, of all fields of neighbours.
 const RELATIONS: &str = "relations";
 /// Name, in masks, of all other fields.
 const DETAILS: &str = "details";
-/// Name of a field's only scorer.
-const LEXICAL: &str = "lexical";
 
-/// The scorers of one variant over a base, in the order of its index.
+/// How a text is compared with a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// BM25; 0 for a text without any word of the query.
+    Lexical,
+    /// The dot product of vectors.
+    Dense,
+}
+
+impl Measure {
+    const ALL: [Self; 2] = [Self::Lexical, Self::Dense];
+
+    /// Its name in masks.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lexical => "lexical",
+            Self::Dense => "dense",
+        }
+    }
+}
+
+/// A scorer.
+struct Scorer {
+    measure: Measure,
+    /// Index of the field; none for the whole document.
+    field: Option<usize>,
+    /// `document` or the name of the field.
+    place: String,
+    /// The same, with `:dense` for vectors.
+    name: String,
+    kind: Option<FieldKind>,
+}
+
+/// Scores of nodes by one scorer.
+pub(super) type Scores = Vec<(NodeId, f32)>;
+
+/// The scorers of one variant over a base, in order: those of the document, then of the fields.
 pub struct Scorers {
     base: Arc<IndexedBase>,
-    fields: FieldIndex,
+    lexical: Option<FieldIndex>,
+    dense: Option<FieldVectors>,
     variant: Variant,
+    all: Vec<Scorer>,
 }
 
 impl Scorers {
-    /// Opens the fields of a base.
+    /// Opens what a variant needs of a base.
     ///
     /// # Errors
-    /// [`IndexError::MissingPart`] if the fields were not indexed; other [`IndexError`] if a file
+    /// [`IndexError::MissingPart`] if fields, or their vectors, were not indexed; other [`IndexError`] if a file
     /// is damaged.
     pub fn open(base: Arc<IndexedBase>, variant: Variant) -> Result<Self, IndexError> {
-        let fields = FieldIndex::open(&base.part(Part::Fields)?)?;
-        Ok(Self { base, fields, variant })
+        let (of_document, of_fields) = variant.measures();
+        let is_needed = |measure| of_fields.contains(&measure);
+        let lexical = match is_needed(Measure::Lexical) {
+            true => Some(FieldIndex::open(&base.part(Part::Fields)?)?),
+            false => None,
+        };
+        let dense = match is_needed(Measure::Dense) {
+            true => Some(FieldVectors::open(&base.part(Part::FieldVectors)?)?),
+            false => None,
+        };
+        let scorer = |measure: Measure, field: Option<(usize, &str, FieldKind)>| {
+            let place = field.map_or(DOCUMENT, |field| field.1).to_owned();
+            let name = match measure {
+                Measure::Lexical => place.clone(),
+                Measure::Dense => format!("{place}:{}", measure.name()),
+            };
+            let (field, kind) = (field.map(|field| field.0), field.map(|field| field.2));
+            Scorer { measure, field, place, name, kind }
+        };
+        let mut all: Vec<Scorer> =
+            of_document.iter().map(|&measure| scorer(measure, None)).collect();
+        if let Some(fields) = &lexical {
+            let field = |field| Some((field, fields.name(field), fields.kind(field)));
+            all.extend((0..fields.len()).map(|at| scorer(Measure::Lexical, field(at))));
+        }
+        if let Some(fields) = &dense {
+            let field = |field| Some((field, fields.name(field), fields.kind(field)));
+            all.extend((0..fields.len()).map(|at| scorer(Measure::Dense, field(at))));
+        }
+        Ok(Self { base, lexical, dense, variant, all })
     }
 
     /// The base of the scorers.
@@ -46,44 +113,83 @@ impl Scorers {
         self.variant
     }
 
-    /// Number of scorers before those of the fields.
-    fn n_whole(&self) -> usize {
-        usize::from(self.variant == Variant::OnePlusN)
-    }
-
     /// Number of scorers.
     pub fn len(&self) -> usize {
-        self.n_whole() + self.fields.len()
+        self.all.len()
     }
 
     /// Whether there are no scorers.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.all.is_empty()
     }
 
-    /// Whether a scorer is that of the whole document.
-    pub(super) fn is_document(&self, scorer: usize) -> bool {
-        scorer < self.n_whole()
+    /// Whether a scorer is BM25 of the whole document, which finds most.
+    pub(super) fn is_text_of_document(&self, scorer: usize) -> bool {
+        self.all[scorer].field.is_none() && !self.is_dense(scorer)
     }
 
-    /// The name of a scorer: that of its field, or `document`.
+    /// Whether a scorer compares vectors.
+    pub(super) fn is_dense(&self, scorer: usize) -> bool {
+        self.all[scorer].measure == Measure::Dense
+    }
+
+    /// Whether any scorer compares vectors.
+    pub(super) fn has_dense(&self) -> bool {
+        (0..self.len()).any(|scorer| self.is_dense(scorer))
+    }
+
+    /// The name of a scorer: `document` or that of its field; with `:dense` if it compares vectors.
     pub fn name(&self, scorer: usize) -> &str {
-        match scorer.checked_sub(self.n_whole()) {
-            None => DOCUMENT,
-            Some(field) => self.fields.name(field),
-        }
+        self.all.get(scorer).map_or("", |scorer| &scorer.name)
     }
 
     /// The names of all scorers, in order.
     pub fn names(&self) -> Vec<String> {
-        (0..self.len()).map(|scorer| self.name(scorer).to_owned()).collect()
+        self.all.iter().map(|scorer| scorer.name.clone()).collect()
     }
 
-    /// The best `k` candidates of one scorer, best first, with scores above 0.
-    pub fn search(&self, scorer: usize, query: &str, k: usize) -> Vec<(NodeId, f32)> {
-        match scorer.checked_sub(self.n_whole()) {
-            None => self.base.text.search(query, TextPart::DocumentWithNames, self.types(), k),
-            Some(field) => self.fields.search(field, query, k),
+    /// The vector of a query.
+    ///
+    /// # Errors
+    /// Those of the embedder.
+    pub(super) fn vector(&self, query: &str) -> Result<Arc<[f32]>, IndexError> {
+        Ok(self.base.embed_query(query)?)
+    }
+
+    /// For each scorer, all candidates that it scores: with a word of the query, or with a vector. O(nodes) a
+    /// scorer of vectors.
+    ///
+    /// # Errors
+    /// Those of the embedder.
+    pub(super) fn scores(&self, query: &str) -> Result<Vec<Scores>, IndexError> {
+        let vector = if self.has_dense() { self.vector(query)? } else { [].into() };
+        let of = |scorer: &Scorer| self.scores_of(scorer, query, &vector);
+        self.all.par_iter().map(of).collect()
+    }
+
+    fn scores_of(
+        &self,
+        scorer: &Scorer,
+        query: &str,
+        vector: &[f32],
+    ) -> Result<Scores, IndexError> {
+        let is_unknown = vector.iter().all(|&number| number == 0.0);
+        match (scorer.measure, scorer.field, &self.lexical, &self.dense) {
+            (Measure::Dense, ..) if is_unknown => Ok(Vec::new()),
+            (Measure::Lexical, None, ..) => {
+                let part = TextPart::DocumentWithNames;
+                Ok(self.base.text.search(query, part, self.types(), usize::MAX))
+            }
+            (Measure::Dense, None, ..) => {
+                let nodes = self.base.kb.candidates();
+                let scores = self.base.vectors.score(vector, nodes)?;
+                Ok(nodes.iter().copied().zip(scores).collect())
+            }
+            (Measure::Lexical, Some(field), Some(fields), _) => {
+                Ok(fields.search(field, query, usize::MAX))
+            }
+            (Measure::Dense, Some(field), _, Some(fields)) => fields.scores(field, vector),
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -92,11 +198,6 @@ impl Scorers {
         let types = self.base.kb.candidate_types();
         if types.len() == self.base.kb.types().len() { &[] } else { types }
     }
-
-    fn is_relation(&self, scorer: usize) -> bool {
-        let field = scorer.checked_sub(self.n_whole());
-        field.is_some_and(|field| self.fields.kind(field) == FieldKind::Relation)
-    }
 }
 
 /// Scorers without weight; the remaining ones keep theirs.
@@ -104,35 +205,40 @@ impl Scorers {
 pub struct Mask(Vec<bool>);
 
 impl Mask {
-    /// Parses comma-separated names: fields, optionally followed by `:lexical`, or `document`,
-    /// `relations` (all fields of neighbours) or `details` (all others). A field with such a name
-    /// takes precedence.
+    /// Parses comma-separated names: fields, `document`, `relations` (all fields of neighbours) or `details` (all
+    /// others), each optionally followed by `:lexical` or `:dense`; `lexical` and `dense` alone are all such
+    /// scorers. A field with such a name takes precedence.
     ///
     /// # Errors
     /// [`TrainError::NoField`], [`TrainError::NoScorer`].
     pub fn read(text: &str, scorers: &Scorers) -> Result<Self, TrainError> {
         let mut masked = vec![false; scorers.len()];
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let name = match part.rsplit_once(':') {
-                Some((name, LEXICAL)) => name,
-                Some((field, scorer)) => {
-                    let (field, scorer) = (field.to_owned(), scorer.to_owned());
-                    return Err(TrainError::NoScorer { field, scorer });
-                }
-                None => part,
+            let (name, measure) = match part.rsplit_once(':') {
+                Some((name, measure)) if scorers.named(part).is_empty() => (name, Some(measure)),
+                _ => (part, None),
             };
-            let named: Vec<usize> =
-                (0..scorers.len()).filter(|&scorer| scorers.name(scorer) == name).collect();
-            let matches = |scorer: &usize| match name {
-                _ if !named.is_empty() => named.contains(scorer),
-                RELATIONS => scorers.is_relation(*scorer),
-                DETAILS => !scorers.is_relation(*scorer) && !scorers.is_document(*scorer),
-                _ => false,
+            let named = scorers.named(name);
+            if named.is_empty() {
+                let fields = scorers.all.iter().filter(|scorer| scorer.field.is_some());
+                let mut known: Vec<&str> = fields.map(|scorer| scorer.place.as_str()).collect();
+                known.dedup();
+                let (name, known) = (name.to_owned(), known.join(", "));
+                return Err(TrainError::NoField { name, known });
+            }
+            let is_masked = |scorer: &usize| {
+                measure.is_none_or(|measure| scorers.all[*scorer].measure.name() == measure)
             };
-            let matched: Vec<usize> = (0..scorers.len()).filter(matches).collect();
+            let matched: Vec<usize> = named.iter().copied().filter(is_masked).collect();
             if matched.is_empty() {
-                let known = scorers.names().join(", ");
-                return Err(TrainError::NoField { name: name.to_owned(), known });
+                let scorer = measure.unwrap_or_default().to_owned();
+                let has = |measure: &Measure| {
+                    named.iter().any(|&scorer| scorers.all[scorer].measure == *measure)
+                };
+                let known: Vec<&str> =
+                    Measure::ALL.iter().filter(|one| has(one)).map(|one| one.name()).collect();
+                let (field, known) = (name.to_owned(), known.join(" or "));
+                return Err(TrainError::NoScorer { field, scorer, known });
             }
             matched.into_iter().for_each(|scorer| masked[scorer] = true);
         }
@@ -142,5 +248,24 @@ impl Mask {
     /// Whether a scorer has no weight.
     pub fn hides(&self, scorer: usize) -> bool {
         self.0.get(scorer).copied().unwrap_or_default()
+    }
+}
+
+impl Scorers {
+    /// The scorers that a name in a mask means.
+    fn named(&self, name: &str) -> Vec<usize> {
+        let those = |test: &dyn Fn(&Scorer) -> bool| {
+            let all = self.all.iter().enumerate();
+            all.filter(|(_, scorer)| test(scorer)).map(|pair| pair.0).collect::<Vec<usize>>()
+        };
+        let own = those(&|scorer| scorer.field.is_some() && scorer.place == name);
+        let is_relation = |scorer: &Scorer| scorer.kind == Some(FieldKind::Relation);
+        match name {
+            _ if !own.is_empty() => own,
+            DOCUMENT => those(&|scorer| scorer.field.is_none()),
+            RELATIONS => those(&is_relation),
+            DETAILS => those(&|scorer| scorer.field.is_some() && !is_relation(scorer)),
+            _ => those(&|scorer| scorer.measure.name() == name),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 use tempfile::TempDir;
 
 use super::{
-    examples::{Example, Response, conditions, n_conditions, vocabulary},
+    examples::{Example, Features, Response, Standard, conditions, n_conditions, vocabulary},
     fit::{Case, Weights, gradient},
     *,
 };
@@ -46,7 +46,7 @@ impl World {
         let meta =
             KbMeta { title: "t".into(), licence: "none".into(), candidate_types, languages: None };
         writer.finish(&meta, &mut |_, _| true).unwrap();
-        let plan = Plan { parts: &[Part::Fields], ..Plan::complete() };
+        let plan = Plan { parts: &[Part::Fields, Part::FieldVectors], ..Plan::complete() };
         let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));
         index::build_parts(&kb, &index_dir, &plan, &|_| {}, &stop).unwrap();
         let base = Arc::new(IndexedBase::open(&kb_dir, &index_dir, "world").unwrap());
@@ -60,7 +60,7 @@ impl World {
     fn mfar(&self, model: &Mfar, mask: &str, query: &str) -> Vec<NodeId> {
         let scorers = self.scorers(model.variant());
         let mask = Mask::read(mask, &scorers).unwrap();
-        let found = model.search(&scorers, &mask, query, 1_000, 0);
+        let found = model.search(&scorers, &mask, query, 1_000, 0).unwrap();
         found.ranking.into_iter().map(|pair| pair.0).collect()
     }
 }
@@ -127,7 +127,7 @@ fn the_field_that_a_query_asks_for_is_found_and_missed_when_it_is_masked() {
         assert_eq!(world.mfar(model, mask, &query), world.mfar(model, "", &query)[..VALUES - 1]);
     }
     assert!(world.mfar(model, "details,relations", "above value3").is_empty());
-    let weights = |query: &str| model.weights_of(query, &[1.0; 3]);
+    let weights = |query: &str| model.weights_of(&scorers, query, &[]).unwrap();
     let (above, below) = (weights("above"), weights("below"));
     assert!(above[0] > 2.0 * above[2] && below[2] > 2.0 * below[0], "{above:?} {below:?}");
     for weights in [above, below] {
@@ -136,9 +136,61 @@ fn the_field_that_a_query_asks_for_is_found_and_missed_when_it_is_masked() {
 }
 
 #[test]
+fn vectors_of_fields_find_what_words_find() {
+    let world = World::new();
+    for (variant, names) in [
+        (Variant::Dense, &["upper:dense", "lower.out:dense"][..]),
+        (Variant::All, &["upper", "name", "lower.out", "upper:dense", "lower.out:dense"]),
+        (Variant::OnePlusN, &["document", "upper:dense", "lower.out:dense"]),
+    ] {
+        let scorers = world.scorers(variant);
+        let known = |name: &&String| name.as_str() != "name:dense";
+        assert_eq!(scorers.names().iter().filter(known).collect::<Vec<_>>(), names);
+        let model = trained(&scorers, Some(Conditioning::Words)).model;
+        let found = mrr(&world, &model, "");
+        assert!(found > 0.99, "{variant:?}: {found}");
+        let at = |name: &str| scorers.names().iter().position(|one| one == name).unwrap();
+        let (upper, lower) = (at("upper:dense"), at("lower.out:dense"));
+        let weights = |query: &str| model.weights_of(&scorers, query, &[]).unwrap();
+        let (above, below) = (weights("above value3"), weights("below value3"));
+        assert!(above[upper] > above[lower] && below[lower] > below[upper], "{variant:?}");
+    }
+    // The document alone does not tell the fields apart.
+    let whole = trained(&world.scorers(Variant::Two), None);
+    assert_eq!(world.scorers(Variant::Two).names(), ["document", "document:dense"]);
+    assert!(mrr(&world, &whole.model, "") < 0.9);
+    let scorers = world.scorers(Variant::All);
+    let model = trained(&scorers, Some(Conditioning::Words)).model;
+    for mask in ["lexical", "dense", "upper:lexical,lower.out:lexical"] {
+        assert_eq!(mrr(&world, &model, mask), 1.0, "{mask}");
+    }
+    assert!(mrr(&world, &model, "upper") < 0.7);
+}
+
+#[test]
+fn the_vector_of_a_query_tells_its_field() {
+    let world = World::new();
+    let scorers = world.scorers(Variant::Dense);
+    // Even values are those of the one field, odd ones of the other.
+    let asked: Vec<LabelledQuery> = queries(0, ["", ""])
+        .chunks(4)
+        .flat_map(|of_two| of_two.iter().step_by(3).cloned())
+        .collect();
+    assert_eq!(asked.len(), VALUES);
+    let best = |conditioning| {
+        let settings = Settings { conditioning: Some(conditioning), ..Settings::default() };
+        let stop = AtomicBool::new(false);
+        let trained = train(&scorers, &asked, &asked, &settings, &|_| {}, &stop).unwrap();
+        trained.curve.iter().map(|point| point.mrr).fold(0.0, f64::max)
+    };
+    assert_eq!(best(Conditioning::Encoder), 1.0);
+    assert!(best(Conditioning::None) < 0.9);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes_on_one_thread_and_two() {
     let world = World::new();
-    let scorers = world.scorers(Variant::OnePlusN);
+    let scorers = world.scorers(Variant::All);
     let bytes = |threads: usize, name: &str| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let dir = world.dir.path().join("models").join(name);
@@ -180,7 +232,8 @@ fn a_damaged_model_and_a_wrong_mask_are_errors() {
     for (mask, expected) in [
         (
             "uper",
-            "\"uper\" in the mask is not a field; use document, details, relations or one of upper, name",
+            "\"uper\" in the mask is not a field; use document, details, relations, lexical, dense or one of \
+             upper, name",
         ),
         ("upper:dense", "upper has no scorer \"dense\"; use lexical"),
     ] {
@@ -214,8 +267,11 @@ fn small() -> Vec<Example> {
             responses: rows.concat().iter().map(response).collect(),
             answers: answers.to_vec(),
             n_found,
-            stems: vec![stem.to_owned()],
-            best: vec![1.5, 0.5, 2.0],
+            features: Features {
+                stems: vec![stem.to_owned()],
+                best: vec![1.5, 0.5, 2.0],
+                vector: [0.5, -0.25].into(),
+            },
         }
     };
     vec![
@@ -233,13 +289,13 @@ fn small() -> Vec<Example> {
 fn the_gradient_is_that_of_finite_differences() {
     let examples = small();
     let words = ["a".to_owned(), "b".to_owned()];
-    let inverse = [0.5, 0.8, 0.4];
+    let standard = Standard { means: vec![0.0; 3], scales: vec![1.0; 3] };
     for conditioning in Conditioning::ALL {
-        let of = |one: &Example| conditions(conditioning, &words, &one.stems, &one.best);
+        let of = |one: &Example| conditions(conditioning, &words, &one.features, &standard);
         let phis: Vec<_> = examples.iter().map(of).collect();
         let cases: Vec<Case<'_>> =
             examples.iter().zip(&phis).map(|(example, phi)| Case { example, phi }).collect();
-        let mut weights = Weights::equal(n_conditions(conditioning, &words, 3), 3);
+        let mut weights = Weights::equal(n_conditions(conditioning, &words, 3, 2), 3);
         for (at, weight) in weights.all.iter_mut().enumerate() {
             *weight += 0.3 * ((at * 7 % 5) as f64 - 2.0);
         }
@@ -248,9 +304,9 @@ fn the_gradient_is_that_of_finite_differences() {
             let (rows, gammas) = weights.all.split_at(weights.all.len() - 3);
             let penalty: f64 = rows.iter().map(|w| w * w).sum::<f64>()
                 + gammas.iter().map(|g| (g - 1.0) * (g - 1.0)).sum::<f64>();
-            -gradient(&cases, weights, &inverse, RIDGE).0 - RIDGE / 2.0 * penalty
+            -gradient(&cases, weights, RIDGE).0 - RIDGE / 2.0 * penalty
         };
-        let (_, found) = gradient(&cases, &weights, &inverse, RIDGE);
+        let (_, found) = gradient(&cases, &weights, RIDGE);
         for (at, part) in found.iter().enumerate() {
             let moved = |by: f64| {
                 let mut weights = weights.clone();
@@ -271,10 +327,15 @@ fn words_that_enough_queries_have_condition_weights() {
     let examples = small();
     let some: Vec<&Example> = examples.iter().cycle().take(7).collect();
     assert_eq!(vocabulary(&some), ["a"], "four times, and three");
-    let best = [1.0, 0.0, 4.0];
-    let stems = ["a".to_owned(), "c".to_owned()];
-    let of = |conditioning| conditions(conditioning, &["a".to_owned()], &stems, &best);
+    let features = Features {
+        stems: vec!["a".to_owned(), "c".to_owned()],
+        best: vec![1.0, 0.0, 7.0],
+        vector: [0.5, -0.25].into(),
+    };
+    let standard = Standard { means: vec![0.0, 0.0, -1.0], scales: vec![1.0, 1.0, 2.0] };
+    let of = |conditioning| conditions(conditioning, &["a".to_owned()], &features, &standard);
     assert_eq!(of(Conditioning::None), [(0, 1.0)]);
     assert_eq!(of(Conditioning::Words), [(0, 1.0), (1, 1.0)]);
     assert_eq!(of(Conditioning::Responses), [(0, 1.0), (1, 0.25), (3, 1.0)]);
+    assert_eq!(of(Conditioning::Encoder), [(0, 1.0), (1, 1.5), (2, -0.75)]);
 }

@@ -1,0 +1,132 @@
+//! The fields of a base and the nodes that have each, in one file:
+//!
+//! | array | holds |
+//! | --- | --- |
+//! | `names`, `name_bounds` | the fields' names, in order |
+//! | `kinds` | for each field, its [`FieldKind`] |
+//! | `bounds`, `nodes` | the nodes of each field, ascending |
+//! | `digests` | 64 bytes for each field: BLAKE3 of its postings, hex; nothing without postings |
+
+use std::path::Path;
+
+use safetensors::Dtype;
+
+use super::{FieldBuilder, FieldKind, MAX_FIELDS};
+use crate::{
+    IndexError,
+    arrays::{Array, Arrays, Strings},
+};
+use agent_kb::NodeId;
+
+/// Name of the file.
+const FILE: &str = "fields";
+/// Length of a digest in hex, bytes.
+const DIGEST: usize = 64;
+
+/// The opened table.
+pub(super) struct FieldTable {
+    arrays: Arrays,
+    fields: Vec<(String, FieldKind)>,
+    bounds: Array<u64>,
+    nodes: Array<u32>,
+    digests: Array<u8>,
+}
+
+impl FieldTable {
+    /// Writes the table of fields into a directory.
+    pub(super) fn write(
+        dir: &Path,
+        fields: &[FieldBuilder],
+        digests: &[u8],
+    ) -> Result<(), IndexError> {
+        let mut bounds = vec![0u64];
+        for field in fields {
+            bounds.push(bounds.last().copied().unwrap_or(0) + field.nodes.len() as u64);
+        }
+        let nodes: Vec<NodeId> = fields.iter().flat_map(|field| &field.nodes).copied().collect();
+        let kinds: Vec<u8> = fields.iter().map(|field| field.kind as u8).collect();
+        let (name_bounds, names) = Strings::layout(fields.iter().map(|field| field.name.as_str()));
+        let arrays: [(&str, Dtype, &[u8]); 6] = [
+            ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
+            ("name_bounds", Dtype::U64, bytemuck::cast_slice(&name_bounds)),
+            ("nodes", Dtype::U32, bytemuck::cast_slice(&nodes)),
+            ("digests", Dtype::U8, digests),
+            ("kinds", Dtype::U8, &kinds),
+            ("names", Dtype::U8, &names),
+        ];
+        Arrays::write_sealed(&dir.join(FILE), &arrays)
+    }
+
+    /// Maps the table in a directory; constant time.
+    ///
+    /// # Errors
+    /// As [`Arrays::open`] and [`Arrays::get`].
+    pub(super) fn open(dir: &Path) -> Result<Self, IndexError> {
+        let path = dir.join(FILE);
+        let arrays = Arrays::open(&path)?;
+        let names = Strings::new(arrays.get("name_bounds")?, arrays.get("names")?);
+        let kinds: Array<u8> = arrays.get("kinds")?;
+        let bounds: Array<u64> = arrays.get("bounds")?;
+        let n = kinds.as_slice().len();
+        if n > MAX_FIELDS || names.len() != n || bounds.as_slice().len() != n + 1 {
+            return Err(IndexError::damaged(&path, "its fields are inconsistent".to_owned()));
+        }
+        let field = |(at, &kind): (usize, &u8)| {
+            let unknown = || IndexError::damaged(&path, "unknown kind of field".to_owned());
+            let kind = FieldKind::ALL.into_iter().find(|&known| known as u8 == kind);
+            let name = String::from_utf8_lossy(names.get(at)).into_owned();
+            Ok((name, kind.ok_or_else(unknown)?))
+        };
+        let fields: Result<_, IndexError> =
+            kinds.as_slice().iter().enumerate().map(field).collect();
+        let (nodes, digests) = (arrays.get("nodes")?, arrays.get("digests")?);
+        Ok(Self { fields: fields?, nodes, digests, bounds, arrays })
+    }
+
+    /// Reads the file and compares it with its checksum.
+    pub(super) fn verify(&self) -> Result<(), IndexError> {
+        self.arrays.verify()
+    }
+
+    /// Number of fields.
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Number of fields of all nodes together.
+    pub(super) fn n_texts(&self) -> usize {
+        self.nodes.as_slice().len()
+    }
+
+    /// The name of a field; empty for a field that does not exist.
+    pub(super) fn name(&self, field: usize) -> &str {
+        self.fields.get(field).map_or("", |field| &field.0)
+    }
+
+    /// The kind of a field; [`FieldKind::Detail`] for a field that does not exist.
+    pub(super) fn kind(&self, field: usize) -> FieldKind {
+        self.fields.get(field).map_or(FieldKind::Detail, |field| field.1)
+    }
+
+    /// The nodes that have a field, ascending.
+    pub(super) fn nodes(&self, field: usize) -> &[NodeId] {
+        self.nodes.part(&self.bounds, field)
+    }
+
+    /// Number of nodes of all fields before a field.
+    pub(super) fn start(&self, field: usize) -> u64 {
+        self.bounds.as_slice().get(field).copied().unwrap_or(0)
+    }
+
+    /// The digest of a field's postings.
+    pub(super) fn digest(&self, field: usize) -> Option<&[u8]> {
+        self.digests.as_slice().get(field * DIGEST..(field + 1) * DIGEST)
+    }
+
+    /// One-line summary for people.
+    pub(super) fn describe(&self) -> String {
+        let is_relation = |field: &usize| self.kind(*field) == FieldKind::Relation;
+        let (n, relations) = (self.len(), (0..self.len()).filter(is_relation).count());
+        format!("{n} fields, {relations} of them of neighbours, with {} texts", self.n_texts())
+    }
+}

@@ -1,0 +1,139 @@
+//! A vector of each field of each candidate node (mFAR: Li et al. 2024, section 3).
+//!
+//! One matrix in half precision, with the fields in the order of their [table](super::table) and the nodes of a
+//! field ascending. A text is cut after [`MAX_TEXT_BYTES`] bytes, then by the embedder.
+
+use std::path::Path;
+
+use super::{FieldKind, FieldTable, all_fields};
+use crate::{
+    IndexError,
+    build::Watch,
+    parts::Materials,
+    vectors::{Precision, VectorIndex, VectorWriter},
+};
+use agent_embed::Matrix;
+use agent_kb::NodeId;
+
+/// Maximum length of an embedded text, bytes: some 1,000 tokens, more than encoders read.
+const MAX_TEXT_BYTES: usize = 4_096;
+/// Nodes of which one field is embedded at a time; equal texts among them are embedded once.
+const BLOCK_NODES: usize = 512;
+/// Name of the file beside the table.
+const FILE: &str = "vectors";
+/// Name of the stage in progress reports.
+const STAGE: &str = "field vectors";
+
+/// The vectors of all fields, opened.
+pub struct FieldVectors {
+    table: FieldTable,
+    vectors: VectorIndex,
+}
+
+/// Embeds all fields into a directory. O(text and names of neighbours).
+pub(in crate::fields) fn build(
+    materials: &Materials<'_>,
+    watch: &Watch<'_>,
+    dir: &Path,
+) -> Result<(), IndexError> {
+    let Materials { kb, embedder, .. } = *materials;
+    let mut fields = all_fields(kb)?;
+    let candidates = kb.candidates();
+    let total = (fields.len() * candidates.len()) as u64;
+    let fingerprint = embedder.fingerprint();
+    let path = dir.join(FILE);
+    let mut writer = VectorWriter::create(&path, embedder.dim(), Precision::F16, fingerprint)?;
+    let mut done = 0;
+    for field in &mut fields {
+        for block in candidates.chunks(BLOCK_NODES) {
+            watch.progress(STAGE, done, total)?;
+            done += block.len() as u64;
+            let mut texts = Vec::new();
+            for &node in block {
+                let mut text = field.source.parts(kb, node).join(", ");
+                text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+                if !text.trim().is_empty() {
+                    field.nodes.push(node);
+                    texts.push(text);
+                }
+            }
+            let mut distinct: Vec<&str> = texts.iter().map(String::as_str).collect();
+            distinct.sort_unstable();
+            distinct.dedup();
+            if distinct.is_empty() {
+                continue;
+            }
+            let embedded = embedder.embed_documents(&distinct)?;
+            let row = |text: &String| embedded.row(distinct.binary_search(&text.as_str()).ok()?);
+            let rows: Vec<f32> = texts.iter().filter_map(row).flatten().copied().collect();
+            writer.append(&Matrix::new(texts.len(), embedder.dim(), rows)?)?;
+        }
+    }
+    writer.finish()?;
+    fields.retain(|field| !field.nodes.is_empty());
+    FieldTable::write(dir, &fields, &[])?;
+    watch.progress(STAGE, total, total)
+}
+
+impl FieldVectors {
+    /// Maps the files in a directory; constant time.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] if they are not files of fields, or not of one build.
+    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+        let table = FieldTable::open(dir)?;
+        let vectors = VectorIndex::open(&dir.join(FILE))?;
+        if table.n_texts() != vectors.n() {
+            let reason = "its vectors do not match its fields".to_owned();
+            return Err(IndexError::damaged(dir, reason));
+        }
+        Ok(Self { table, vectors })
+    }
+
+    /// Reads all files and compares them with their checksums.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] with the file that differs.
+    pub fn verify(&self) -> Result<(), IndexError> {
+        self.table.verify()?;
+        Ok(self.vectors.verify()?)
+    }
+
+    /// One-line summary for people.
+    pub fn describe(&self) -> String {
+        format!("vectors of {}", self.table.describe())
+    }
+
+    /// Number of fields.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are no fields.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The name of a field, as that of [`FieldIndex`](super::FieldIndex).
+    pub fn name(&self, field: usize) -> &str {
+        self.table.name(field)
+    }
+
+    /// The kind of a field; [`FieldKind::Detail`] for a field that does not exist.
+    pub fn kind(&self, field: usize) -> FieldKind {
+        self.table.kind(field)
+    }
+
+    /// Dot products of `query` (`[dim]`) with a field of all nodes that have it, nodes ascending. Exact;
+    /// O(nodes).
+    ///
+    /// # Errors
+    /// Those of [`VectorIndex::score`].
+    pub fn scores(&self, field: usize, query: &[f32]) -> Result<Vec<(NodeId, f32)>, IndexError> {
+        let nodes = self.table.nodes(field);
+        let start = self.table.start(field) as u32;
+        let rows: Vec<u32> = (start..).take(nodes.len()).collect();
+        let scores = self.vectors.score(query, &rows)?;
+        Ok(nodes.iter().copied().zip(scores).collect())
+    }
+}
