@@ -4,7 +4,7 @@
 //! Fields are the name, the type if there are several, every field of the details, and for each
 //! relation and direction the names of the neighbours (mFAR: Li et al. 2024, section 3). Each is
 //! one file of [`postings`](crate::postings) over stems, whose places are those of the field's
-//! nodes, beside the [table](table) of the fields. [`FieldVectors`] has a vector of each field instead.
+//! nodes, beside a table of the fields. [`FieldVectors`] has a vector of each field instead.
 
 mod table;
 mod vectors;
@@ -199,7 +199,7 @@ impl FieldIndex {
     /// Maps the fields in a directory; constant time.
     ///
     /// # Errors
-    /// As [`Arrays::open`] and [`Arrays::get`].
+    /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if it is not one of fields.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let table = FieldTable::open(dir)?;
         let open = |field| Postings::open(&postings_path(dir, field));

@@ -1,6 +1,6 @@
 //! A vector of each field of each candidate node (mFAR: Li et al. 2024, section 3).
 //!
-//! One matrix in half precision, with the fields in the order of their [table](super::table) and the nodes of a
+//! One matrix in half precision, with the fields in the order of their table and the nodes of a
 //! field ascending. A text is cut after [`MAX_TEXT_BYTES`] bytes, then by the embedder.
 
 use std::path::Path;
