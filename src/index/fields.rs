@@ -14,14 +14,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::table::FieldTable;
-pub use self::vectors::FieldVectors;
+pub(super) use self::vectors::build as build_vectors;
+pub use self::{table::FieldTable, vectors::FieldVectors};
 use crate::{
     IndexError,
     bm25::Bm25,
     build::Watch,
     language::languages,
-    parts::Materials,
     postings::{Postings, PostingsBuilder, settle},
 };
 use agent_ground::words::Analysis;
@@ -69,6 +68,15 @@ enum Source {
 }
 
 impl Source {
+    fn kind(&self) -> FieldKind {
+        match self {
+            Self::Name => FieldKind::Name,
+            Self::Type => FieldKind::Type,
+            Self::Detail(_) => FieldKind::Detail,
+            Self::Relation(..) => FieldKind::Relation,
+        }
+    }
+
     /// The parts of a node's text; none if it has no such field.
     fn parts<'a>(&self, kb: &'a Kb, node: NodeId) -> Vec<&'a str> {
         match *self {
@@ -87,7 +95,6 @@ impl Source {
 /// A field being built.
 struct FieldBuilder {
     name: String,
-    kind: FieldKind,
     source: Source,
     nodes: Vec<NodeId>,
 }
@@ -97,23 +104,19 @@ struct FieldBuilder {
 /// # Errors
 /// [`IndexError::TooLarge`].
 fn all_fields(kb: &Kb) -> Result<Vec<FieldBuilder>, IndexError> {
-    let builder = |name: &str, kind, source| FieldBuilder {
-        name: name.to_owned(),
-        kind,
-        source,
-        nodes: Vec::new(),
-    };
+    let builder =
+        |name: &str, source| FieldBuilder { name: name.to_owned(), source, nodes: Vec::new() };
     let details = (0..).map(FieldId).zip(kb.field_names());
     let mut fields: Vec<FieldBuilder> =
-        details.map(|(id, name)| builder(name, FieldKind::Detail, Source::Detail(id))).collect();
-    fields.push(builder("name", FieldKind::Name, Source::Name));
+        details.map(|(id, name)| builder(name, Source::Detail(id))).collect();
+    fields.push(builder("name", Source::Name));
     if kb.candidate_types().len() > 1 {
-        fields.push(builder("type", FieldKind::Type, Source::Type));
+        fields.push(builder("type", Source::Type));
     }
     for (relation, name) in (0..).map(RelationId).zip(kb.relations()) {
         for (direction, end) in [(Direction::Out, "out"), (Direction::In, "in")] {
             let source = Source::Relation(relation, direction);
-            fields.push(builder(&format!("{name}.{end}"), FieldKind::Relation, source));
+            fields.push(builder(&format!("{name}.{end}"), source));
         }
     }
     if fields.len() > MAX_FIELDS {
@@ -125,15 +128,6 @@ fn all_fields(kb: &Kb) -> Result<Vec<FieldBuilder>, IndexError> {
 /// The file with the postings of a field.
 fn postings_path(dir: &Path, field: usize) -> PathBuf {
     dir.join(format!("field_{field}"))
-}
-
-/// Embeds all fields into a directory.
-pub(super) fn build_vectors(
-    materials: &Materials<'_>,
-    watch: &Watch<'_>,
-    dir: &Path,
-) -> Result<(), IndexError> {
-    vectors::build(materials, watch, dir)
 }
 
 /// Builds all fields into a directory. O(text and names of neighbours).
@@ -213,7 +207,7 @@ impl FieldIndex {
     /// [`IndexError::Damaged`] with the file that differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.table.verify()?;
-        for at in 0..self.len() {
+        for at in 0..self.postings.len() {
             let path = postings_path(&self.dir, at);
             if self.table.digest(at) != Some(digest(&path)?.as_bytes()) {
                 let reason = "its checksum does not match".to_owned();
@@ -223,42 +217,15 @@ impl FieldIndex {
         Ok(())
     }
 
-    /// One-line summary for people.
-    pub fn describe(&self) -> String {
-        self.table.describe()
-    }
-
-    /// Number of fields.
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// Whether there are no fields.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The name of a field: `brand` of details, `has_brand.out` and `has_brand.in` of neighbours.
-    ///
-    /// Details come first, so a detail with the name of a field of another kind has a smaller index.
-    pub fn name(&self, field: usize) -> &str {
-        self.table.name(field)
-    }
-
-    /// The kind of a field; [`FieldKind::Detail`] for a field that does not exist.
-    pub fn kind(&self, field: usize) -> FieldKind {
-        self.table.kind(field)
-    }
-
-    /// The nodes that have a field, ascending.
-    pub fn nodes(&self, field: usize) -> &[NodeId] {
-        self.table.nodes(field)
+    /// The fields, and the nodes that have each.
+    pub fn table(&self) -> &FieldTable {
+        &self.table
     }
 
     /// The `k` best candidate nodes by BM25 in one field, best first; ties by ascending id. As
     /// [`Postings::search`].
     pub fn search(&self, field: usize, text: &str, k: usize) -> Vec<(NodeId, f32)> {
-        let nodes = self.nodes(field);
+        let nodes = self.table.nodes(field);
         let Some(postings) = self.postings.get(field) else { return Vec::new() };
         let found = postings.search(text, Bm25::MFAR, None, k);
         found
@@ -309,11 +276,11 @@ mod tests {
         build(&kb, &Watch { report: &|_| {}, stop: &stop }, &parts).unwrap();
         let index = FieldIndex::open(&parts).unwrap();
         index.verify().unwrap();
-        let names: Vec<&str> = (0..index.len()).map(|at| index.name(at)).collect();
+        let names: Vec<&str> = (0..index.table().len()).map(|at| index.table().name(at)).collect();
         assert_eq!(names, ["colour", "name", "holds.in", "near.out"]);
-        assert_eq!(index.kind(0), FieldKind::Detail);
-        assert_eq!(index.kind(3), FieldKind::Relation);
-        assert_eq!(index.describe(), "4 fields, 2 of them of neighbours, with 626 texts");
+        assert_eq!(index.table().kind(0), FieldKind::Detail);
+        assert_eq!(index.table().kind(3), FieldKind::Relation);
+        assert_eq!(index.table().describe(), "4 fields, 2 of them of neighbours, with 626 texts");
         let near = kb.relation_id("near").unwrap();
         let joined = |node: NodeId| {
             let names = kb.neighbors(node, near, Direction::Out);
@@ -324,7 +291,7 @@ mod tests {
         for (at, text) in texts {
             let has = |node: &NodeId| !text(*node).is_empty();
             let nodes: Vec<NodeId> = kb.candidates().iter().copied().filter(has).collect();
-            assert_eq!(index.nodes(at), nodes);
+            assert_eq!(index.table().nodes(at), nodes);
             let alone = dir.path().join(format!("alone{at}"));
             postings::build(
                 &alone,

@@ -96,8 +96,10 @@ impl OpenedPart {
             Self::Ann(index) => (Part::Ann, index.describe()),
             Self::Multi(index) => (Part::Multi, index.describe()),
             Self::Late(index) => (Part::Late, index.describe()),
-            Self::Fields(index) => (Part::Fields, index.describe()),
-            Self::FieldVectors(index) => (Part::FieldVectors, index.describe()),
+            Self::Fields(index) => (Part::Fields, index.table().describe()),
+            Self::FieldVectors(index) => {
+                (Part::FieldVectors, format!("vectors of {}", index.table().describe()))
+            }
             Self::Query(index) => (Part::Query, index.describe()),
         };
         format!("{part}: {summary}")

@@ -24,7 +24,7 @@ const FILE: &str = "fields";
 const DIGEST: usize = 64;
 
 /// The opened table.
-pub(super) struct FieldTable {
+pub struct FieldTable {
     arrays: Arrays,
     fields: Vec<(String, FieldKind)>,
     bounds: Array<u64>,
@@ -44,7 +44,7 @@ impl FieldTable {
             bounds.push(bounds.last().copied().unwrap_or(0) + field.nodes.len() as u64);
         }
         let nodes: Vec<NodeId> = fields.iter().flat_map(|field| &field.nodes).copied().collect();
-        let kinds: Vec<u8> = fields.iter().map(|field| field.kind as u8).collect();
+        let kinds: Vec<u8> = fields.iter().map(|field| field.source.kind() as u8).collect();
         let (name_bounds, names) = Strings::layout(fields.iter().map(|field| field.name.as_str()));
         let arrays: [(&str, Dtype, &[u8]); 6] = [
             ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
@@ -89,8 +89,13 @@ impl FieldTable {
     }
 
     /// Number of fields.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.fields.len()
+    }
+
+    /// Whether there are no fields.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
     }
 
     /// Number of fields of all nodes together.
@@ -98,18 +103,21 @@ impl FieldTable {
         self.nodes.as_slice().len()
     }
 
-    /// The name of a field; empty for a field that does not exist.
-    pub(super) fn name(&self, field: usize) -> &str {
+    /// The name of a field: `brand` of details, `has_brand.out` and `has_brand.in` of neighbours; empty for a
+    /// field that does not exist.
+    ///
+    /// Details come first, so a detail with the name of a field of another kind has a smaller index.
+    pub fn name(&self, field: usize) -> &str {
         self.fields.get(field).map_or("", |field| &field.0)
     }
 
     /// The kind of a field; [`FieldKind::Detail`] for a field that does not exist.
-    pub(super) fn kind(&self, field: usize) -> FieldKind {
+    pub fn kind(&self, field: usize) -> FieldKind {
         self.fields.get(field).map_or(FieldKind::Detail, |field| field.1)
     }
 
     /// The nodes that have a field, ascending.
-    pub(super) fn nodes(&self, field: usize) -> &[NodeId] {
+    pub fn nodes(&self, field: usize) -> &[NodeId] {
         self.nodes.part(&self.bounds, field)
     }
 
@@ -124,7 +132,7 @@ impl FieldTable {
     }
 
     /// One-line summary for people.
-    pub(super) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let is_relation = |field: &usize| self.kind(*field) == FieldKind::Relation;
         let (n, relations) = (self.len(), (0..self.len()).filter(is_relation).count());
         format!("{n} fields, {relations} of them of neighbours, with {} texts", self.n_texts())

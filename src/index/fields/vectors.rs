@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::{FieldKind, FieldTable, all_fields};
+use super::{FieldTable, all_fields};
 use crate::{
     IndexError,
     build::Watch,
@@ -31,7 +31,7 @@ pub struct FieldVectors {
 }
 
 /// Embeds all fields into a directory. O(text and names of neighbours).
-pub(in crate::fields) fn build(
+pub(crate) fn build(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
     dir: &Path,
@@ -99,29 +99,9 @@ impl FieldVectors {
         Ok(self.vectors.verify()?)
     }
 
-    /// One-line summary for people.
-    pub fn describe(&self) -> String {
-        format!("vectors of {}", self.table.describe())
-    }
-
-    /// Number of fields.
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// Whether there are no fields.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The name of a field, as that of [`FieldIndex`](super::FieldIndex).
-    pub fn name(&self, field: usize) -> &str {
-        self.table.name(field)
-    }
-
-    /// The kind of a field; [`FieldKind::Detail`] for a field that does not exist.
-    pub fn kind(&self, field: usize) -> FieldKind {
-        self.table.kind(field)
+    /// The fields, and the nodes that have each.
+    pub fn table(&self) -> &FieldTable {
+        &self.table
     }
 
     /// Dot products of `query` (`[dim]`) with a field of all nodes that have it, nodes ascending. Exact;

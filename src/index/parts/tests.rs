@@ -148,7 +148,8 @@ fn pieces_score_as_their_texts_do() {
 fn a_field_scores_as_its_text_does() {
     let world = World::new();
     let index = FieldVectors::open(&world.build(Part::FieldVectors, 2)).unwrap();
-    assert_eq!((index.len(), index.name(0), index.name(1)), (2, "part", "name"));
+    let table = index.table();
+    assert_eq!((table.len(), table.name(0), table.name(1)), (2, "part", "name"));
     let (query, kb) = (world.query(), &world.kb);
     let part = |node: NodeId| kb.fields(node).next().map_or("", |pair| pair.1);
     let has_part = |node: &NodeId| !part(*node).is_empty();
@@ -224,11 +225,12 @@ fn damage_is_noticed_and_leads_nowhere() {
                     }
                     Part::Fields => {
                         let index = FieldIndex::open(&dir)?;
-                        (0..index.len()).for_each(|at| drop(index.search(at, "node w7 w13", 10)));
+                        (0..index.table().len())
+                            .for_each(|at| drop(index.search(at, "node w7 w13", 10)));
                     }
                     Part::FieldVectors => {
                         let index = FieldVectors::open(&dir)?;
-                        for field in 0..index.len() {
+                        for field in 0..index.table().len() {
                             index.scores(field, &query)?;
                         }
                     }

@@ -52,7 +52,7 @@ pub(super) struct Example {
 }
 
 /// What the weights of a query may be conditioned on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Features {
     /// Distinct stems of the query, sorted.
     pub(super) stems: Vec<String>,

@@ -111,12 +111,12 @@ impl Mfar {
         query: &str,
         found: &[Scores],
     ) -> Result<Vec<f32>, IndexError> {
-        let mut features =
-            Features { stems: Vec::new(), best: best_scores(found), vector: [].into() };
+        let mut features = Features::default();
         match self.conditioning {
             Conditioning::Words => features.stems = stems_of(query),
             Conditioning::Encoder => features.vector = scorers.vector(query)?,
-            Conditioning::None | Conditioning::Responses => {}
+            Conditioning::Responses => features.best = best_scores(found),
+            Conditioning::None => {}
         }
         let all = self.weights.iter().chain(&self.gammas).map(|&weight| f64::from(weight));
         let weights = Weights { n_scorers: self.scorers.len(), all: all.collect() };

@@ -43,13 +43,26 @@ impl Measure {
 /// A scorer.
 struct Scorer {
     measure: Measure,
-    /// Index of the field; none for the whole document.
-    field: Option<usize>,
+    /// Index and kind of the field; none for the whole document.
+    field: Option<(usize, FieldKind)>,
     /// `document` or the name of the field.
     place: String,
     /// The same, with `:dense` for vectors.
     name: String,
-    kind: Option<FieldKind>,
+}
+
+impl Scorer {
+    fn new(measure: Measure, field: Option<(usize, FieldKind)>, place: &str) -> Self {
+        let name = match measure {
+            Measure::Lexical => place.to_owned(),
+            Measure::Dense => format!("{place}:{}", measure.name()),
+        };
+        Self { measure, field, place: place.to_owned(), name }
+    }
+
+    fn is_of_relation(&self) -> bool {
+        self.field.is_some_and(|field| field.1 == FieldKind::Relation)
+    }
 }
 
 /// Scores of nodes by one scorer.
@@ -81,24 +94,16 @@ impl Scorers {
             true => Some(FieldVectors::open(&base.part(Part::FieldVectors)?)?),
             false => None,
         };
-        let scorer = |measure: Measure, field: Option<(usize, &str, FieldKind)>| {
-            let place = field.map_or(DOCUMENT, |field| field.1).to_owned();
-            let name = match measure {
-                Measure::Lexical => place.clone(),
-                Measure::Dense => format!("{place}:{}", measure.name()),
-            };
-            let (field, kind) = (field.map(|field| field.0), field.map(|field| field.2));
-            Scorer { measure, field, place, name, kind }
-        };
         let mut all: Vec<Scorer> =
-            of_document.iter().map(|&measure| scorer(measure, None)).collect();
-        if let Some(fields) = &lexical {
-            let field = |field| Some((field, fields.name(field), fields.kind(field)));
-            all.extend((0..fields.len()).map(|at| scorer(Measure::Lexical, field(at))));
-        }
-        if let Some(fields) = &dense {
-            let field = |field| Some((field, fields.name(field), fields.kind(field)));
-            all.extend((0..fields.len()).map(|at| scorer(Measure::Dense, field(at))));
+            of_document.iter().map(|&measure| Scorer::new(measure, None, DOCUMENT)).collect();
+        let tables = [
+            (Measure::Lexical, lexical.as_ref().map(FieldIndex::table)),
+            (Measure::Dense, dense.as_ref().map(FieldVectors::table)),
+        ];
+        for (measure, table) in tables {
+            let Some(table) = table else { continue };
+            let scorer = |at| Scorer::new(measure, Some((at, table.kind(at))), table.name(at));
+            all.extend((0..table.len()).map(scorer));
         }
         Ok(Self { base, lexical, dense, variant, all })
     }
@@ -185,10 +190,10 @@ impl Scorers {
                 let scores = self.base.vectors.score(vector, nodes)?;
                 Ok(nodes.iter().copied().zip(scores).collect())
             }
-            (Measure::Lexical, Some(field), Some(fields), _) => {
+            (Measure::Lexical, Some((field, _)), Some(fields), _) => {
                 Ok(fields.search(field, query, usize::MAX))
             }
-            (Measure::Dense, Some(field), _, Some(fields)) => fields.scores(field, vector),
+            (Measure::Dense, Some((field, _)), _, Some(fields)) => fields.scores(field, vector),
             _ => Ok(Vec::new()),
         }
     }
@@ -197,6 +202,22 @@ impl Scorers {
     fn types(&self) -> &[TypeId] {
         let types = self.base.kb.candidate_types();
         if types.len() == self.base.kb.types().len() { &[] } else { types }
+    }
+
+    /// The scorers that a name in a mask means.
+    fn named(&self, name: &str) -> Vec<usize> {
+        let those = |test: &dyn Fn(&Scorer) -> bool| {
+            let all = self.all.iter().enumerate();
+            all.filter(|(_, scorer)| test(scorer)).map(|pair| pair.0).collect::<Vec<usize>>()
+        };
+        let own = those(&|scorer| scorer.field.is_some() && scorer.place == name);
+        match name {
+            _ if !own.is_empty() => own,
+            DOCUMENT => those(&|scorer| scorer.field.is_none()),
+            RELATIONS => those(&Scorer::is_of_relation),
+            DETAILS => those(&|scorer| scorer.field.is_some() && !scorer.is_of_relation()),
+            _ => those(&|scorer| scorer.measure.name() == name),
+        }
     }
 }
 
@@ -248,24 +269,5 @@ impl Mask {
     /// Whether a scorer has no weight.
     pub fn hides(&self, scorer: usize) -> bool {
         self.0.get(scorer).copied().unwrap_or_default()
-    }
-}
-
-impl Scorers {
-    /// The scorers that a name in a mask means.
-    fn named(&self, name: &str) -> Vec<usize> {
-        let those = |test: &dyn Fn(&Scorer) -> bool| {
-            let all = self.all.iter().enumerate();
-            all.filter(|(_, scorer)| test(scorer)).map(|pair| pair.0).collect::<Vec<usize>>()
-        };
-        let own = those(&|scorer| scorer.field.is_some() && scorer.place == name);
-        let is_relation = |scorer: &Scorer| scorer.kind == Some(FieldKind::Relation);
-        match name {
-            _ if !own.is_empty() => own,
-            DOCUMENT => those(&|scorer| scorer.field.is_none()),
-            RELATIONS => those(&is_relation),
-            DETAILS => those(&|scorer| scorer.field.is_some() && !is_relation(scorer)),
-            _ => those(&|scorer| scorer.measure.name() == name),
-        }
     }
 }
