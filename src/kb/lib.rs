@@ -73,6 +73,8 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
+use serde::{Deserialize, Serialize};
+
 pub use build::{KbMeta, KbWriter};
 pub use csr::Neighbors;
 pub use error::KbError;
@@ -94,15 +96,15 @@ pub use set::NodeSet;
 pub type NodeId = u32;
 
 /// A node type, an index into [`Kb::types`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TypeId(pub u16);
 
 /// A relation, an index into [`Kb::relations`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RelationId(pub u16);
 
 /// A field, an index into [`Kb::field_names`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FieldId(pub u16);
 
 impl TypeId {
@@ -111,7 +113,8 @@ impl TypeId {
 }
 
 /// Direction in which edges are followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// From source to destination, as stored.
     Out,

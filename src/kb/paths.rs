@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use petgraph::visit::{EdgeRef, IntoEdgesDirected, VisitMap, Visitable};
+use serde::{Deserialize, Serialize};
 
 use crate::{Direction, Kb, KbGraph, NodeId, RelationId, TypeId};
 
@@ -31,13 +32,15 @@ pub struct Path {
 }
 
 /// One step of a metapath.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MetapathStep {
     /// The relation that is followed.
     pub relation: RelationId,
     /// Direction of the edges.
     pub direction: Direction,
     /// The type of the nodes at its end.
+    #[serde(rename = "type")]
     pub to: TypeId,
 }
 

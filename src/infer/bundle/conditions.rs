@@ -20,8 +20,8 @@ use std::{borrow::Cow, collections::BTreeSet, ops::Range};
 
 use crate::bundle::{
     conditions::phrases::{
-        COMPARISONS, DATE_WORDS, FILLERS, GENERAL_DATES, HAVING, IN, JOINING, LIMITS, MONTHS,
-        NEGATIONS, OTHER_THAN,
+        COMPARISONS, DATE_WORDS, FILLERS, GENERAL_DATES, HAVING, IN, JOINING, LIMITS, NEGATIONS,
+        OTHER_THAN,
     },
     lexicon::stemmed,
     schema::{Schema, is_form},
@@ -31,7 +31,10 @@ use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
     FieldId, Kb, NodeId, RelationId, Tuple, TypeId,
     filter::{Check, Condition, Operator},
-    table::value::{category, date, quantity},
+    table::{
+        dates::{DateSpan, MONTHS, as_year, date_at},
+        value::{category, date, quantity},
+    },
 };
 use agent_retrieve::AppliedConditions;
 
@@ -45,8 +48,6 @@ const MAX_FIELD_DISTANCE: usize = 3;
 const MAX_BETWEEN: usize = 4;
 /// Score of nodes that do not fulfil the conditions, as a share of the least score of those that do.
 const OUTSIDE_SHARE: f32 = 0.5;
-/// Years that a question may name.
-const YEARS: std::ops::RangeInclusive<u32> = 1800..=2100;
 
 /// The conditions of a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,13 +65,6 @@ pub struct Conditions {
 enum Kind {
     Date,
     Number,
-}
-
-/// A date or a span of two, each a year, month or day with the year first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Span {
-    from: String,
-    to: String,
 }
 
 /// A field with the types that have it.
@@ -200,11 +194,6 @@ fn may_begin(word: &str) -> bool {
         || MONTHS.contains(&word)
         || as_year(word).is_some()
         || limits.chain(OTHER_THAN).any(|phrase| begins(&phrase))
-}
-
-fn as_year(word: &str) -> Option<u32> {
-    let is_year = word.len() == 4 && word.bytes().all(|c| c.is_ascii_digit());
-    word.parse().ok().filter(|year| is_year && YEARS.contains(year))
 }
 
 fn date_or_year(text: &str) -> Option<String> {
@@ -343,56 +332,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Parses a date that begins at a word; the position after it.
-    fn date_at(&self, at: usize) -> Option<(Span, usize)> {
-        let word = |at: usize| {
-            self.words.get(at).filter(|word| !word.is_in_name).map(|word| word.folded.as_ref())
-        };
-        let month = |at: usize| MONTHS.iter().position(|name| word(at) == Some(name));
-        let day = |at: usize| {
-            let text = word(at)?;
-            let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
-            let ending = text.get(digits.len()..)?;
-            let is_day = digits.len() <= 2 && ["", "st", "nd", "rd", "th"].contains(&ending);
-            digits.parse::<u32>().ok().filter(|day| is_day && (1..=31).contains(day))
-        };
-        let year = |at: usize| word(at).and_then(as_year);
-        let whole = |text: String, next: usize| Some((Span { from: text.clone(), to: text }, next));
-        // Digits with separators are one date of several words.
-        let start = self.words.get(at)?.range.start;
-        let written = self.text[start..].split_whitespace().next().unwrap_or_default();
-        let written = written.trim_end_matches(|c: char| !c.is_alphanumeric());
-        if let Some(text) = date(written) {
-            return whole(text, at + 3);
-        }
-        let is_month = |month: &str| month.len() == 2 && date(&format!("{written}-01")).is_some();
-        if let Some((year, month)) = written.split_once('-')
-            && as_year(year).is_some()
-            && is_month(month)
-        {
-            return whole(written.to_owned(), at + 2);
-        }
-        if let Some(year) = year(at) {
-            return whole(year.to_string(), at + 1);
-        }
-        let quarter = word(at).and_then(|word| word.strip_prefix('q')?.parse::<u32>().ok());
-        if let (Some(quarter @ 1..=4), Some(year)) = (quarter, year(at + 1)) {
-            let month = |month: u32| format!("{year}-{month:02}");
-            let span = Span { from: month(3 * quarter - 2), to: month(3 * quarter) };
-            return Some((span, at + 2));
-        }
-        let of_day =
-            |year: u32, month: usize, day: u32| date(&format!("{year}-{:02}-{day:02}", month + 1));
-        if let Some(month) = month(at) {
-            if let (Some(day), Some(year)) = (day(at + 1), year(at + 2)) {
-                return whole(of_day(year, month, day)?, at + 3);
-            }
-            let next = at + 1 + usize::from(self.is(at + 1, &["of"]));
-            return whole(format!("{}-{:02}", year(next)?, month + 1), next + 1);
-        }
-        let day = day(at)?;
-        let next = at + 1 + usize::from(self.is(at + 1, &["of"]));
-        let (month, year) = (month(next)?, year(next + 1)?);
-        whole(of_day(year, month, day)?, next + 2)
+    fn date_at(&self, at: usize) -> Option<(DateSpan, usize)> {
+        let own = self.words.iter();
+        let words = own.map(|word| {
+            (word.range.clone(), if word.is_in_name { "" } else { word.folded.as_ref() })
+        });
+        let words: Vec<(Range<usize>, &str)> = words.collect();
+        date_at(self.text, &words, at)
     }
 
     /// Adds conditions on a field of dates.

@@ -31,9 +31,11 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
 
 /// Stems that mean a type or a relation, and stems that exclude it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Synonyms {
-    pub(super) means: Vec<String>,
-    pub(super) excludes: Vec<String>,
+pub struct Synonyms {
+    /// Stems that mean it.
+    pub means: Vec<String>,
+    /// Stems that exclude it unless it is also meant.
+    pub excludes: Vec<String>,
 }
 
 /// Stems of a text, stop words included.
@@ -42,7 +44,7 @@ pub(super) fn stemmed(stems: &Stems, text: &str) -> Vec<String> {
 }
 
 /// The synonyms of each name; `kind` is `type` or `relation`. None in a base without English texts.
-pub(super) fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
+pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
     let mut found = vec![Synonyms::default(); names.len()];
     if !stems.languages().has(Language::ENGLISH) {
         return found;

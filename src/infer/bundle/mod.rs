@@ -24,7 +24,7 @@
 pub mod conditions;
 pub mod cutoff;
 mod fit;
-mod lexicon;
+pub mod lexicon;
 pub mod reading;
 pub mod reranker;
 pub mod router;

@@ -16,6 +16,7 @@
 
 mod columns;
 mod database;
+pub mod dates;
 mod functions;
 mod literals;
 pub mod statistics;
@@ -26,6 +27,8 @@ pub mod value;
 mod watch;
 
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 pub use columns::{
     MAX_STEPS, Sample, TooManyNames, field_kind, has_value, of_texts, reached, read, read_named,
@@ -46,7 +49,8 @@ pub const MAX_NAMED: usize = 10_000_000;
 pub const MAX_VALUES: usize = 100_000;
 
 /// Source of the cells of a column.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ColumnSpec {
     /// The name of the row's node.
     Name,

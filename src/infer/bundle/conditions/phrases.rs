@@ -2,21 +2,6 @@
 
 use agent_kb::filter::Operator;
 
-/// Names of months, January first.
-pub(super) const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
 /// Words before a date that is a whole span.
 pub(super) const IN: [&str; 6] = ["in", "during", "from", "of", "on", "dated"];
 /// Words before a date that begins or ends a span.

@@ -1,0 +1,151 @@
+//! Reads dates in the words of a text: "March 2025", "5 May 2024", "Q1 2025", "2025-05-19", "2019".
+
+use std::ops::Range;
+
+use super::value::date;
+
+/// Names of months, January first.
+pub const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+/// Years that four digits may be.
+const YEARS: std::ops::RangeInclusive<u32> = 1800..=2100;
+
+/// A date or a span of two, each a year, month or day with the year first: `2025`, `2025-03`,
+/// `2025-03-31`. A date before `from`, cut to its length, is before the span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DateSpan {
+    /// The first date.
+    pub from: String,
+    /// The last date; equal to the first if there is one.
+    pub to: String,
+}
+
+impl DateSpan {
+    fn whole(date: String) -> Self {
+        Self { from: date.clone(), to: date }
+    }
+
+    /// Whether it is one year.
+    pub fn is_year(&self) -> bool {
+        self.from == self.to && self.from.len() == 4
+    }
+}
+
+/// The year that a word is.
+pub fn as_year(word: &str) -> Option<u32> {
+    let is_year = word.len() == 4 && word.chars().all(|c| c.is_ascii_digit());
+    word.parse().ok().filter(|year| is_year && YEARS.contains(year))
+}
+
+/// Whether a text is a year, month or day with the year first: `2025`, `2025-03`, `2025-03-31`.
+pub fn is_part_of_date(text: &str) -> bool {
+    let whole = match text.len() {
+        4 => format!("{text}-01-01"),
+        7 => format!("{text}-01"),
+        _ => text.to_owned(),
+    };
+    date(&whole).as_deref() == Some(whole.as_str())
+}
+
+/// The date that begins at a word, and the position of the word after it. `words` are those of
+/// [`name_words`](agent_ground::words::name_words), folded; an empty one is never part of a date.
+pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<(DateSpan, usize)> {
+    let word = |at: usize| words.get(at).map(|word| word.1);
+    let is_of = |at: usize| word(at) == Some("of");
+    let month = |at: usize| MONTHS.iter().position(|name| word(at) == Some(name));
+    let day = |at: usize| {
+        let text = word(at)?;
+        let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
+        let ending = text.get(digits.len()..)?;
+        let is_day = digits.len() <= 2 && ["", "st", "nd", "rd", "th"].contains(&ending);
+        digits.parse::<u32>().ok().filter(|day| is_day && (1..=31).contains(day))
+    };
+    let year = |at: usize| word(at).and_then(as_year);
+    let whole = |text: String, next: usize| Some((DateSpan::whole(text), next));
+    if word(at)?.is_empty() {
+        return None;
+    }
+    // Digits with separators are one date of several words.
+    let start = words.get(at)?.0.start;
+    let written = text.get(start..)?.split_whitespace().next().unwrap_or_default();
+    let written = written.trim_end_matches(|c: char| !c.is_alphanumeric());
+    if let Some(text) = date(written) {
+        return whole(text, at + 3);
+    }
+    if let Some((year, month)) = written.split_once('-')
+        && as_year(year).is_some()
+        && month.len() == 2
+        && date(&format!("{written}-01")).is_some()
+    {
+        return whole(written.to_owned(), at + 2);
+    }
+    if let Some(year) = year(at) {
+        return whole(year.to_string(), at + 1);
+    }
+    let quarter = word(at).and_then(|word| word.strip_prefix('q')?.parse::<u32>().ok());
+    if let (Some(quarter @ 1..=4), Some(year)) = (quarter, year(at + 1)) {
+        let month = |month: u32| format!("{year}-{month:02}");
+        let span = DateSpan { from: month(3 * quarter - 2), to: month(3 * quarter) };
+        return Some((span, at + 2));
+    }
+    let of_day =
+        |year: u32, month: usize, day: u32| date(&format!("{year}-{:02}-{day:02}", month + 1));
+    if let Some(month) = month(at) {
+        if let (Some(day), Some(year)) = (day(at + 1), year(at + 2)) {
+            return whole(of_day(year, month, day)?, at + 3);
+        }
+        let next = at + 1 + usize::from(is_of(at + 1));
+        return whole(format!("{}-{:02}", year(next)?, month + 1), next + 1);
+    }
+    let day = day(at)?;
+    let next = at + 1 + usize::from(is_of(at + 1));
+    let (month, year) = (month(next)?, year(next + 1)?);
+    whole(of_day(year, month, day)?, next + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_ground::words::name_words;
+
+    use super::*;
+
+    #[test]
+    fn dates_are_read_in_words_and_digits() {
+        for (text, from, to, n) in [
+            ("March 2025", "2025-03", "2025-03", 2),
+            ("March of 2025", "2025-03", "2025-03", 3),
+            ("5 May 2024", "2024-05-05", "2024-05-05", 3),
+            ("May 5th, 2024", "2024-05-05", "2024-05-05", 3),
+            ("5th of May 2024", "2024-05-05", "2024-05-05", 4),
+            ("Q2 2025", "2025-04", "2025-06", 2),
+            ("2025-05-19?", "2025-05-19", "2025-05-19", 3),
+            ("19.05.2025.", "2025-05-19", "2025-05-19", 3),
+            ("2025-05", "2025-05", "2025-05", 2),
+            ("2019", "2019", "2019", 1),
+        ] {
+            let folded: Vec<_> = name_words(text).collect();
+            let words: Vec<_> =
+                folded.iter().map(|(range, word)| (range.clone(), word.as_ref())).collect();
+            let (span, next) = date_at(text, &words, 0).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((span.from.as_str(), span.to.as_str(), next), (from, to, n), "{text}");
+        }
+        for text in ["may 5", "31 June 2024", "9999", "Q5 2025", "5"] {
+            let folded: Vec<_> = name_words(text).collect();
+            let words: Vec<_> =
+                folded.iter().map(|(range, word)| (range.clone(), word.as_ref())).collect();
+            assert_eq!(date_at(text, &words, 0), None, "{text}");
+        }
+    }
+}
