@@ -13,6 +13,7 @@ import type {
   LabelledQuery,
   Node,
   Ranking,
+  Readings,
   Split,
   System,
   Tabled,
@@ -46,7 +47,7 @@ const EXAMPLES = 6;
 /** Characters of a document that are shown. */
 const DOCUMENT_CHARS = 1500;
 
-type Reply = Answer | Ranking | Tabled;
+type Reply = Answer | Ranking | Tabled | Readings;
 
 class Ask extends ViewElement {
   private reply = new Loader<Reply>(this);
@@ -62,6 +63,11 @@ class Ask extends ViewElement {
   private get k(): number {
     const k = Number(this.param('k'));
     return LENGTHS.includes(k) ? k : 20;
+  }
+
+  /** The reading that was chosen of a question that is asked back. */
+  private get reading(): number | undefined {
+    return Number(this.param('reading')) || undefined;
   }
 
   private get chosen(): number | null {
@@ -84,9 +90,9 @@ class Ask extends ViewElement {
       this.examples.load(base, 'Looking for labelled questions', (signal) => this.labelled(signal));
       return;
     }
-    const { k, system } = this;
+    const { k, system, reading } = this;
     const asked = { query, k, base, explain: 'full' };
-    this.reply.load(JSON.stringify([asked, system]), `Asking ${this.asked()}`, (signal) =>
+    this.reply.load(JSON.stringify([asked, system, reading]), `Asking ${this.asked()}`, (signal) =>
       this.send(system, asked, signal),
     );
     const node = this.chosen;
@@ -104,7 +110,7 @@ class Ask extends ViewElement {
       case BUNDLE:
         return post<Answer>('v1/query', asked, signal);
       case TABLES:
-        return post<Tabled>('v1/ask', { question: query, base, rows: ROWS }, signal);
+        return post<Tabled | Readings>('v1/ask', { question: query, base, rows: ROWS, reading: this.reading }, signal);
       default:
         return post<Ranking>('v1/search', { ...asked, system }, signal);
     }
@@ -135,7 +141,7 @@ class Ask extends ViewElement {
   private submit(event?: Event): void {
     event?.preventDefault();
     const q = this.querySelector<HTMLTextAreaElement>('#question')!.value.trim();
-    if (q) go(changed({ q, node: null }));
+    if (q) go(changed({ q, node: null, reading: null }));
   }
 
   protected override render(): TemplateResult {
@@ -242,7 +248,24 @@ class Ask extends ViewElement {
       ${sql.map((statement) => html`<pre tabindex="0">${statement}</pre>`)}`;
   }
 
+  /** The readings of a question, to choose from. */
+  private readings({ readings, ms }: Readings): TemplateResult {
+    const shared = (line: string) => readings.every(({ path }) => path.includes(line));
+    const reading = ({ told, path }: Readings['readings'][number], at: number) => {
+      const own = path.filter((line) => !shared(line));
+      const choose = () => go(changed({ reading: String(at + 1) }));
+      return html`<li>
+        <button @click=${choose}>${told}</button>
+        <div class="reason">${(own.length ? own : path).join('; ')}</div>
+      </li>`;
+    };
+    return html`<h2>The question can be read in ${readings.length} ways. Which one is meant?</h2>
+      <ol class="plain">${readings.map(reading)}</ol>
+      <p class="soft">${number(ms)} ms</p>`;
+  }
+
   private answer(reply: Reply): TemplateResult {
+    if ('readings' in reply) return this.readings(reply);
     if ('told' in reply) return this.tabled(reply);
     const answer = 'understood' in reply ? reply : null;
     const { hits } = reply;
@@ -273,7 +296,7 @@ class Ask extends ViewElement {
 
   /** What of the question is understood, and what is not. */
   private told(answer: Answer): TemplateResult {
-    const { entities, words, unused } = answer.understood;
+    const { entities, words, unused, contrary, conditions, fulfilled } = answer.understood;
     const linked = entities.map(
       (entity) =>
         html`<span class="chip"
@@ -294,13 +317,21 @@ class Ask extends ViewElement {
     const left = unused.length
       ? html`<div class="line"><span class="soft">not used</span>${unused.join(', ')}</div>`
       : nothing;
+    const first = fulfilled === null ? '' : `; the first ${counted(fulfilled, 'answer')} of these fulfil them`;
+    const stated = conditions.length
+      ? html`<div class="line"><span class="soft">conditions</span>
+          ${conditions.map((condition) => html`<span class="chip">${condition}</span>`)}<span class="soft">${first}</span></div>`
+      : nothing;
+    const doubtful = contrary.length
+      ? html`<div class="note"><strong>Some answers are linked by what the question may exclude</strong>: ${contrary.join(', ')}</div>`
+      : nothing;
     const instead = answer.stand_in
       ? html`<div class="note bad">
           <strong>Another system answered.</strong>
           <p>${sentence(answer.stand_in)}</p>
         </div>`
       : nothing;
-    return html`${instead}${understood}${left}${answer.value ? this.value(answer.value) : nothing}`;
+    return html`${instead}${understood}${stated}${left}${doubtful}${answer.value ? this.value(answer.value) : nothing}`;
   }
 
   private value(value: NonNullable<Answer['value']>): TemplateResult {

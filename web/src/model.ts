@@ -99,6 +99,9 @@ export interface Answer {
     entities: { id: number; name: string; type: string; exact: boolean; strength: number }[];
     words: { word: string; types: string[]; relations: string[] }[];
     unused: string[];
+    contrary: string[];
+    conditions: string[];
+    fulfilled: number | null;
   };
   stand_in: string | null;
   timings: Record<string, number>;
@@ -376,6 +379,13 @@ export interface RunPrograms {
 }
 
 /** The answer to a question over many nodes. */
+/** The readings of a question that is asked back, each with its answer. */
+export interface Readings {
+  by: 'readings';
+  readings: { told: string; path: string[] }[];
+  ms: number;
+}
+
 export interface Tabled {
   by: 'table';
   question: string;

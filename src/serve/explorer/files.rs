@@ -3,12 +3,12 @@
 /// Paths below `web/dist`, with what is in the files.
 #[rustfmt::skip]
 pub(super) static FILES: &[(&str, &[u8])] = &[
-    ("assets/compare-DFvoyq8_.js", include_bytes!("../../../web/dist/assets/compare-DFvoyq8_.js")),
-    ("assets/diff-DE2JMmAF.js", include_bytes!("../../../web/dist/assets/diff-DE2JMmAF.js")),
+    ("assets/compare-zowEM7fU.js", include_bytes!("../../../web/dist/assets/compare-zowEM7fU.js")),
+    ("assets/diff-Aizic1VR.js", include_bytes!("../../../web/dist/assets/diff-Aizic1VR.js")),
     ("assets/index-CTNQTTGs.css", include_bytes!("../../../web/dist/assets/index-CTNQTTGs.css")),
-    ("assets/index-vngcXV3F.js", include_bytes!("../../../web/dist/assets/index-vngcXV3F.js")),
-    ("assets/playground-CTEDO1tf.js", include_bytes!("../../../web/dist/assets/playground-CTEDO1tf.js")),
-    ("assets/run-BC1JsYRg.js", include_bytes!("../../../web/dist/assets/run-BC1JsYRg.js")),
+    ("assets/index-D7yjMjqL.js", include_bytes!("../../../web/dist/assets/index-D7yjMjqL.js")),
+    ("assets/playground-D0sRFzAM.js", include_bytes!("../../../web/dist/assets/playground-D0sRFzAM.js")),
+    ("assets/run-C_azlo_S.js", include_bytes!("../../../web/dist/assets/run-C_azlo_S.js")),
     ("assets/run-CnsZ1jie.css", include_bytes!("../../../web/dist/assets/run-CnsZ1jie.css")),
     ("icon.svg", include_bytes!("../../../web/dist/icon.svg")),
     ("index.html", include_bytes!("../../../web/dist/index.html")),
