@@ -1,19 +1,21 @@
 //! Answers a question over many nodes with a table, or hands it to a bundle.
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Instant};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, Explain, Result, dataset,
+    App, AppError, Explain, Result, dataset,
     llm::{self, LlmArgs},
     operation::Perform,
     query, search,
     systems::{Resources, SandboxArgs, open_bundle, read_bundle_for},
 };
-use agent_ask::{Analyst, AskError, AskRecord, Helps, answer::Answered};
+use agent_ask::{
+    Analyst, AskError, AskReading, AskRecord, Helps, ReadingsRecord, answer::Answered,
+};
 use agent_index::IndexedBase;
 use agent_retrieve::{Detail, check_query};
 
@@ -52,6 +54,11 @@ impl TryFrom<u8> for Effort {
     }
 }
 
+/// A JSON document of the command line.
+fn as_json(text: &str) -> std::result::Result<serde_json::Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+}
+
 /// A question over many nodes.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -60,13 +67,29 @@ pub struct Request {
     #[arg(value_name = "N")]
     pub dataset: String,
     /// The question
-    #[arg(value_name = "QUESTION")]
+    #[arg(
+        value_name = "QUESTION",
+        default_value = "",
+        hide_default_value = true,
+        required_unless_present = "plan"
+    )]
+    #[serde(default)]
     pub question: String,
+    /// Run this plan instead of reading a question: JSON, as `plan` of an answer
+    #[arg(long, value_name = "JSON", value_parser = as_json, conflicts_with_all = ["question", "reading"])]
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub plan: Option<serde_json::Value>,
     /// Answer questions for nodes with this bundle
     #[arg(long, value_name = "FILE")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub bundle: Option<PathBuf>,
+    /// Take this one of the readings that were asked back, from 1
+    #[arg(long, value_name = "K")]
+    #[serde(default)]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    pub reading: Option<NonZeroUsize>,
     /// How far the question is left to a language model
     #[arg(long, value_enum, default_value_t, display_order = 99)]
     #[serde(default)]
@@ -97,6 +120,15 @@ pub enum Reply {
         /// Time it took, milliseconds.
         ms: f64,
     },
+    /// The question can be read in several ways, whose answers differ.
+    Readings {
+        /// The question.
+        question: String,
+        /// The readings, each with its answer.
+        readings: Vec<AskReading>,
+        /// Time it took, milliseconds.
+        ms: f64,
+    },
     /// The ranking of a bundle.
     Bundle(Box<search::Reply>),
 }
@@ -106,6 +138,9 @@ impl Serialize for Reply {
         match self {
             Reply::Table { question, answered, base, ms } => {
                 AskRecord::new(question, answered, &base.kb, usize::MAX, *ms).serialize(out)
+            }
+            Reply::Readings { question, readings, ms } => {
+                ReadingsRecord::new(question, readings, *ms).serialize(out)
             }
             Reply::Bundle(ranking) => ranking.serialize(out),
         }
@@ -120,8 +155,11 @@ impl Perform for Request {
 
     fn perform(&self, app: &App) -> Result<Reply> {
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
-        let question = check_query(&self.question)?;
         let mut analyst = Analyst::new(base);
+        if let Some(plan) = &self.plan {
+            return self.by_plan(plan, &analyst);
+        }
+        let question = check_query(&self.question)?;
         let llm = match (self.effort, &self.bundle) {
             (Effort::None, None) => None,
             (Effort::None, Some(_)) => llm::open_if_configured(&self.llm, false, app)?,
@@ -140,6 +178,21 @@ impl Perform for Request {
 }
 
 impl Request {
+    fn by_plan(&self, plan: &serde_json::Value, analyst: &Analyst) -> Result<Reply> {
+        if !self.question.is_empty() {
+            return Err(AppError::usage(anyhow::anyhow!(
+                "ask gets a question or a plan, not both"
+            )));
+        }
+        let began = Instant::now();
+        let answered = analyst.run_plan(plan).hint(
+            "docs/plan.schema.json describes a plan; `agent ask N QUESTION --json` prints one",
+        )?;
+        let ms = began.elapsed().as_secs_f64() * 1e3;
+        let base = analyst.base().clone();
+        Ok(Reply::Table { question: String::new(), answered: Box::new(answered), base, ms })
+    }
+
     fn answered(
         &self,
         question: &str,
@@ -148,8 +201,12 @@ impl Request {
         app: &App,
     ) -> Result<Reply> {
         let (base, began) = (analyst.base().clone(), Instant::now());
-        let answered = match analyst.ask(question) {
+        let answered = match analyst.ask_as(question, self.reading.map(NonZeroUsize::get)) {
             Ok(answered) => answered,
+            Err(AskError::Ambiguous(readings)) => {
+                let ms = began.elapsed().as_secs_f64() * 1e3;
+                return Ok(Reply::Readings { question: question.to_owned(), readings, ms });
+            }
             Err(error) if error.may_be_for_nodes() => {
                 return self.by_bundle(question, base, llm, error, app);
             }

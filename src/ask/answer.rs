@@ -28,8 +28,8 @@ pub enum Outcome {
     Names {
         /// Names in order, ties by name.
         names: Vec<String>,
-        /// The number of the first name.
-        value: f64,
+        /// The number of the first name, or its date.
+        value: SqlValue,
         /// Its unit, if it has one.
         unit: Option<String>,
     },
@@ -59,6 +59,8 @@ pub struct Answered {
     pub told: String,
     /// How the rows were found, one line for each metapath.
     pub path: Vec<String>,
+    /// The plan as a JSON document, which can be run again; none if a language model wrote the SQL.
+    pub plan: Option<serde_json::Value>,
     /// The statements, in order.
     pub sql: Vec<String>,
     /// The statistical test, if there was one.

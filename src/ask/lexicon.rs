@@ -3,12 +3,15 @@
 
 mod plain;
 
+use serde::{Deserialize, Serialize};
+
 pub(crate) use plain::{
     is_anything, is_filler, is_frequency, is_person, number_word, same_sort, synonyms,
 };
 
 /// An aggregate function of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Function {
     /// The mean.
     Mean,
@@ -59,7 +62,8 @@ impl Function {
 }
 
 /// A comparison of a value with a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
     /// `>`
     Above,
@@ -173,7 +177,7 @@ pub(crate) enum Cue {
 }
 
 const PRICE: &[&str] = &["price", "cost"];
-const TIME: &[&str] = &["year", "date"];
+pub(crate) const TIME: &[&str] = &["year", "date"];
 const RATING: &[&str] = &["rating", "score", "stars"];
 const CITED: &[&str] = &["citations", "citation"];
 

@@ -40,11 +40,11 @@ pub mod synthesize;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 pub use model::{ASK_ASKS, ASK_ROLE};
-pub use record::AskRecord;
-pub use run::row_json;
+pub use record::{AskRecord, ReadingsRecord};
+pub use run::words::row_json;
 
 use crate::{
     answer::Answered,
@@ -52,6 +52,8 @@ use crate::{
     lexicon::Cue,
     mentions::{MAX_WORDS, Mentions, Values, What, mentions},
     model::{Failed, Questioner},
+    plan::Plan,
+    reading::{Question, choices::every},
     schema::Schema,
 };
 use agent_index::IndexedBase;
@@ -59,6 +61,7 @@ use agent_kb::table::{MAX_COLUMNS, SqlError, TooManyNames, statistics::Statistic
 use agent_llm::LlmError;
 use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
+use serde::Serialize;
 
 /// Bonus on a kind's log probability for a phrase that names it.
 const KIND_BONUS: f64 = 1_000.0;
@@ -95,6 +98,20 @@ pub enum AskError {
         /// no node can answer.
         counts: bool,
     },
+    /// It can be read in several ways, whose answers differ.
+    #[error("{}", ways_in_words(.0))]
+    Ambiguous(Vec<AskReading>),
+    /// There is no reading of that number.
+    #[error("the question has no reading {reading}, but {}", ways(*.known))]
+    NoReading {
+        /// The number.
+        reading: usize,
+        /// The number of readings.
+        known: usize,
+    },
+    /// A plan is wrong.
+    #[error("the plan cannot be run: {0}")]
+    Plan(String),
     /// Something that the answer needs is missing from the question or from the base.
     #[error("the question cannot be answered: {0}")]
     Missing(String),
@@ -129,6 +146,27 @@ pub enum AskError {
     /// A prompt cannot be rendered.
     #[error("{0}")]
     Prompt(String),
+}
+
+/// One of several readings of a question, with its answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AskReading {
+    /// The answer in words.
+    pub told: String,
+    /// Its metapaths, conditions and fields, which tell it from the others.
+    pub path: Vec<String>,
+}
+
+fn ways(n: usize) -> String {
+    if n == 1 { "one".to_owned() } else { format!("{n}") }
+}
+
+/// Readings in one line.
+fn ways_in_words(readings: &[AskReading]) -> String {
+    let all =
+        (1..).zip(readings).map(|(n, one)| format!("{n}. {}: {}", one.path.join(", "), one.told));
+    let all: Vec<String> = all.collect();
+    format!("the question can be read in {} ways: {}", readings.len(), all.join("; "))
 }
 
 /// Advice about unknown words.
@@ -201,15 +239,20 @@ impl Analyst {
     /// [`AskError`], which names the missing part. If a model's reply is unusable, the rules
     /// answer; if the model gives no reply, [`AskError::Llm`].
     pub fn ask(&self, question: &str) -> Result<Answered, AskError> {
+        self.ask_as(question, None)
+    }
+
+    /// Answers a question in one of its readings, from 1, in the order of
+    /// [`AskError::Ambiguous`].
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask); [`AskError::NoReading`].
+    pub fn ask_as(&self, question: &str, reading: Option<usize>) -> Result<Answered, AskError> {
         let mentions = mentions(&self.base, &self.schema, &self.values, question);
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);
         }
-        let read = || {
-            let kinds = self.kinds(question, &mentions);
-            let plan = reading::read(&self.base, &self.schema, &mentions, question, &kinds)?;
-            run::run(&self.base, &plan)
-        };
+        let read = || self.by_rules(question, &mentions, reading);
         let by_rules = || read().map_err(|error| self.with_near(error));
         let Some((assistant, helps)) = &self.model else { return by_rules() };
         let unread = match helps {
@@ -235,6 +278,79 @@ impl Analyst {
         let told = |why| format!("a reply of the language model could not be used: {why}");
         answered.assumed.extend(why.map(told));
         Ok(answered)
+    }
+
+    /// Answers a plan, a JSON document as [`Answered::plan`] is, described by
+    /// `docs/plan.schema.json`.
+    ///
+    /// # Errors
+    /// [`AskError::Plan`]; those of [`ask`](Self::ask) for rows without values.
+    pub fn run_plan(&self, document: &serde_json::Value) -> Result<Answered, AskError> {
+        let plan = Plan::from_document(&self.base, &self.schema, document);
+        run::run(&self.base, &plan.map_err(AskError::Plan)?)
+    }
+
+    /// The answer of the rules. Of several readings, the wanted one, or the first if all have the
+    /// same answer.
+    fn by_rules(
+        &self,
+        question: &str,
+        mentions: &Mentions,
+        wanted: Option<usize>,
+    ) -> Result<Answered, AskError> {
+        let kinds = self.kinds(question, mentions);
+        let (base, schema) = (&*self.base, &self.schema);
+        let asked = Question { base, schema, mentions, text: question, kinds: &kinds };
+        let (plans, is_every) = every(|choices| {
+            let open = RefCell::new(std::mem::take(choices));
+            let plan = reading::read(asked, &open);
+            *choices = open.into_inner();
+            plan
+        });
+        if !is_every {
+            return Err(AskError::Missing(
+                "it can be read in too many ways; name relations and fields as the base does"
+                    .to_owned(),
+            ));
+        }
+        // One table at a time is held, and that of the wanted reading.
+        let mut readings: Vec<(AskReading, Vec<String>)> = Vec::new();
+        let (mut outcomes, mut kept, mut error) = (Vec::new(), None, None);
+        for plan in plans {
+            let run = |plan| Ok((run::sources(&base.kb, &plan), run::run(base, &plan)?));
+            let (path, answered) = match plan.and_then(run) {
+                Ok(found) => found,
+                Err(failed) => {
+                    error.get_or_insert(failed);
+                    continue;
+                }
+            };
+            let told = answered.told.clone();
+            let reading = (AskReading { told, path }, answered.sql.clone());
+            if readings.contains(&reading) {
+                continue;
+            }
+            readings.push(reading);
+            outcomes.push(answered.outcome.clone());
+            if readings.len() == wanted.unwrap_or(1) {
+                kept = Some(answered);
+            }
+        }
+        let known = readings.len();
+        let same = outcomes.windows(2).all(|two| matches!(two, [one, other] if one == other));
+        match (kept, wanted) {
+            (Some(answered), Some(_)) => Ok(answered),
+            (Some(mut answered), None) if same => {
+                let told = format!("{known} readings of the question have this answer");
+                answered.assumed.extend((known > 1).then_some(told));
+                Ok(answered)
+            }
+            (Some(_), None) => {
+                Err(AskError::Ambiguous(readings.into_iter().map(|(one, _)| one).collect()))
+            }
+            (None, Some(reading)) if known > 0 => Err(AskError::NoReading { reading, known }),
+            (None, _) => Err(error.unwrap_or(AskError::NoTable)),
+        }
     }
 
     /// Adds suggested corrections of unknown words to an error.

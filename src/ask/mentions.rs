@@ -9,7 +9,9 @@ use std::{collections::HashMap, ops::Range, sync::OnceLock};
 
 use self::settle::settle;
 use crate::{
-    lexicon::{Bound, Cue, PHRASES, is_cue, is_filler, number_word, same_sort, synonyms},
+    lexicon::{
+        Bound, Cue, PHRASES, is_anything, is_cue, is_filler, number_word, same_sort, synonyms,
+    },
     schema::{Schema, Words, is_form},
 };
 use agent_ground::words::{fold, is_question_word, name_words, nearest};
@@ -17,6 +19,7 @@ use agent_index::IndexedBase;
 use agent_kb::{
     FieldId, NodeId, RelationId, TypeId,
     table::{
+        dates::{DateSpan, date_at},
         has_value,
         value::{category, quantity},
     },
@@ -111,6 +114,8 @@ pub(crate) enum What {
     Field(Vec<(FieldId, f32)>),
     /// A number with its unit.
     Number(f64, Option<String>),
+    /// A month, a day or a span of dates; years alone are numbers.
+    Date(DateSpan),
     /// A phrase of the lexicon.
     Cue(Cue),
     /// A relation that is counted, mentioned as a noun.
@@ -197,6 +202,7 @@ impl Values {
                 && known.chars().next() == word.chars().next()
                 && known.chars().count() >= MIN_MISSPELLED
         });
+        let known = known.filter(|known| !known.starts_with(&*word) && !word.starts_with(*known));
         nearest(&word, known, if n < 8 { 1 } else { 2 }).map(str::to_owned)
     }
 }
@@ -421,8 +427,12 @@ impl Reader<'_> {
                 continue;
             };
             let at = self.between(first.start, last.end);
-            if !at.is_empty() && (name.quoted || name.marked && self.is_apart(&at)) {
-                let text = self.text.get(first.start..last.end).unwrap_or_default().to_owned();
+            let kinds = || name.nodes.iter().map(|&node| self.base.kb.node_type(node));
+            let names = name.quoted
+                || self.is_apart(&at) && (name.marked || !self.is_common(&at))
+                || kinds().any(|kind| self.is_beside(&at, self.schema.types.get(kind.0 as usize)));
+            if !at.is_empty() && names {
+                let text = self.with_signs(first.start, last.end).to_owned();
                 let nodes = self.called(&text, name.nodes);
                 found.push((at, Thing { text, nodes, values: Vec::new() }));
             }
@@ -448,18 +458,37 @@ impl Reader<'_> {
         things
     }
 
-    /// Of the nodes that a text names: those with exactly that name, otherwise those with the same
-    /// words, otherwise all.
+    /// A text with the signs beside it that may be part of a name: `C++`, `.NET`.
+    fn with_signs(&self, start: usize, end: usize) -> &str {
+        let behind = self.text.get(end..).unwrap_or_default();
+        let signs = behind.len() - behind.trim_start_matches(['+', '#', '*']).len();
+        let before = self.text.get(..start).unwrap_or_default();
+        let point = usize::from(before.ends_with(" ."));
+        self.text.get(start - point..end + signs).unwrap_or_default()
+    }
+
+    /// Whether words in small letters are synonyms of names of the schema, and therefore no names.
+    fn is_common(&self, at: &Range<usize>) -> bool {
+        let own = self.tokens.get(at.clone()).unwrap_or_default();
+        own.iter().all(|token| {
+            same_sort(&token.word).next().is_some()
+                || !synonyms(&token.word).is_empty()
+                || is_anything(&token.word)
+        })
+    }
+
+    /// Of the nodes that a text names: those with that name in large or small letters, otherwise
+    /// those with the same words, otherwise all.
     fn called(&self, text: &str, nodes: Vec<NodeId>) -> Vec<NodeId> {
         let kb = &self.base.kb;
         let words =
             |text: &str| name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>();
         let said = words(text);
-        for is_called in
-            [&(|node: NodeId| kb.name(node) == text) as &dyn Fn(NodeId) -> bool, &|node: NodeId| {
-                words(kb.name(node)) == said
-            }]
-        {
+        for is_called in [
+            &(|node: NodeId| kb.name(node).to_lowercase() == text.to_lowercase())
+                as &dyn Fn(NodeId) -> bool,
+            &|node: NodeId| words(kb.name(node)) == said,
+        ] {
             let own: Vec<NodeId> = nodes.iter().copied().filter(|&node| is_called(node)).collect();
             if !own.is_empty() {
                 return own;
@@ -502,17 +531,30 @@ impl Reader<'_> {
         let mut found = Vec::new();
         let quotations = self.quotations();
         for (start, token) in self.tokens.iter().enumerate() {
-            for (words, value) in self.values.get(&token.word).into_iter().flatten() {
+            let singular = token.word.strip_suffix('s').unwrap_or_default();
+            let known = [token.word.as_str(), singular].into_iter();
+            for (words, value) in known.filter_map(|word| self.values.get(word)).flatten() {
                 let at = start..start + words.len();
                 let own = self.tokens.get(at.clone()).unwrap_or_default();
                 let same = own.len() == words.len()
-                    && own.iter().zip(words).all(|(token, word)| token.word == *word);
-                if same && (quotations.contains(&at) || self.is_apart(&at)) {
+                    && (own.iter().zip(words).all(|(token, word)| token.word == *word)
+                        || matches!((own, words.as_slice()), ([token], [word])
+                            if token.word.strip_suffix('s') == Some(word)));
+                let field = self.schema.fields.get(usize::from(value.field.0));
+                let beside = || self.is_beside(&at, field);
+                if same && (quotations.contains(&at) || self.is_apart(&at) || beside()) {
                     found.push((at, value.clone()));
                 }
             }
         }
         found
+    }
+
+    /// Whether a name of the schema stands beside words: `high priority`.
+    fn is_beside(&self, at: &Range<usize>, name: Option<&Words>) -> bool {
+        let places = [at.start.checked_sub(1), Some(at.end)].into_iter().flatten();
+        let mut beside = places.filter_map(|place| self.tokens.get(place));
+        name.is_some_and(|own| beside.any(|token| own.words == [token.word.as_str()]))
     }
 
     /// Token ranges of the quoted phrases.
@@ -542,6 +584,9 @@ impl Reader<'_> {
             return None;
         }
         let token = self.tokens.get(at)?;
+        if let Some((span, end)) = self.date(at, taken) {
+            return Some((end, What::Date(span)));
+        }
         if let Some((number, unit)) = &token.number {
             return Some((at + 1, What::Number(*number, unit.clone())));
         }
@@ -571,8 +616,12 @@ impl Reader<'_> {
                 better(n, What::Field(vec![(FieldId(id as u16), 1.0)]));
             }
         }
+        let is_type = same_sort(&token.word).next().is_some()
+            || self.schema.type_meant(&token.stem).is_some();
         for (id, relation) in self.schema.relations.iter().enumerate() {
-            if let Some(n) = noun(&relation.words, own) {
+            let nouns = self.schema.nouns.get(id).filter(|_| !is_type);
+            let own_noun = nouns.and_then(|nouns| noun(nouns, own));
+            if let Some(n) = noun(&relation.words, own).or(own_noun) {
                 better(n, What::Links(RelationId(id as u16)));
             }
         }
@@ -592,6 +641,18 @@ impl Reader<'_> {
         }
         let (n, what) = best?;
         Some((at + n, what))
+    }
+
+    /// The date that begins at a token, more than a year, and the position after it.
+    fn date(&self, at: usize, taken: &[Option<What>]) -> Option<(DateSpan, usize)> {
+        let is_free = |at: usize| taken.get(at).is_some_and(Option::is_none);
+        let own = self.tokens.iter().enumerate();
+        let words = own.map(|(at, token)| {
+            (token.range.clone(), if is_free(at) { token.word.as_str() } else { "" })
+        });
+        let words: Vec<(Range<usize>, &str)> = words.collect();
+        let (span, end) = date_at(self.text, &words, at)?;
+        (!span.is_year() && end <= self.tokens.len()).then_some((span, end))
     }
 
     /// The schema name that remaining words are a part of: of a field, a type or a relation.
@@ -678,7 +739,11 @@ impl Reader<'_> {
         if let Some(id) = kind {
             return Some((at + 1, What::Type(TypeId(id as u16))));
         }
-        if self.schema.is_of_relation(&token.stem) {
+        if let Some(kind) = self.schema.type_meant(&token.stem).filter(|_| !is_filler(&token.word))
+        {
+            return Some((at + 1, What::Type(kind)));
+        }
+        if self.schema.is_of_relation(&token.stem) || self.schema.means_relation(&token.stem) {
             return Some((at + 1, What::Relation));
         }
         let meant = self.meant(&others);

@@ -18,7 +18,7 @@ use crate::{
     kind::Kind,
     mentions::{Mentions, What},
     plan::{Condition, Measure, Operation, Plan, reversed},
-    run::{self, MAX_FIRST, ROWS},
+    run::{self, MAX_FIRST, ROWS, words::yes_or_no},
     schema::Schema,
 };
 use agent_index::{IndexedBase, excerpt::text_about};
@@ -237,7 +237,12 @@ impl Questioner<'_> {
             kinds.dedup();
             for kind in kinds {
                 let own = thing.nodes.iter().copied().filter(|&one| kb.node_type(one) == kind);
-                names.push((thing.text.clone(), kind, own.collect()));
+                let own: Vec<NodeId> = own.collect();
+                let name = match own.as_slice() {
+                    [node] => kb.name(*node).to_owned(),
+                    _ => thing.text.clone(),
+                };
+                names.push((name, kind, own));
             }
         }
         let linked = self.base.entities.link(kb, self.question, &[], MAX_NAMES);
@@ -511,7 +516,7 @@ impl Questioner<'_> {
             Some(tested) => {
                 let normal = matches!(test, Some(TestName::Normality));
                 let yes = (tested.p < LEVEL) != (normal || asks_same);
-                let (result, told) = run::test_in_words(tested);
+                let (result, told) = run::words::test_in_words(tested);
                 (Outcome::Truth(yes), format!("{} ({told})", yes_or_no(yes)), result)
             }
             None => {
@@ -524,6 +529,7 @@ impl Questioner<'_> {
             outcome,
             told,
             path: run::path(kb, plan),
+            plan: None,
             sql: vec![sql],
             statistic: tested,
             result,
@@ -538,10 +544,6 @@ impl Questioner<'_> {
 
 fn note(left_out: &mut Vec<LeftOut>, rows: usize, why: String) {
     left_out.extend((rows > 0).then_some(LeftOut { rows, why }));
-}
-
-fn yes_or_no(yes: bool) -> &'static str {
-    if yes { "yes" } else { "no" }
 }
 
 fn kind_name(kind: ColumnKind) -> &'static str {
@@ -620,7 +622,10 @@ fn read_as(kb: &Kb, form: Form, rows: &Rows, table: &Table) -> Result<(Outcome, 
             if names.is_empty() {
                 return Err(unusable("the statement gives no name"));
             }
-            (Outcome::Names { names, value: value.unwrap_or(0.0), unit: None }, told)
+            (
+                Outcome::Names { names, value: SqlValue::Real(value.unwrap_or(0.0)), unit: None },
+                told,
+            )
         }
         Form::Table => (Outcome::Table, format!("{} rows", rows.rows.len())),
         Form::Test => return Err(unusable("a test is asked for and none is named")),

@@ -1,5 +1,13 @@
-//! The plan of a question over many nodes, before any lookup: rows, columns, computation.
+//! The plan of a question over many nodes, before any lookup: rows, columns, computation. Every
+//! answer has its plan as JSON (`document`), which can be edited and run again.
+//!
 //! Independent of the words of questions and of SQL.
+
+mod document;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     kind::Kind,
@@ -8,32 +16,41 @@ use crate::{
 use agent_kb::{MetapathStep, NodeId, TypeId, table::ColumnSpec};
 
 /// The plan of a question.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
     /// The kind of the question.
     pub kind: Kind,
     /// Type of the rows.
     pub rows: TypeId,
     /// Links or nodes required of the rows.
+    #[serde(default)]
     pub conditions: Vec<Condition>,
     /// Tests of their cells.
+    #[serde(default)]
     pub filters: Vec<Test>,
     /// The columns of the table, each once; all column indexes below refer to this list.
+    #[serde(default)]
     pub columns: Vec<ColumnSpec>,
     /// The computation.
     pub operation: Operation,
     /// An assumption; the computation is repeated with it.
+    #[serde(default)]
     pub supposed: Option<Change>,
     /// Whether the question asks if two values are the same, so that a difference means no.
+    #[serde(default)]
     pub asks_same: bool,
     /// Whether the question asks if the first of two varies more (true) or less.
+    #[serde(default)]
     pub asks_more: Option<bool>,
     /// Assumptions about ambiguous words.
+    #[serde(skip)]
     pub assumed: Vec<String>,
 }
 
 /// A condition on rows: reachable from named nodes, or named themselves.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Condition {
     /// The nodes of the name, any of which satisfies the condition.
     pub nodes: Vec<NodeId>,
@@ -44,7 +61,8 @@ pub(crate) struct Condition {
 }
 
 /// A test of a row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Test {
     /// A number within bounds.
     Number {
@@ -56,6 +74,15 @@ pub(crate) enum Test {
         number: f64,
         /// The upper end of an interval.
         to: Option<f64>,
+    },
+    /// A date, cut to the length of another: a year, month or day with the year first.
+    Date {
+        /// Index of the column.
+        column: usize,
+        /// The comparison.
+        bound: Bound,
+        /// The date to compare with.
+        date: String,
     },
     /// A category with this value, normalised.
     Value {
@@ -89,6 +116,7 @@ impl Test {
     pub(crate) fn columns(&self) -> Vec<usize> {
         match self {
             Self::Number { column, .. }
+            | Self::Date { column, .. }
             | Self::Value { column, .. }
             | Self::Linked { column, .. }
             | Self::Filled { column } => vec![*column],
@@ -103,7 +131,9 @@ impl Test {
     /// Indexes of the value columns that must be filled for it to be decided.
     pub(crate) fn valued(&self) -> Vec<usize> {
         match self {
-            Self::Number { column, .. } | Self::Value { column, .. } => vec![*column],
+            Self::Number { column, .. }
+            | Self::Date { column, .. }
+            | Self::Value { column, .. } => vec![*column],
             Self::Linked { .. } | Self::Is(_) | Self::Filled { .. } => Vec::new(),
             Self::Not(test) => test.valued(),
             Self::Any(tests) => tests.iter().flat_map(Self::valued).collect(),
@@ -214,7 +244,8 @@ impl Operation {
 }
 
 /// An aggregate over several rows: a function of a column, or the number of rows.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Measure {
     /// The number of rows.
     Rows,
@@ -222,8 +253,29 @@ pub(crate) enum Measure {
     Of(Function, usize),
 }
 
+/// A part of a date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DatePart {
+    /// The year.
+    Year,
+    /// The month of a year.
+    Month,
+}
+
+impl DatePart {
+    /// Length of the beginning of a date, year first, that states it.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::Year => 4,
+            Self::Month => 7,
+        }
+    }
+}
+
 /// One of the compared subjects.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Subject {
     /// Its name.
     pub name: String,
@@ -232,7 +284,8 @@ pub(crate) struct Subject {
 }
 
 /// A computation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Operation {
     /// One number over all rows.
     Number(Measure),
@@ -242,6 +295,9 @@ pub(crate) enum Operation {
     Groups {
         /// Index of the column whose values group the rows.
         group: usize,
+        /// The part of a date that groups the rows, if the column holds dates.
+        #[serde(default)]
+        part: Option<DatePart>,
         /// The measure of each group.
         measure: Measure,
         /// Only the first groups: by the largest number (true) or the smallest, and how many.
@@ -297,7 +353,8 @@ pub(crate) enum Operation {
 }
 
 /// An assumption.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Change {
     /// Rows that satisfy all of these tests are removed.
     LeaveOut(Vec<Test>),

@@ -8,15 +8,25 @@
 //! Independent of tables and SQL.
 
 mod asks;
+pub(crate) mod choices;
 mod correlation;
+mod dates;
 mod joining;
 mod numbers;
 mod operation;
+mod roles;
+mod rows;
 mod share;
 mod superlative;
 mod supposition;
+#[cfg(test)]
+mod tests;
+mod things;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::{
     AskError,
@@ -25,45 +35,21 @@ use crate::{
     mentions::{COUNTS, Mention, Mentions, Thing, What},
     plan::{Operation, Plan, Test},
     reading::{
-        asks::{asks_for_many, asks_surely, counts},
+        asks::{asks_for_many, asks_surely, compares_names, counts},
+        choices::Choices,
+        dates::DateUse,
         numbers::{Bounded, NumberUse, is_year},
     },
     schema::Schema,
 };
 use agent_index::IndexedBase;
 use agent_kb::{
-    Direction, FieldId, MetapathStep, NodeId, TypeId, metapath_in_words,
+    FieldId, MetapathStep, TypeId,
     table::{ColumnKind, ColumnSpec, reached},
 };
 
 /// Number of nodes sampled to estimate the degree of links.
 const LOOKED_AT: usize = 1_000;
-
-/// Score of a row type for a mentioned field that it has.
-const HAS_FIELD: f32 = 3.0;
-/// Score of a row type for being counted.
-const IS_COUNTED: f32 = 4.0;
-/// Score of a row type for links to the counted nodes.
-const HAS_COUNTED: f32 = 2.0;
-/// Score of a row type for a mentioned value of its fields.
-const HAS_VALUE: f32 = 1.0;
-/// Score of a row type for a mention of its name.
-const IS_SAID: f32 = 1.0;
-/// Score of a row type for a plural mention.
-const IS_PLURAL: f32 = 0.5;
-/// Score of a row type for a mention after `among`.
-const IS_AMONG: f32 = 4.0;
-
-/// Relation of a named thing to the rows.
-#[derive(Clone, Debug, PartialEq)]
-enum Role {
-    /// Linked to the rows.
-    Linked { kind: TypeId, nodes: Vec<NodeId>, steps: Vec<MetapathStep> },
-    /// A value of the rows.
-    Value { field: FieldId, key: String },
-    /// Some of the rows.
-    Is(Vec<NodeId>),
-}
 
 /// State of reading one question.
 struct Reading<'a> {
@@ -79,29 +65,38 @@ struct Reading<'a> {
     /// Counted types, by the mention of the type.
     counted: BTreeMap<usize, TypeId>,
     numbers: Vec<NumberUse>,
+    dates: Vec<DateUse>,
     /// Fields and counts bounded by a number.
     bounded: BTreeSet<usize>,
     /// Negated things, fields and types.
     denied: BTreeSet<usize>,
     /// Number of first results requested.
     top: Option<usize>,
+    /// Stems of the question outside of names.
     said: BTreeSet<String>,
     rows: TypeId,
     columns: Vec<ColumnSpec>,
     assumed: Vec<String>,
+    choices: &'a RefCell<Choices>,
 }
 
-/// The plan of a question, given its possible kinds, likeliest first.
+/// A question to read.
+#[derive(Clone, Copy)]
+pub(crate) struct Question<'a> {
+    pub(crate) base: &'a IndexedBase,
+    pub(crate) schema: &'a Schema,
+    pub(crate) mentions: &'a Mentions,
+    pub(crate) text: &'a str,
+    /// Its possible kinds, likeliest first.
+    pub(crate) kinds: &'a [Kind],
+}
+
+/// The plan of a question; of what it leaves open, the options of `choices`.
 ///
 /// # Errors
 /// The missing part.
-pub(crate) fn read(
-    base: &IndexedBase,
-    schema: &Schema,
-    mentions: &Mentions,
-    text: &str,
-    kinds: &[Kind],
-) -> Result<Plan, AskError> {
+pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Plan, AskError> {
+    let Question { base, schema, mentions, text, kinds } = asked;
     let unknown: Vec<String> = mentions
         .all
         .iter()
@@ -110,7 +105,8 @@ pub(crate) fn read(
             _ => None,
         })
         .collect();
-    if !asks_for_many(mentions) {
+    let counts_each = asks::counted_by_each(mentions).is_some();
+    if !asks_for_many(mentions) && !compares_names(mentions) && !counts_each {
         return Err(AskError::NoTable);
     }
     let counts = counts(mentions);
@@ -129,13 +125,15 @@ pub(crate) fn read(
         bound: BTreeMap::new(),
         counted: BTreeMap::new(),
         numbers: Vec::new(),
+        dates: Vec::new(),
         bounded: BTreeSet::new(),
         denied: BTreeSet::new(),
         top: None,
-        said: mentions.tokens.iter().map(|token| token.stem.clone()).collect(),
+        said: stems_outside_names(mentions),
         rows: TypeId::NONE,
         columns: Vec::new(),
         assumed: Vec::new(),
+        choices,
     };
     reading.bind();
     reading.denied = reading.find_denied()?;
@@ -143,12 +141,13 @@ pub(crate) fn read(
     reading.check_alternatives()?;
     reading.count();
     reading.use_numbers()?;
+    reading.use_dates()?;
     reading.is_one_question()?;
     reading.rows = reading.choose_rows()?;
     // `written together by A and B` and `associated with C` say it of nodes as well.
     match reading.plan_of_any(kinds) {
         Ok(Plan { operation: Operation::Compare { .. }, .. }) | Err(AskError::Missing(_))
-            if !asks_surely(mentions) =>
+            if !asks_surely(mentions) && !compares_names(mentions) =>
         {
             Err(AskError::NoTable)
         }
@@ -156,7 +155,20 @@ pub(crate) fn read(
     }
 }
 
+/// The stems of a question outside of names.
+fn stems_outside_names(mentions: &Mentions) -> BTreeSet<String> {
+    let is_name = |mention: &&Mention| !matches!(mention.what, What::Thing(_) | What::NoThing(_));
+    let own = mentions.all.iter().filter(is_name);
+    let tokens = own.flat_map(|own| mentions.tokens.get(own.at.clone()).unwrap_or_default());
+    tokens.map(|token| token.stem.clone()).collect()
+}
+
 impl Reading<'_> {
+    /// One of several that the question means equally; all are read.
+    fn choose(&self, options: &[String]) -> usize {
+        self.choices.borrow_mut().take(options)
+    }
+
     fn what(&self, at: usize) -> Option<&What> {
         self.mentions.all.get(at).map(|mention| &mention.what)
     }
@@ -244,16 +256,10 @@ impl Reading<'_> {
         let mut counted = BTreeMap::new();
         for at in 0..self.mentions.all.len() {
             let counts = match self.what(at) {
+                // `the most common X` are counted by what has them.
+                Some(What::Cue(Cue::Most | Cue::Fewest)) => !is_frequency(&self.said_at(at)),
                 Some(What::Cue(cue)) => {
-                    matches!(
-                        cue,
-                        Cue::NumberOf
-                            | Cue::Most
-                            | Cue::Fewest
-                            | Cue::More(_)
-                            | Cue::OrMore(_)
-                            | Cue::HowMany
-                    )
+                    matches!(cue, Cue::NumberOf | Cue::More(_) | Cue::OrMore(_) | Cue::HowMany)
                 }
                 // `top 3 X` and `which 3 X have the most` are the first of them.
                 Some(What::Number(..)) => {
@@ -266,11 +272,14 @@ impl Reading<'_> {
             let counts = counts
                 || self.cue(at) == Some(Cue::Correlate) && self.said_at(at).ends_with(" more");
             let Some(mut next) = self.beside(at, 1).filter(|_| counts) else { continue };
-            // `how many X papers`
-            if matches!(self.what(next), Some(What::Thing(_)))
-                && let Some(behind) = self.beside(next, 1)
-                && self.mentions.all.get(next).map(|one| one.at.end)
-                    == self.mentions.all.get(behind).map(|one| one.at.start)
+            // `how many X papers`, `how many X or Y papers`
+            let ends = |at: usize| self.mentions.all.get(at).map(|one| one.at.end);
+            let starts = |at: usize| self.mentions.all.get(at).map(|one| one.at.start);
+            while matches!(
+                self.what(next),
+                Some(What::Thing(_) | What::Field(_) | What::Cue(Cue::Versus))
+            ) && let Some(behind) = self.beside(next, 1)
+                && (ends(next) == starts(behind) || self.is_said_between(next, behind, &["and"]))
             {
                 next = behind;
             }
@@ -292,186 +301,6 @@ impl Reading<'_> {
             }
         }
         self.counted = counted;
-    }
-
-    /// Whether the question asks how often something occurs.
-    fn is_frequency(&self) -> bool {
-        self.cues(false).any(|(at, cue)| {
-            matches!(cue, Cue::Most | Cue::Fewest | Cue::More(_)) && is_frequency(&self.said_at(at))
-        })
-    }
-
-    /// The type whose nodes are counted if the question asks how often something occurs but names
-    /// no type: the main candidate type, if the mentioned type links to it most.
-    fn occurs_in(&self) -> Option<TypeId> {
-        let &[wanted] = self.base.kb.candidate_types() else { return None };
-        let counts = |mention: &Mention| matches!(mention.what, What::Field(_) | What::Links(_));
-        if !self.is_frequency() || !self.counted.is_empty() || self.mentions.all.iter().any(counts)
-        {
-            return None;
-        }
-        let mut types: Vec<TypeId> = Vec::new();
-        for mention in &self.mentions.all {
-            match &mention.what {
-                What::Type(kind) => types.push(*kind),
-                What::Thing(thing) => {
-                    types.extend(thing.nodes.iter().map(|&node| self.base.kb.node_type(node)));
-                }
-                _ => {}
-            }
-        }
-        let all = types
-            .iter()
-            .all(|kind| *kind != wanted && self.schema.most_linked(*kind) == Some(wanted));
-        (all && !types.is_empty()).then_some(wanted)
-    }
-
-    /// Whether the question asks who published or wrote more, or most, without naming the type.
-    fn publishes(&self) -> bool {
-        const PUBLISH: [&str; 7] =
-            ["publish", "published", "publishes", "wrote", "write", "writes", "written"];
-        let fruitful = |(at, _)| {
-            let said = self.said_at(at);
-            said.ends_with("prolific") || said.ends_with("productive")
-        };
-        self.counted.is_empty()
-            && (self.own_words().iter().any(|word| PUBLISH.contains(word))
-                || self.cues(false).any(fruitful))
-    }
-
-    /// The row type.
-    fn choose_rows(&self) -> Result<TypeId, AskError> {
-        let kb = &self.base.kb;
-        let mut best: Option<(f32, TypeId)> = None;
-        for kind in (0..kb.types().len()).map(|kind| TypeId(kind as u16)) {
-            let points = self.points(kind);
-            if points > 0.0 && best.is_none_or(|(most, _)| points > most) {
-                best = Some((points, kind));
-            }
-        }
-        let unsaid = || {
-            AskError::Missing(format!(
-                "it does not say of what; this base has nodes of the types {}",
-                kb.types().join(", ")
-            ))
-        };
-        best.map(|(_, kind)| kind).ok_or_else(unsaid)
-    }
-
-    /// Score of a type as the row type.
-    fn points(&self, kind: TypeId) -> f32 {
-        let mut points = 0.0;
-        let mut said_before = false;
-        for (at, mention) in self.mentions.all.iter().enumerate() {
-            match &mention.what {
-                What::Field(fields) => {
-                    let own =
-                        |field: &FieldId| self.schema.sample(self.base, kind, *field).is_some();
-                    let share =
-                        fields.iter().filter(|(field, _)| own(field)).map(|(_, share)| *share);
-                    // Which of several types has a field is told by how many of its nodes do.
-                    let filled = fields.iter().filter_map(|(field, _)| {
-                        let sample = self.schema.sample(self.base, kind, *field)?;
-                        Some(sample.filled as f32 / sample.seen.max(1) as f32)
-                    });
-                    points += HAS_FIELD
-                        * share.fold(0.0, f32::max)
-                        * (0.9 + 0.1 * filled.fold(0.0, f32::max));
-                }
-                What::Type(own) if self.counted.contains_key(&at) => {
-                    let how_many = at.checked_sub(1).is_some() && self.is_how_many(at);
-                    if *own == kind {
-                        points += match how_many {
-                            true => IS_COUNTED,
-                            // What is counted of nothing else are the rows.
-                            false if !self.says_other(kind) => IS_SAID,
-                            false => 0.1,
-                        };
-                    } else if !how_many && self.links(kind, *own) && self.is_said(kind) {
-                        points += HAS_COUNTED;
-                    }
-                }
-                What::Type(own) if *own == kind && !self.bound.contains_key(&at) => {
-                    // Of equals, the first mentioned.
-                    points += if said_before { 0.0 } else { IS_SAID } + 0.1 / (at + 1) as f32;
-                    points += if self.is_plural(at, kind) { IS_PLURAL } else { 0.0 };
-                    points += if self.is_among(mention) { IS_AMONG } else { 0.0 };
-                    said_before = true;
-                }
-                What::Links(relation) => {
-                    let out = self.schema.step_of(kind, *relation).map(|step| step.direction);
-                    points += match out {
-                        Some(Direction::Out) => 1.0,
-                        Some(_) => 0.5,
-                        None => 0.0,
-                    };
-                    points += if out.is_some() && self.is_said(kind) { HAS_COUNTED } else { 0.0 };
-                }
-                What::Cue(Cue::Best(_, names) | Cue::Comparative(_, names)) => {
-                    points += if self.implied(kind, names).is_some() { HAS_FIELD } else { 0.0 };
-                }
-                What::Thing(thing) => {
-                    let of_rows = thing.values.iter().any(|value| value.kind == kind);
-                    points += if of_rows || self.has_node_of(thing, kind) {
-                        HAS_VALUE * 0.5
-                    } else {
-                        0.0
-                    };
-                }
-                _ => {}
-            }
-        }
-        points += if self.occurs_in() == Some(kind) { IS_COUNTED } else { 0.0 };
-        for number in &self.numbers {
-            let has = match number.what {
-                Bounded::Year => self.year(kind).is_some(),
-                Bounded::Implied(names) => self.implied_or_dated(kind, names).is_some(),
-                Bounded::Mention(_) => false,
-            };
-            points += if has { HAS_VALUE } else { 0.0 };
-        }
-        points
-    }
-
-    /// Whether a counted type follows `how many`, but not `how many on average`.
-    fn is_how_many(&self, at: usize) -> bool {
-        let of_each = self.function().is_some_and(|function| function != Function::Sum);
-        let mut before = self.beside(at, -1);
-        if before.is_some_and(|before| matches!(self.what(before), Some(What::Thing(_)))) {
-            before = before.and_then(|before| self.beside(before, -1));
-        }
-        !of_each && before.and_then(|before| self.cue(before)) == Some(Cue::HowMany)
-    }
-
-    /// Whether a type is mentioned other than as a counted type or a description of a thing.
-    fn is_said(&self, kind: TypeId) -> bool {
-        self.mentions.all.iter().enumerate().any(|(at, mention)| {
-            mention.what == What::Type(kind)
-                && !self.counted.contains_key(&at)
-                && !self.bound.contains_key(&at)
-        })
-    }
-
-    /// Whether another type is mentioned on its own.
-    fn says_other(&self, kind: TypeId) -> bool {
-        let types = (0..self.schema.types.len()).map(|other| TypeId(other as u16));
-        types.filter(|other| *other != kind).any(|other| self.is_said(other))
-    }
-
-    /// Whether a type is mentioned after `among`.
-    fn is_among(&self, mention: &Mention) -> bool {
-        let before = mention.at.start.checked_sub(1).and_then(|at| self.mentions.tokens.get(at));
-        before.is_some_and(|token| token.word == "among")
-    }
-
-    /// Whether the mention of a type is plural: another form than its name.
-    fn is_plural(&self, at: usize, kind: TypeId) -> bool {
-        let own = self.schema.types.get(kind.0 as usize).map(|own| own.words.join(" "));
-        own.is_some_and(|own| own != self.said_at(at))
-    }
-
-    fn links(&self, from: TypeId, to: TypeId) -> bool {
-        !self.schema.paths(from, to, &self.said).is_empty()
     }
 
     /// The numeric field of a type whose name has one of these words, best filled first.
@@ -514,13 +343,6 @@ impl Reading<'_> {
         names.contains(&self.base.kb.field_name(field).to_lowercase().as_str())
     }
 
-    /// The field of years of a type.
-    fn year(&self, kind: TypeId) -> Option<FieldId> {
-        let samples = self.schema.samples(self.base, kind);
-        let years = samples.iter().filter(|sample| sample.kind == ColumnKind::Year);
-        years.max_by_key(|sample| sample.filled).map(|sample| sample.field)
-    }
-
     /// The field of the rows in a mention: of those that the rows have, the best match.
     fn field(&self, fields: &[(FieldId, f32)], numbers: bool) -> Option<FieldId> {
         let own = fields.iter().filter_map(|(field, share)| {
@@ -528,10 +350,15 @@ impl Reading<'_> {
             let fits = !numbers || sample.kind.is_number();
             fits.then_some((*share, sample.filled, *field))
         });
-        let best = own.max_by(|one, other| {
-            one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)).then(other.2.cmp(&one.2))
+        let mut own: Vec<(f32, usize, FieldId)> = own.collect();
+        own.sort_by(|one, other| {
+            other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)).then(one.2.cmp(&other.2))
         });
-        best.map(|(_, _, field)| field)
+        let most = own.first()?.0;
+        own.retain(|one| one.0 == most);
+        let told: Vec<String> =
+            own.iter().map(|one| format!("field {}", self.base.kb.field_name(one.2))).collect();
+        Some(own.get(self.choose(&told))?.2)
     }
 
     fn kind_of(&self, field: FieldId) -> Option<ColumnKind> {
@@ -547,121 +374,17 @@ impl Reading<'_> {
         self.columns.len() - 1
     }
 
-    /// The best metapath from the rows to a type; notes an assumption if another is equally good.
-    fn path_to(&mut self, kind: TypeId) -> Result<Vec<MetapathStep>, AskError> {
-        let mut paths = self.schema.paths(self.rows, kind, &self.said);
-        let kb = &self.base.kb;
-        if paths.is_empty() {
-            return Err(AskError::Missing(format!(
-                "nothing links {} to {}",
-                kb.type_name(self.rows),
-                kb.type_name(kind)
-            )));
-        }
-        if let [first, second, ..] = paths.as_slice()
-            && first.len() == second.len()
-        {
-            let told = format!(
-                "taken as {}, not as {}",
-                metapath_in_words(kb, self.rows, first.iter().copied()),
-                metapath_in_words(kb, self.rows, second.iter().copied())
-            );
-            if !self.assumed.contains(&told) {
-                self.assumed.push(told);
-            }
-        }
-        Ok(paths.swap_remove(0))
-    }
-
-    /// The relation of a named thing to the rows.
-    fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
-        let kb = &self.base.kb;
-        let binder = self.bound.iter().find(|(_, own)| **own == at).map(|(place, _)| *place);
-        let mut types: Vec<TypeId> = thing.nodes.iter().map(|&node| kb.node_type(node)).collect();
-        types.sort_unstable();
-        types.dedup();
-        match binder.and_then(|place| self.what(place)).cloned() {
-            Some(What::Type(kind)) => types.retain(|own| *own == kind),
-            Some(What::Field(fields)) => {
-                let own = thing.values.iter().find(|value| {
-                    value.kind == self.rows && fields.iter().any(|(field, _)| *field == value.field)
-                });
-                if let Some(value) = own {
-                    return Ok(Role::Value { field: value.field, key: value.key.clone() });
-                }
-            }
-            _ => {}
-        }
-        let nodes_of = |kind: TypeId| -> Vec<NodeId> {
-            thing.nodes.iter().copied().filter(|&node| kb.node_type(node) == kind).collect()
-        };
-        let mut linked: Vec<(Vec<MetapathStep>, TypeId)> = Vec::new();
-        for kind in types.iter().copied().filter(|kind| *kind != self.rows) {
-            linked.extend(
-                self.schema
-                    .paths(self.rows, kind, &self.said)
-                    .into_iter()
-                    .next()
-                    .map(|steps| (steps, kind)),
-            );
-        }
-        linked.sort_by_key(|(steps, _)| steps.len());
-        let value = thing.values.iter().find(|value| value.kind == self.rows);
-        match (linked.into_iter().next(), value, types.contains(&self.rows)) {
-            (Some((steps, kind)), _, _) if steps.len() == 1 => {
-                if let Some(value) = value {
-                    self.assumed.push(format!(
-                        "{:?} taken as the {} of that name, not as {}",
-                        thing.text,
-                        kb.type_name(kind),
-                        kb.field_name(value.field)
-                    ));
-                }
-                // Says so where another relation leads there as well.
-                let steps = self.path_to(kind).unwrap_or(steps);
-                Ok(Role::Linked { kind, nodes: nodes_of(kind), steps })
-            }
-            (_, Some(value), _) => Ok(Role::Value { field: value.field, key: value.key.clone() }),
-            (_, _, true) if self.schema.is_linked_within(self.rows, &self.said) => {
-                let rows = kb.type_name(self.rows);
-                Err(AskError::Missing(format!(
-                    "{:?} is a {rows} itself, and what links one {rows} to another is not followed",
-                    thing.text
-                )))
-            }
-            (_, _, true) => Ok(Role::Is(nodes_of(self.rows))),
-            (Some((_, kind)), _, _) => {
-                let steps = self.path_to(kind)?;
-                Ok(Role::Linked { kind, nodes: nodes_of(kind), steps })
-            }
-            _ => Err(AskError::Missing(format!(
-                "nothing links {} to {:?}",
-                kb.type_name(self.rows),
-                thing.text
-            ))),
-        }
-    }
-
-    /// A role as a test of a row.
-    fn test(&mut self, role: Role) -> Test {
-        match role {
-            Role::Linked { nodes, steps, .. } => {
-                let column = self.column(ColumnSpec::Names(steps));
-                Test::Linked { column, nodes }
-            }
-            Role::Value { field, key } => {
-                Test::Value { column: self.column(ColumnSpec::Field(field)), key }
-            }
-            Role::Is(nodes) => Test::Is(nodes),
-        }
-    }
-
     /// The column of numbers in a mention, if there is one: a field, or a count.
     fn number_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
         let spec = match self.what(at).cloned() {
             Some(What::Field(fields)) => match self.field(&fields, true) {
                 Some(field) => ColumnSpec::Field(field),
-                None => return Ok(None),
+                // `the number of reviews`, which are texts
+                None => {
+                    let before = self.beside(at, -1).and_then(|before| self.cue(before));
+                    let counts = before == Some(Cue::NumberOf);
+                    return Ok(counts.then(|| self.number_called(at)).flatten());
+                }
             },
             Some(What::Type(kind)) if self.counted.contains_key(&at) && kind != self.rows => {
                 ColumnSpec::Count(self.path_to(kind)?)
@@ -683,17 +406,29 @@ impl Reading<'_> {
             field.map(ColumnSpec::Field).ok_or_else(none)
         };
         let column = match number.what {
-            Bounded::Mention(at) => match self.number_column(at)? {
-                Some(column) => column,
-                None => {
-                    let said = self.said_at(at);
-                    return Err(AskError::Missing(format!(
-                        "no number called {said:?} is known of {rows}"
-                    )));
+            Bounded::Mention(at) if self.is_time(at) && is_year(number.number) => {
+                let Some(What::Field(fields)) = self.what(at) else {
+                    return Err(AskError::NoTable);
+                };
+                let spec = ColumnSpec::Field(match self.field(fields, false) {
+                    Some(field) => field,
+                    None => self.time_field()?,
+                });
+                self.column(spec)
+            }
+            Bounded::Mention(at) => {
+                match self.number_column(at)?.or_else(|| self.number_called(at)) {
+                    Some(column) => column,
+                    None => {
+                        let said = self.said_at(at);
+                        return Err(AskError::Missing(format!(
+                            "no number called {said:?} is known of {rows}"
+                        )));
+                    }
                 }
-            },
+            }
             Bounded::Year => {
-                let spec = field(self.year(self.rows), "year")?;
+                let spec = ColumnSpec::Field(self.time_field()?);
                 self.column(spec)
             }
             Bounded::Implied(names) => {
@@ -708,6 +443,24 @@ impl Reading<'_> {
         };
         self.check_unit(column, number.unit.as_deref())?;
         Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
+    }
+
+    /// The column of the numeric field whose name contains the words of a mention, where the field that is called
+    /// so holds no numbers: `number_of_reviews` for `reviews`, which are texts.
+    fn number_called(&mut self, at: usize) -> Option<usize> {
+        let own = self.mentions.all.get(at)?.at.clone();
+        let stems: Vec<&String> =
+            self.mentions.tokens.get(own)?.iter().map(|token| &token.stem).collect();
+        let names = |field: FieldId| self.schema.fields.get(usize::from(field.0));
+        let says = |field: &FieldId| {
+            names(*field).is_some_and(|own| stems.iter().all(|stem| own.stems.contains(stem)))
+        };
+        let samples = self.schema.samples(self.base, self.rows).iter();
+        // Which of several is meant is open, however long their names are.
+        let fields: Vec<(FieldId, f32)> =
+            samples.map(|sample| sample.field).filter(says).map(|field| (field, 1.0)).collect();
+        let spec = ColumnSpec::Field(self.field(&fields, true)?);
+        Some(self.column(spec))
     }
 
     /// The words of the question that are not part of names.
@@ -757,6 +510,17 @@ impl Reading<'_> {
         let counts = self.cues(false).filter(|(_, cue)| *cue == Cue::HowMany);
         if let [one, other, ..] = counts.map(|(at, _)| at).collect::<Vec<_>>().as_slice() {
             return several(&self.said_at(*one), &self.said_at(*other));
+        }
+        // `how many papers and authors are there`
+        for (at, kind) in &self.counted {
+            let next = self.beside(*at, 1);
+            if let Some(What::Type(other)) = next.and_then(|next| self.what(next))
+                && other != kind
+                && self.is_how_many(*at)
+                && next.is_some_and(|next| self.is_listed(*at, next))
+            {
+                return several(&self.said_at(*at), &self.said_at(next.unwrap_or(*at)));
+            }
         }
         let best = self.cues(false).filter(|(_, cue)| matches!(cue, Cue::Best(..)));
         if let [(one, first), (other, second), ..] = best.collect::<Vec<_>>().as_slice()
@@ -809,6 +573,13 @@ impl Reading<'_> {
                 }
             }
         }
+        // `which venue has the highest mean citations`, which papers have
+        for kind in self.types_with_numbers() {
+            self.rows = kind;
+            if let Ok(plan) = self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
+                return Ok(plan);
+            }
+        }
         self.rows = chosen;
         Err(error)
     }
@@ -850,7 +621,12 @@ impl Reading<'_> {
     /// The plan of the first kind that finds all its parts.
     fn plan(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
         let mut first: Option<AskError> = None;
-        for &kind in kinds {
+        let compares = compares_names(self.mentions);
+        let kinds: Vec<Kind> = match compares {
+            true => std::iter::once(Kind::Intercomparison).chain(kinds.iter().copied()).collect(),
+            false => kinds.to_vec(),
+        };
+        for kind in kinds {
             (self.columns, self.assumed) = (Vec::new(), Vec::new());
             match self.of_kind(kind) {
                 Ok(plan) => return Ok(plan),

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::{
+    AskReading,
     answer::{Answered, LeftOut, Outcome},
     kind::Kind,
     row_json,
@@ -23,6 +24,8 @@ pub struct AskRecord<'a> {
     answer: &'a Outcome,
     told: &'a str,
     path: &'a [String],
+    /// The plan, which can be run again; null if a language model wrote the SQL.
+    plan: Option<&'a Json>,
     sql: &'a [String],
     statistic: Option<TestResult>,
     result: Result<'a>,
@@ -67,6 +70,25 @@ struct Row<'a> {
     cells: Vec<Json>,
 }
 
+/// A question that is asked back, as JSON.
+#[derive(Serialize)]
+pub struct ReadingsRecord<'a> {
+    question: &'a str,
+    /// Always null.
+    answer: Option<()>,
+    reason: String,
+    readings: &'a [AskReading],
+    ms: f64,
+}
+
+impl<'a> ReadingsRecord<'a> {
+    /// Converts the readings of a question, with its time in milliseconds.
+    pub fn new(question: &'a str, readings: &'a [AskReading], ms: f64) -> Self {
+        let reason = format!("the question can be read in {} ways", readings.len());
+        Self { question, answer: None, reason, readings, ms }
+    }
+}
+
 impl<'a> AskRecord<'a> {
     /// Converts the answer to a question, with its time in milliseconds and a maximum number of
     /// rows of each table.
@@ -96,6 +118,7 @@ impl<'a> AskRecord<'a> {
             answer: &answered.outcome,
             told: &answered.told,
             path: &answered.path,
+            plan: answered.plan.as_ref(),
             sql: &answered.sql,
             statistic: answered.statistic,
             result: Result {

@@ -2,19 +2,22 @@
 //!
 //! Independent of the words of questions.
 
+pub(crate) mod words;
+
+use self::words::{names_in_words, plural, spaced, test_in_words, yes_or_no};
 use crate::{
     AskError,
     answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
     lexicon::Function,
-    plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
+    plan::{Change, Condition, DatePart, Measure, Operation, Plan, Subject, Test, reversed},
     sql::Writer,
 };
 use agent_index::IndexedBase;
 use agent_kb::{
     Kb, NodeId, metapath_in_words,
     table::{
-        Cell, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows,
-        SqlValue, Table, reached, read, read_named,
+        Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows, SqlValue,
+        Table, reached, read, read_named,
         statistics::{self, Moments, TestResult},
     },
 };
@@ -65,6 +68,7 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError>
         outcome,
         told,
         path: path(&base.kb, plan),
+        plan: Some(plan.document(&base.kb)),
         sql,
         statistic,
         result,
@@ -84,6 +88,17 @@ fn kind_name(column: &Column) -> &'static str {
         ColumnKind::Category | ColumnKind::Categories => "value",
         ColumnKind::Text => "text",
     }
+}
+
+/// What tells a plan from others: its metapaths, and the fields that it reads.
+pub(crate) fn sources(kb: &Kb, plan: &Plan) -> Vec<String> {
+    let mut lines = path(kb, plan);
+    for at in used(plan) {
+        if let Some(spec @ ColumnSpec::Field(_)) = plan.columns.get(at) {
+            lines.push(spec.source(kb, plan.rows));
+        }
+    }
+    lines
 }
 
 /// The metapaths of a plan in words.
@@ -308,7 +323,9 @@ impl Run<'_> {
         match &self.plan.operation {
             Operation::Number(measure) => self.number(*measure),
             Operation::Share(tests) => self.share(tests),
-            Operation::Groups { group, measure, first } => self.groups(*group, *measure, *first),
+            Operation::Groups { group, part, measure, first } => {
+                self.groups((*group, *part), *measure, *first)
+            }
             Operation::First { column, high, top } => self.first(*column, *high, *top),
             Operation::Compare { subjects, measure, high, yes_no } => {
                 self.compare(subjects, *measure, *high, *yes_no)
@@ -411,9 +428,8 @@ impl Run<'_> {
         for limit in [top + MAX_FIRST, top + MAX_TIED] {
             let sql = written(&self.writer, limit);
             let mut rows = self.database.query(&sql, &ROWS)?;
-            let number = |row: &Vec<SqlValue>| row.get(1).and_then(SqlValue::number);
-            let last = rows.rows.get(top.saturating_sub(1)).and_then(number);
-            let tied = rows.rows.iter().rposition(|row| last.is_some() && number(row) == last);
+            let last = rows.rows.get(top.saturating_sub(1)).and_then(|row| row.get(1));
+            let tied = rows.rows.iter().rposition(|row| last.is_some() && row.get(1) == last);
             if rows.rows.len() < limit || tied.is_some_and(|at| at + 1 < limit) {
                 rows.rows.truncate(tied.map_or(limit, |at| at + 1 + MAX_FIRST));
                 self.sql.push(sql);
@@ -428,7 +444,7 @@ impl Run<'_> {
 
     fn groups(
         &mut self,
-        group: usize,
+        (group, part): (usize, Option<DatePart>),
         measure: Measure,
         first: Option<(bool, usize)>,
     ) -> Result<(Outcome, String), AskError> {
@@ -436,10 +452,10 @@ impl Run<'_> {
         let filters = &self.plan.filters;
         let rows = match first {
             Some((_, top)) => self.first_rows(top, |writer, limit| {
-                writer.groups(filters, group, measure, high, limit)
+                writer.groups(filters, (group, part), measure, high, limit)
             })?,
             None => {
-                let sql = self.writer.groups(filters, group, measure, high, MAX_GROUPS + 1);
+                let sql = self.writer.groups(filters, (group, part), measure, high, MAX_GROUPS + 1);
                 self.ask(sql, &ROWS)?
             }
         };
@@ -452,7 +468,10 @@ impl Run<'_> {
         let ranked: Vec<(String, f64, f64)> = rows
             .rows
             .iter()
-            .filter_map(|row| Some((text(row), number(row, 1)?, number(row, 2)?)))
+            .filter_map(|row| {
+                let value = number(row, 1)?;
+                Some((text(row), value, number(row, 2).unwrap_or(value)))
+            })
             .collect();
         if first.is_none() && rows.rows.len() > MAX_GROUPS {
             return Err(AskError::Missing(format!(
@@ -470,8 +489,14 @@ impl Run<'_> {
         let what = self.measure_name(measure);
         let rows_name = self.rows_name().to_owned();
         let Some((_, top)) = first else {
-            let told =
-                format!("{} {} of {} {rows_name} groups", ranked.len(), what, self.name(group));
+            let n = ranked.len();
+            let groups = if n == 1 { "group" } else { "groups" };
+            let of = match part {
+                None => self.name(group),
+                Some(DatePart::Year) => format!("year of {}", self.name(group)),
+                Some(DatePart::Month) => format!("month of {}", self.name(group)),
+            };
+            let told = format!("{n} {groups}: {what} of {rows_name} rows by {of}");
             return Ok((Outcome::Table, told));
         };
         let last = ranked.get(top.saturating_sub(1)).or(ranked.last()).map_or(value, |one| one.1);
@@ -483,15 +508,17 @@ impl Run<'_> {
             Measure::Rows => format!("; next: {name} {}", shown(*number)),
             Measure::Of(..) => format!("; next: {name} {} of {}", shown(*number), shown(*n)),
         });
+        let of = match measure {
+            Measure::Rows => format!("number of {rows_name} rows"),
+            Measure::Of(..) => format!("{what} of {} {rows_name} {}", shown(n), plural(n)),
+        };
+        let numbers: Vec<String> = chosen.iter().map(|one| shown(one.1)).collect();
         let told = format!(
-            "{}: {}{} ({what} of {} {rows_name} {}{})",
-            names.join(", "),
-            shown(value),
-            spaced(unit.as_deref()),
-            shown(n),
-            plural(n),
+            "{} ({of}{})",
+            names_in_words(&names, &numbers, unit.as_deref()),
             next.unwrap_or_default()
         );
+        let value = SqlValue::Real(value);
         Ok((Outcome::Names { names, value, unit }, told))
     }
 
@@ -505,44 +532,51 @@ impl Run<'_> {
         let rows =
             self.first_rows(top, |writer, limit| writer.first(filters, column, high, limit))?;
         self.note_left_out(&[column])?;
-        let ranked: Vec<(NodeId, f64)> = rows
+        // Ordered by the statement: those that are asked for, with all that tie with the last of
+        // them, and a few more.
+        let ranked: Vec<(NodeId, SqlValue)> = rows
             .rows
             .iter()
             .filter_map(|row| {
                 let node = NodeId::try_from(row.first()?.number()? as i64).ok()?;
-                self.kb.contains(node).then_some((node, row.get(1)?.number()?))
+                self.kb.contains(node).then_some((node, row.get(1)?.clone()))
             })
             .collect();
-        let Some(&(_, value)) = ranked.first() else { return Err(self.no_values(column)) };
-        let last = ranked.get(top.saturating_sub(1)).or(ranked.last()).map_or(value, |one| one.1);
-        let in_first = |number: f64| if high { number >= last } else { number <= last };
-        let mut names: Vec<String> = Vec::new();
-        for (node, _) in ranked.iter().filter(|(_, number)| in_first(*number)) {
-            names.push(self.kb.name(*node).to_owned());
-        }
+        let Some((_, value)) = ranked.first().cloned() else { return Err(self.no_values(column)) };
+        let last = ranked.get(top.saturating_sub(1)).or(ranked.last()).map(|one| &one.1);
+        let tied = ranked.iter().rposition(|one| Some(&one.1) == last).unwrap_or(0);
+        let (chosen, rest) = ranked.split_at((tied + 1).min(ranked.len()));
+        let names: Vec<String> =
+            chosen.iter().map(|(node, _)| self.kb.name(*node).to_owned()).collect();
         let columns = vec![
             "key".to_owned(),
             "name".to_owned(),
             rows.columns.get(1).cloned().unwrap_or_default(),
         ];
-        let named = ranked.iter().map(|(node, number)| {
+        let named = ranked.iter().map(|(node, value)| {
             let name = SqlValue::Text(self.kb.name(*node).to_owned());
-            vec![SqlValue::Text(self.kb.key(*node).into_owned()), name, SqlValue::Real(*number)]
+            let value = value.number().map_or_else(|| value.clone(), SqlValue::Real);
+            vec![SqlValue::Text(self.kb.key(*node).into_owned()), name, value]
         });
         self.result = Rows { columns, rows: named.collect() };
         let unit = self.unit(column);
-        let way = if high { "highest" } else { "lowest" };
-        let next = ranked.iter().find(|(_, number)| !in_first(*number));
-        let next = next
-            .map(|(node, number)| format!("; next: {} {}", self.kb.name(*node), shown(*number)));
+        let way = match (&value, high) {
+            (SqlValue::Text(_), true) => "latest",
+            (SqlValue::Text(_), false) => "earliest",
+            (_, true) => "highest",
+            (_, false) => "lowest",
+        };
+        let next = rest
+            .first()
+            .map(|(node, value)| format!("; next: {} {}", self.kb.name(*node), shown_value(value)));
+        let values: Vec<String> = chosen.iter().map(|one| shown_value(&one.1)).collect();
         let told = format!(
-            "{}: {}{} ({way} {}{})",
-            names.join(", "),
-            shown(value),
-            spaced(unit.as_deref()),
+            "{} ({way} {}{})",
+            names_in_words(&names, &values, unit.as_deref()),
             self.name(column),
             next.unwrap_or_default()
         );
+        let value = value.number().map_or(value, SqlValue::Real);
         Ok((Outcome::Names { names, value, unit }, told))
     }
 
@@ -593,7 +627,7 @@ impl Run<'_> {
             .map(|(name, _)| name.clone())
             .collect();
         let told = format!("{} ({what}: {listed})", names.join(", "));
-        Ok((Outcome::Names { names, value: best, unit }, told))
+        Ok((Outcome::Names { names, value: SqlValue::Real(best), unit }, told))
     }
 
     /// The numbers of columns in the rows that satisfy the filters and have all of them.
@@ -822,55 +856,4 @@ pub(super) fn contingency(rows: &Rows) -> Result<Vec<Vec<u64>>, AskError> {
         }
     }
     Ok(counts)
-}
-
-fn yes_or_no(yes: bool) -> &'static str {
-    if yes { "yes" } else { "no" }
-}
-
-fn plural(n: f64) -> &'static str {
-    if n == 1.0 { "row" } else { "rows" }
-}
-
-fn spaced(unit: Option<&str>) -> String {
-    unit.map_or(String::new(), |unit| format!(" {unit}"))
-}
-
-/// A test as a row, and in words.
-pub(super) fn test_in_words(tested: TestResult) -> (Rows, String) {
-    let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
-    let row = vec![
-        SqlValue::Text(tested.test.name().to_owned()),
-        SqlValue::Int(tested.n as i64),
-        SqlValue::Real(tested.statistic),
-        SqlValue::Real(tested.p),
-        SqlValue::Real(LEVEL),
-    ];
-    let told = format!(
-        "{}: n {}, statistic {}, p {}, level {LEVEL}",
-        tested.test.name(),
-        tested.n,
-        shown(tested.statistic),
-        shown_p(tested.p)
-    );
-    (Rows { columns, rows: vec![row] }, told)
-}
-
-/// A probability for people.
-fn shown_p(p: f64) -> String {
-    if p < 1e-4 { "< 0.0001".to_owned() } else { shown(p) }
-}
-
-/// The cells of a row as JSON, in the order of the columns; none after the last row.
-pub fn row_json(table: &Table, at: usize) -> impl Iterator<Item = serde_json::Value> + '_ {
-    table.columns.iter().filter_map(move |column| column.cells.get(at)).map(cell_json)
-}
-
-fn cell_json(cell: &Cell) -> serde_json::Value {
-    match cell {
-        Cell::Empty => serde_json::Value::Null,
-        Cell::Number(number) => serde_json::json!(number),
-        Cell::Text(text) => serde_json::json!(&**text),
-        Cell::Many(named) => named.iter().map(|one| serde_json::json!(&*one.name)).collect(),
-    }
 }

@@ -7,8 +7,10 @@ use std::{collections::BTreeSet, sync::OnceLock};
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
+use crate::lexicon::is_filler;
 use agent_ground::words::{is_stop_word, name_words};
 use agent_index::IndexedBase;
+use agent_infer::bundle::lexicon::{Synonyms, synonyms};
 use agent_kb::{
     Direction, FieldId, MetapathStep, RelationId, TypeId,
     table::{Sample, sample},
@@ -22,6 +24,15 @@ const MAX_PATHS: usize = 200;
 const MIN_BEGINNING: usize = 4;
 /// Maximum number of letters that the other form has in addition.
 const MAX_ENDING: usize = 3;
+/// Words of a relation's name that say nothing about it.
+const AUXILIARIES: [&str; 13] =
+    ["has", "have", "is", "are", "of", "in", "by", "with", "to", "for", "from", "at", "on"];
+/// Weight of a word of a relation's own name, against 1 of a synonym.
+const OWN_WORD: i32 = 4;
+/// Maximum weight of synonyms.
+const MAX_SYNONYMS: i32 = 3;
+/// Weight of a word that excludes a relation.
+const EXCLUDED: i32 = -8;
 
 /// A name of the schema in words.
 #[derive(Clone, Debug)]
@@ -42,6 +53,11 @@ pub(crate) struct Schema {
     pub fields: Vec<Words>,
     /// Names by relation.
     pub relations: Vec<Words>,
+    /// The words of each relation's name without those of types and auxiliaries: `manager` of
+    /// `has_manager`, `target` of `drug_target_gene`.
+    pub nouns: Vec<Vec<String>>,
+    type_synonyms: Vec<Synonyms>,
+    relation_synonyms: Vec<Synonyms>,
     samples: Vec<OnceLock<Vec<Sample>>>,
     /// Types with the steps between them.
     graph: DiGraph<TypeId, (MetapathStep, u64)>,
@@ -94,10 +110,20 @@ impl Schema {
             graph.add_edge(source, target, step(Direction::Out, tuple.target));
             graph.add_edge(target, source, step(Direction::In, tuple.source));
         }
+        let types: Vec<Words> = kb.types().iter().map(in_words).collect();
+        let relations: Vec<Words> = kb.relations().iter().map(in_words).collect();
+        let says = |word: &String| {
+            let is_type = types.iter().any(|kind| kind.words.contains(word));
+            !is_type && !AUXILIARIES.contains(&word.as_str()) && !is_filler(word)
+        };
+        let noun = |own: &Words| own.words.iter().filter(|word| says(word)).cloned().collect();
         Self {
-            types: kb.types().iter().map(in_words).collect(),
+            nouns: relations.iter().map(noun).collect(),
+            types,
             fields: kb.field_names().iter().map(in_words).collect(),
-            relations: kb.relations().iter().map(in_words).collect(),
+            relations,
+            type_synonyms: synonyms(&base.stems, "type", kb.types()),
+            relation_synonyms: synonyms(&base.stems, "relation", kb.relations()),
             samples: kb.types().iter().map(|_| OnceLock::new()).collect(),
             graph,
         }
@@ -156,13 +182,9 @@ impl Schema {
             }
             open = next;
         }
-        let n_said = |steps: &[MetapathStep]| {
-            let own = |step: &MetapathStep| self.n_said(step, said);
-            steps.iter().map(own).sum::<usize>()
-        };
         found.sort_by(|one, other| {
-            n_said(&other.0)
-                .cmp(&n_said(&one.0))
+            self.said(&other.0, said)
+                .cmp(&self.said(&one.0, said))
                 .then(other.1.cmp(&one.1))
                 .then(one.0.cmp(&other.0))
         });
@@ -193,26 +215,68 @@ impl Schema {
         steps
     }
 
-    /// Number of mentioned stems of a step's relation, without those of the types' names.
-    fn n_said(&self, step: &MetapathStep, said: &BTreeSet<String>) -> usize {
-        let relation = self.relations.get(step.relation.0 as usize);
-        let of_types: BTreeSet<&String> = self.types.iter().flat_map(|kind| &kind.stems).collect();
-        let stems = relation.into_iter().flat_map(|relation| &relation.stems);
-        stems
-            .filter(|stem| !of_types.contains(stem))
-            .filter(|stem| said.iter().any(|other| is_form(stem, other)))
-            .count()
+    /// The metapaths from one type to another that the question means equally: those of
+    /// [`paths`](Self::paths) whose relations are mentioned as much as the first one's.
+    pub(crate) fn best_paths(
+        &self,
+        from: TypeId,
+        to: TypeId,
+        said: &BTreeSet<String>,
+    ) -> Vec<Vec<MetapathStep>> {
+        let mut paths = self.paths(from, to, said);
+        let best = paths.first().map(|steps| self.said(steps, said));
+        paths.retain(|steps| Some(self.said(steps, said)) == best);
+        paths
     }
 
-    /// Whether a relation within a type is mentioned.
-    pub(crate) fn is_linked_within(&self, kind: TypeId, said: &BTreeSet<String>) -> bool {
-        self.steps(kind).iter().any(|step| step.to == kind && self.n_said(step, said) > 0)
+    /// How much a question mentions the relations of a metapath: by words of their names, without
+    /// those of types, or else by synonyms; negative if a word excludes one.
+    pub(crate) fn said(&self, steps: &[MetapathStep], said: &BTreeSet<String>) -> i32 {
+        steps.iter().map(|step| self.said_of(step.relation, said)).sum()
     }
 
-    /// Whether a stem is a form of a word of one relation's name.
+    fn said_of(&self, relation: RelationId, said: &BTreeSet<String>) -> i32 {
+        let at = usize::from(relation.0);
+        let own = self.relations.get(at).map_or(&[][..], |own| &own.stems);
+        let is_of_type = |stem: &String| self.types.iter().any(|kind| kind.stems.contains(stem));
+        let own = own.iter().filter(|stem| !is_of_type(stem));
+        let n_own = own.filter(|stem| said.iter().any(|other| is_form(stem, other))).count();
+        let Some(synonyms) = self.relation_synonyms.get(at) else { return 0 };
+        let n = |of: &[String]| of.iter().filter(|stem| said.contains(*stem)).count();
+        let means = (n(&synonyms.means) as i32).min(MAX_SYNONYMS);
+        if n_own == 0 && means == 0 && n(&synonyms.excludes) > 0 {
+            return EXCLUDED;
+        }
+        OWN_WORD * n_own as i32 + means
+    }
+
+    /// The type that a stem is a synonym of, if there is one.
+    pub(crate) fn type_meant(&self, stem: &String) -> Option<TypeId> {
+        let mut own = (0u16..).zip(&self.type_synonyms).filter(|(_, own)| own.means.contains(stem));
+        match (own.next(), own.next()) {
+            (Some((kind, _)), None) => Some(TypeId(kind)),
+            _ => None,
+        }
+    }
+
+    /// Whether a stem is a synonym of a relation.
+    pub(crate) fn means_relation(&self, stem: &String) -> bool {
+        self.relation_synonyms.iter().any(|own| own.means.contains(stem))
+    }
+
+    /// The steps within a type whose relations are mentioned by words of their names.
+    pub(crate) fn linked_within(&self, kind: TypeId, said: &BTreeSet<String>) -> Vec<MetapathStep> {
+        let mut steps = self.steps(kind);
+        steps.retain(|step| step.to == kind && self.said_of(step.relation, said) >= OWN_WORD);
+        steps
+    }
+
+    /// Whether a stem is a form of a word of one relation's name, or a synonym of it.
     pub(crate) fn is_said_by(&self, relation: RelationId, stem: &str) -> bool {
-        let own = self.relations.get(relation.0 as usize);
-        own.is_some_and(|own| own.stems.iter().any(|own| is_form(own, stem)))
+        let at = usize::from(relation.0);
+        let own = self.relations.get(at).map_or(&[][..], |own| &own.stems);
+        let means = self.relation_synonyms.get(at).map_or(&[][..], |own| &own.means);
+        own.iter().any(|own| is_form(own, stem)) || means.iter().any(|own| own == stem)
     }
 
     /// Whether a stem is a form of a word of any relation's name.

@@ -8,7 +8,7 @@
 
 use crate::{
     lexicon::{Bound, Function},
-    plan::{Measure, Subject, Test},
+    plan::{DatePart, Measure, Subject, Test},
 };
 use agent_kb::table::{Cell, Column, ColumnKind, Table, quoted, value::category};
 
@@ -247,6 +247,10 @@ impl Writer<'_> {
             Test::Number { column, bound, number: by, .. } => {
                 format!("{} {} {}", self.bounded(*column), bound.sql(), number(*by))
             }
+            Test::Date { column, bound, date } => {
+                let cut = format!("substr({}, 1, {})", self.written(*column), date.len());
+                format!("{cut} {} {}", bound.sql(), literal(date))
+            }
             Test::Value { column, key } => match self.long(*column) {
                 Some(long) => format!("id IN (SELECT id FROM {long} WHERE key = {})", literal(key)),
                 None => {
@@ -345,21 +349,24 @@ impl Writer<'_> {
     pub(crate) fn groups(
         &self,
         filters: &[Test],
-        group: usize,
+        (group, part): (usize, Option<DatePart>),
         measure: Measure,
         high: bool,
         limit: usize,
     ) -> String {
         let (of, known) = self.measure(measure);
-        let of = if measure == Measure::Rows { format!("{of}, count(*) AS of_n") } else { of };
         let order = if high { "DESC" } else { "ASC" };
         let written = self.written(group);
         let mut others: Vec<String> = known.into_iter().collect();
         let Some(long) = self.long(group) else {
             others.push(format!("{written} IS NOT NULL"));
             let all = self.where_all(filters, &others);
+            let value = match part {
+                None => written,
+                Some(part) => format!("substr({written}, 1, {}) AS part", part.len()),
+            };
             return format!(
-                "SELECT {written}, {of} FROM t{all} GROUP BY 1 ORDER BY 2 {order}, 1 LIMIT {limit}"
+                "SELECT {value}, {of} FROM t{all} GROUP BY 1 ORDER BY 2 {order}, 1 LIMIT {limit}"
             );
         };
         let all = self.where_all(filters, &others);

@@ -223,7 +223,7 @@ fn an_outage_or_a_ceiling_is_an_error_and_never_a_number() {
 }
 
 /// Twelve products of three brands in turn, four of which were bought once.
-fn shop() -> Arc<IndexedBase> {
+pub(crate) fn shop() -> Arc<IndexedBase> {
     static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
         let (mut nodes, mut edges) = (String::new(), String::new());
         let mut add = |id: usize, kind: &str, name: &str, details: serde_json::Value| {
@@ -368,10 +368,21 @@ fn columns_may_be_called_as_keywords() {
 }
 
 #[test]
-fn dates_are_bounded_by_years_and_nothing_else_is_computed_of_them() {
-    assert_eq!(number("How many products are more recent than 2015?"), 6.0);
+fn dates_are_bounded_and_ordered() {
+    for (question, answer) in [
+        ("How many products are more recent than 2015?", 6.0),
+        ("How many products were released in May 2012?", 1.0),
+        ("How many products have a release date after 17 May 2019?", 2.0),
+        ("How many products have a release date after 2019-05-16?", 3.0),
+        ("How many products have a release date between May 2012 and June 2014?", 3.0),
+        ("How many products have a release date until Q2 2012?", 3.0),
+        ("How many products are newer than April 2015?", 7.0),
+    ] {
+        assert_eq!(number(question), answer, "{question}");
+    }
+    let (n, rows) = first(shop(), "Which product is the newest?");
+    assert_eq!((n, rows[0][2].clone()), (1, SqlValue::Text("2021-05-17".to_owned())));
     for question in [
-        "Which product is the newest?",
         "Which is newer, \"Gadget Zeta1\" or \"Gadget Zeta2\"?",
         "How many products are newer than 15?",
     ] {

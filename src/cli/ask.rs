@@ -14,6 +14,7 @@ use agent_app::{
     operation::Perform as _,
 };
 use agent_ask::{
+    AskReading,
     answer::{Answered, LeftOut, Outcome, shown_value},
     row_json,
 };
@@ -37,8 +38,9 @@ const SHOWN_CELL: usize = 60;
 ///
 /// The answer is a number with its unit, names, a table, or yes or no with its statistic; with it
 /// come the path to the rows, the SQL, the table, and what was left out. A question for which
-/// something is missing is not answered: what is missing is said, and the exit status is 1. With
-/// --bundle, a question for nodes is answered by the bundle.
+/// something is missing is not answered: what is missing is said, and the exit status is 1. A
+/// question that can be read in several ways is asked back: each reading is printed with its answer,
+/// and the exit status is 3. With --bundle, a question for nodes is answered by the bundle.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -66,9 +68,30 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 false => print(answered, &base.kb, ctx)?,
             }
         }
+        Reply::Readings { readings, .. } => {
+            match args.json {
+                true => ctx.printer.json(&reply)?,
+                false => print_readings(readings, ctx)?,
+            }
+            return Ok(Exit::AskedBack);
+        }
         Reply::Bundle(ranking) => hits::print(&ranking.hits(), args.json, ctx)?,
     }
     Ok(Exit::Done)
+}
+
+/// The readings of a question, each with its answer and what tells it from the others.
+fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<()> {
+    let n = readings.len();
+    let mut text = format!("the question can be read in {n} ways; choose one with --reading K\n");
+    for (k, reading) in (1..).zip(readings) {
+        text += &format!("\n{k:>3}  {}\n", reading.told);
+        let shared = |line: &&String| readings.iter().all(|other| other.path.contains(line));
+        let own: Vec<&String> = reading.path.iter().filter(|line| !shared(line)).collect();
+        let told = if own.is_empty() { reading.path.iter().collect() } else { own };
+        told.iter().for_each(|line| text += &format!("     {line}\n"));
+    }
+    ctx.printer.text(&text)
 }
 
 /// The answer, its path, table and SQL, and the first rows.

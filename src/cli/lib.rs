@@ -98,20 +98,35 @@ const TIME_TO_TELL: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Everything asked for was done; a closed pipe on stdout counts as done.
-    Done = 0,
+    Done,
     /// It failed, or finished with failed items.
-    Failed = 1,
+    Failed,
     /// The command line is wrong.
-    Usage = 2,
+    Usage,
+    /// The question can be read in several ways, and which one is meant is asked back.
+    AskedBack,
     /// The program is wrong.
-    Internal = 3,
+    Internal,
     /// Stopped by Ctrl-C or SIGTERM.
-    Interrupted = 130,
+    Interrupted,
+}
+
+impl Exit {
+    /// The exit status.
+    fn status(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::AskedBack | Exit::Internal => 3,
+            Exit::Interrupted => 130,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
+        ExitCode::from(exit.status())
     }
 }
 
@@ -403,7 +418,7 @@ fn watch_signals(
     let (stop, printer, ends_itself) = (stop.clone(), printer.clone(), ends_itself.clone());
     ctrlc::set_handler(move || {
         if stop.swap(true, Ordering::Relaxed) {
-            std::process::exit(Exit::Interrupted as i32);
+            std::process::exit(Exit::Interrupted.status().into());
         }
         if ends_itself.load(Ordering::Relaxed) {
             return printer.notice("finishing what is under way; again to end at once");
@@ -414,7 +429,7 @@ fn watch_signals(
             end_interrupted(last);
         };
         if thread::Builder::new().name("end".to_owned()).spawn(end).is_err() {
-            std::process::exit(Exit::Interrupted as i32);
+            std::process::exit(Exit::Interrupted.status().into());
         }
         printer.notice("stopping");
     })
@@ -433,7 +448,7 @@ fn end_interrupted(printer: Arc<Printer>) -> ! {
     if thread::Builder::new().spawn(tell).is_ok() {
         let _ = telling.recv_timeout(TIME_TO_TELL);
     }
-    std::process::exit(Exit::Interrupted as i32)
+    std::process::exit(Exit::Interrupted.status().into())
 }
 
 /// Keeps the message of the latest panic instead of printing it: some panics are caught and

@@ -1,10 +1,11 @@
 //! Questions over many nodes, answered by a table; those for nodes are handed to the bundle that
 //! answers. Must not know how either finds its answer.
 
-use std::{sync::Arc, time::Instant};
+use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
 use axum::{extract::State, http::StatusCode, response::IntoResponse};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     sent::{in_json, json},
     splits::page,
 };
-use agent_ask::{AskError, AskRecord};
+use agent_ask::{AskError, AskRecord, ReadingsRecord};
 use agent_infer::{self as infer, HitRecord};
 use agent_retrieve::{Answer, AssistFailure, Detail, Retriever, check_query};
 
@@ -26,11 +27,16 @@ const ROWS: usize = 100;
 const NODES: usize = 20;
 
 /// A question over many nodes.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
-    /// The question.
+    /// The question; left out with a plan.
+    #[serde(default)]
     question: String,
+    /// A plan to run instead of reading a question, as `plan` of an answer.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    plan: Option<Value>,
     /// The base; may be left out where there is one.
     #[serde(default)]
     base: Option<String>,
@@ -38,6 +44,10 @@ pub(super) struct Ask {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1000, default = 100)]
     rows: Option<usize>,
+    /// Take this one of the readings that were asked back, from 1.
+    #[serde(default)]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    reading: Option<NonZeroUsize>,
     /// Time for the answer, milliseconds, 1 to 60000.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
@@ -53,6 +63,17 @@ struct ByTable<'a> {
     #[serde(flatten)]
     #[schema(value_type = serde_json::Value)]
     answer: AskRecord<'a>,
+}
+
+/// The readings of a question that can be read in several ways, whose answers differ.
+#[derive(Serialize, ToSchema)]
+struct ByReadings<'a> {
+    /// The base.
+    base: &'a str,
+    /// The readings, each with its answer, as `agent ask --json` prints them.
+    #[serde(flatten)]
+    #[schema(value_type = serde_json::Value)]
+    readings: ReadingsRecord<'a>,
 }
 
 /// An answer by the bundle.
@@ -78,6 +99,7 @@ struct ByBundle<'a> {
 #[serde(tag = "by", rename_all = "lowercase")]
 enum AskReply<'a> {
     Table(Box<ByTable<'a>>),
+    Readings(ByReadings<'a>),
     Bundle(ByBundle<'a>),
 }
 
@@ -95,8 +117,8 @@ pub(super) async fn ask(
     let deadline = deadline(asked.timeout_ms)?;
     let rows = page(asked.rows, ROWS, MAX_ROWS)?;
     let work = {
-        let (opened, question) = (opened.clone(), asked.question.clone());
-        move || by_table(&opened, &question, rows)
+        let (opened, asked) = (opened.clone(), asked.clone());
+        move || by_table(&opened, &asked, rows)
     };
     let told = match (server.tables.run(deadline, work).await??, opened.active()) {
         (Some(told), _) => told,
@@ -109,16 +131,33 @@ pub(super) async fn ask(
 }
 
 /// The answer by a table; none for a question for nodes.
-fn by_table(opened: &Opened, question: &str, rows: usize) -> Result<Option<String>, ApiError> {
-    let question = check_query(question)?;
+fn by_table(opened: &Opened, asked: &Ask, rows: usize) -> Result<Option<String>, ApiError> {
     let began = Instant::now();
-    match opened.analyst().ask(question) {
+    let (question, answered) = match &asked.plan {
+        Some(_) if !asked.question.is_empty() || asked.reading.is_some() => {
+            return Err(ApiError::bad(
+                "a plan comes without a question and a reading",
+                "send `plan` alone, or `question`",
+            ));
+        }
+        Some(plan) => ("", opened.analyst().run_plan(plan)),
+        None => {
+            let question = check_query(&asked.question)?;
+            (question, opened.analyst().ask_as(question, asked.reading.map(NonZeroUsize::get)))
+        }
+    };
+    match answered {
         Ok(answered) => {
             let ms = began.elapsed().as_secs_f64() * 1e3;
             let kb = &opened.base.kb;
             let answer = AskRecord::new(question, &answered, kb, rows, ms);
             let base = opened.name();
             in_json(&AskReply::Table(Box::new(ByTable { base, answer }))).map(Some)
+        }
+        Err(AskError::Ambiguous(readings)) => {
+            let ms = began.elapsed().as_secs_f64() * 1e3;
+            let readings = ReadingsRecord::new(question, &readings, ms);
+            in_json(&AskReply::Readings(ByReadings { base: opened.name(), readings })).map(Some)
         }
         Err(AskError::NoTable) => Ok(None),
         Err(error) => Err(not_answered(&error)),
@@ -128,6 +167,7 @@ fn by_table(opened: &Opened, question: &str, rows: usize) -> Result<Option<Strin
 fn not_answered(error: &AskError) -> ApiError {
     let remedy = match error {
         AskError::NoTable => "a question for nodes needs a bundle: use /v1/query",
+        AskError::Plan(_) => "send a plan as `plan` of an answer is",
         _ => "ask in words of the base: GET /v1/base lists its types and relations",
     };
     let status = StatusCode::UNPROCESSABLE_ENTITY;

@@ -10,9 +10,9 @@ use crate::{
     support::{Ran, World},
 };
 
-/// The schema of `docs/answer.schema.json`.
-fn schema() -> jsonschema::Validator {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/answer.schema.json");
+/// The schema of a file in `docs`.
+pub(crate) fn schema(name: &str) -> jsonschema::Validator {
+    let path = format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"));
     let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     jsonschema::validator_for(&schema).unwrap()
 }
@@ -20,7 +20,7 @@ fn schema() -> jsonschema::Validator {
 #[test]
 fn answers_are_as_their_schema_says() {
     let (world, _) = world_with(SEARCHES);
-    let schema = schema();
+    let schema = schema("answer.schema.json");
     let query = ["query", "--bundle", "bundle.json", "--dataset", "tiny", "--json"];
     for more in [&["steel dart"][..], &["steel dart", "--explain"], &["zyzzyx"]] {
         let answer =
@@ -40,7 +40,7 @@ fn a_failed_program_is_told_in_an_answer_of_the_same_schema() {
     let ran = world.run(query.into_iter().chain(["steel dart"]));
     assert_eq!(ran.status, 1, "{}", ran.stderr);
     let answer: Value = serde_json::from_str(ran.stdout.trim()).unwrap();
-    assert!(schema().is_valid(&answer), "{answer}");
+    assert!(schema("answer.schema.json").is_valid(&answer), "{answer}");
     assert!(answer["stand_in"].as_str().unwrap().contains("no"), "{answer}");
     assert!(answer["hits"][0]["explanation"]["children"].is_array(), "{answer}");
 }

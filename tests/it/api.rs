@@ -199,6 +199,18 @@ fn questions_over_many_nodes_are_answered_as_on_the_command_line() {
         served.send("POST", "/v1/ask", &json!({"question": "a durable steel bottle"}));
     assert_eq!((status, &nodes["by"]), (200, &json!("bundle")), "{nodes}");
     assert!(!nodes["hits"].as_array().unwrap().is_empty());
+    // The plan of an answer gives that answer.
+    let (status, again) =
+        served.send("POST", "/v1/ask", &json!({"plan": answer["plan"], "rows": 3}));
+    assert_eq!((status, &again["told"]), (200, &answer["told"]), "{again}");
+    let two = json!({"plan": answer["plan"], "question": question});
+    let (status, reply) = served.send("POST", "/v1/ask", &two);
+    assert_eq!((status, &reply["error"]["code"]), (400, &json!("bad_request")), "{reply}");
+    let mut wrong = answer["plan"].clone();
+    wrong["rows"] = json!("planet");
+    let (status, reply) = served.send("POST", "/v1/ask", &json!({ "plan": wrong }));
+    assert_eq!((status, &reply["error"]["code"]), (422, &json!("not_answered")), "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("planet"), "{reply}");
     let (status, reply) =
         served.send("POST", "/v1/ask", &json!({"question": "How many zorgles are there?"}));
     assert_eq!((status, &reply["error"]["code"]), (422, &json!("not_answered")), "{reply}");

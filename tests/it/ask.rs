@@ -25,6 +25,7 @@ use agent::{
 };
 
 use crate::{
+    answers::schema,
     bundles::{SEARCHES, world_with},
     model::{ModelServer, Mood},
     support::{World, real_bases},
@@ -451,5 +452,82 @@ fn the_same_seed_makes_the_same_questions() {
             matches!(one.answer, AnswerValue::Single(Single { value: Cell::Bool(_), .. }))
         };
         assert!(first.iter().any(truth));
+    }
+}
+
+/// Tickets that two people open and handle.
+fn desk(world: &World) {
+    let (mut nodes, mut edges) = (String::new(), "src_id\trelation\tdst_id\n".to_owned());
+    for (id, name) in ["Ada Lind", "Bo Quist"].into_iter().enumerate() {
+        nodes += &format!("{{\"id\": \"p{id}\", \"type\": \"person\", \"name\": \"{name}\"}}\n");
+    }
+    for n in 0..5 {
+        nodes += &format!("{{\"id\": \"t{n}\", \"type\": \"ticket\", \"name\": \"Seam {n}\"}}\n");
+        edges +=
+            &format!("t{n}\topened_by\tp{}\nt{n}\thandled_by\tp{}\n", n % 2, usize::from(n > 3));
+    }
+    fs::create_dir_all(world.path("desk")).unwrap();
+    fs::write(world.path("desk/nodes.jsonl"), nodes).unwrap();
+    fs::write(world.path("desk/edges.tsv"), edges).unwrap();
+    let from = world.path("desk").display().to_string();
+    world.run(["data", "import", "--name", "desk", "--from", &from]).done();
+    world.run(["index", "desk"]).done();
+}
+
+#[test]
+fn what_can_be_read_in_two_ways_is_asked_back() {
+    let world = World::new();
+    desk(&world);
+    let question = "How many tickets does Ada Lind have?";
+    let asked = world.run(["ask", "desk", question]);
+    assert_eq!(asked.status, 3, "{}", asked.stderr);
+    for told in
+        ["2 ways", "--reading K", "  1  4 (ticket rows)", "  2  3 (ticket rows)", "opened_by"]
+    {
+        assert!(asked.stdout.contains(told), "{told}: {}", asked.stdout);
+    }
+    let asked = world.run(["ask", "desk", question, "--json"]);
+    let reply: serde_json::Value = serde_json::from_str(&asked.stdout).unwrap();
+    assert_eq!((asked.status, &reply["answer"]), (3, &serde_json::Value::Null), "{reply}");
+    assert_eq!(reply["readings"].as_array().unwrap().len(), 2, "{reply}");
+    let chosen = world.run(["ask", "desk", question, "--reading", "2"]).done();
+    assert!(chosen.starts_with("3 (ticket rows)"), "{chosen}");
+    world.run(["ask", "desk", question, "--reading", "3"]).fails(1, &["no reading 3, but 2"]);
+    world.run(["ask", "desk", question, "--reading", "0"]).fails(2, &["--reading"]);
+    // The plan of an answer gives that answer.
+    let first = &world.run(["ask", "desk", question, "--reading", "2", "--json"]).json_lines()[0];
+    let plan = first["plan"].to_string();
+    let again = &world.run(["ask", "desk", "--plan", &plan, "--json"]).json_lines()[0];
+    assert_eq!((&first["answer"], &first["sql"]), (&again["answer"], &again["sql"]));
+    let wrong = plan.replace("opened_by", "closed_by");
+    let refused = world.run(["ask", "desk", "--plan", &wrong]);
+    refused.fails(1, &["closed_by", "plan.schema.json"]);
+    world.run(["ask", "desk", "--plan", "rows"]).fails(2, &["not JSON"]);
+    world.run(["ask", "desk"]).fails(2, &["QUESTION"]);
+    world.run(["ask", "desk", question, "--plan", &plan]).fails(2, &["--plan"]);
+}
+
+#[test]
+fn plans_are_as_their_schema_says() {
+    let world = World::new();
+    let analyst = sample(&world, "amazon", SampleKind::Amazon, 0.0008);
+    let schema = schema("plan.schema.json");
+    for question in [
+        "How many products cost more than 10 and are not by \"Bekrifil\"?",
+        "What is the mean price per brand?",
+        "Which two products are the cheapest?",
+        "Does \"Bekrifil\" have a higher mean price than \"Libugri\"?",
+        "What share of products has a price under 10?",
+        "Are the prices of products normally distributed?",
+        "Do the prices vary more in \"Bekrifil\" than in \"Libugri\"?",
+        "What would the mean price be without \"Bekrifil\"?",
+        "What would the mean price be if prices rose by 10 %?",
+    ] {
+        let answered = analyst.ask(question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        let mut plan = answered.plan.unwrap();
+        let wrong: Vec<String> = schema.iter_errors(&plan).map(|e| e.to_string()).collect();
+        assert!(wrong.is_empty(), "{question}: {plan}: {wrong:?}");
+        plan["operation"] = serde_json::json!({"drop": "t"});
+        assert!(!schema.is_valid(&plan), "{question}");
     }
 }

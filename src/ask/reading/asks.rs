@@ -4,9 +4,11 @@
 //! Independent of the content of the base.
 
 use crate::{
-    lexicon::Cue,
+    lexicon::{Bound, Cue},
     mentions::{Mention, Mentions, What},
+    reading::operation::YES_NO,
 };
+use agent_kb::TypeId;
 
 /// Whether a phrase occurs that no question for nodes has.
 pub(super) fn asks_surely(mentions: &Mentions) -> bool {
@@ -14,6 +16,31 @@ pub(super) fn asks_surely(mentions: &Mentions) -> bool {
         What::Cue(cue) => asks(cue) && cue != Cue::Relate && !is_together(mentions, mention),
         _ => false,
     })
+}
+
+/// Whether the question asks, yes or no, for more than another name has: `do A cost more than B`.
+pub(super) fn compares_names(mentions: &Mentions) -> bool {
+    let begins = mentions.tokens.first().is_some_and(|token| YES_NO.contains(&token.word.as_str()));
+    let than = |mention: &Mention| {
+        matches!(mention.what, What::Cue(Cue::Bound(Bound::Above | Bound::Below, false)))
+    };
+    let is_thing = |mention: &Mention| matches!(mention.what, What::Thing(_));
+    let place = mentions.all.iter().position(than);
+    begins
+        && place.is_some_and(|place| {
+            let (before, behind) = mentions.all.split_at(place);
+            before.iter().any(is_thing) && behind.iter().any(is_thing)
+        })
+}
+
+/// The type that a question counts by group without asking for a number: `papers per venue`.
+pub(super) fn counted_by_each(mentions: &Mentions) -> Option<TypeId> {
+    let said = |mention: &&Mention| !matches!(mention.what, What::Filler | What::Relation);
+    let mut said = mentions.all.iter().filter(said).map(|mention| &mention.what);
+    match (said.next()?, said.next()?, said.next()?) {
+        (What::Type(kind), What::Cue(Cue::Each), What::Type(_) | What::Field(_)) => Some(*kind),
+        _ => None,
+    }
 }
 
 /// Whether a word for a total may mean a manner: `together`.

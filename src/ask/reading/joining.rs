@@ -152,7 +152,7 @@ impl Reading<'_> {
     }
 
     /// Whether only joining words, and words that describe the things, stand between two things.
-    fn is_listed(&self, one: usize, other: usize) -> bool {
+    pub(super) fn is_listed(&self, one: usize, other: usize) -> bool {
         let tokens = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
         (one + 1..other).all(|at| {
             let own = tokens(at).and_then(|at| self.mentions.tokens.get(at)).unwrap_or_default();

@@ -122,7 +122,9 @@ impl Reading<'_> {
                     "it does not say of which value {number} is said; name a field"
                 )));
             };
-            if let Bounded::Mention(place) = what {
+            if let Bounded::Mention(place) = what
+                && self.changed.get(place) == Some(&changed)
+            {
                 self.bounded.insert(place);
             }
             let mut bound = limit.bound.unwrap_or(Bound::Equal);
@@ -272,17 +274,6 @@ impl Reading<'_> {
         self.mentions.all.iter().take(at).all(|own| {
             matches!(own.what, What::Filler | What::Relation | What::Cue(Cue::Which | Cue::Filler))
         })
-    }
-
-    /// Whether a field holds years or dates.
-    fn is_time(&self, at: usize) -> bool {
-        match self.what(at) {
-            Some(What::Field(fields)) => fields.iter().any(|(field, share)| {
-                let name = self.base.kb.field_name(*field);
-                *share > 0.4 && (name.contains("year") || name.contains("date"))
-            }),
-            _ => false,
-        }
     }
 
     /// Whether a number within the assumption is the amount of a change, not a selection.

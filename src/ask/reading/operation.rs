@@ -1,19 +1,16 @@
 //! Builds the operation of a kind from a question's mentions, if they suffice.
 
-use std::collections::BTreeSet;
-
 use crate::{
     AskError,
     kind::Kind,
     lexicon::{Bound, Cue, Function},
-    mentions::{Thing, What},
-    plan::{Change, Condition, Measure, Operation, Plan, Subject, Test, reversed},
+    mentions::What,
+    plan::{Change, Condition, Measure, Operation, Plan, Subject, Test},
     reading::{
-        Reading, Role,
+        Reading,
         numbers::{NumberUse, push_number},
     },
 };
-use agent_index::IndexedBase;
 use agent_kb::{
     FieldId, NodeId, RelationId, TypeId,
     table::{ColumnKind, ColumnSpec, value::quantity},
@@ -27,13 +24,6 @@ pub(super) const YES_NO: [&str; 14] = [
 
 /// Number of nodes searched for a zero.
 const LOOKED_AT: usize = 1_000;
-
-/// Things joined by `or`, with their mentions: rows must have at least one of them or, if `denied`,
-/// none.
-struct Alternatives {
-    denied: bool,
-    all: Vec<(usize, String, Role)>,
-}
 
 /// Remaining parts of a question for its operation.
 pub(super) struct Parts {
@@ -115,6 +105,7 @@ impl Reading<'_> {
             filters: Vec::new(),
             counts_rows: self.counted.values().any(|kind| *kind == self.rows)
                 || self.occurs_in() == Some(self.rows)
+                || self.counted_by_name() == Some(self.rows)
                 || self.counts_them(),
         };
         self.put_things(kind, &mut parts)?;
@@ -138,10 +129,18 @@ impl Reading<'_> {
                 }
             } else if let Some(What::Field(fields)) = self.what(at)
                 && let Some(field) = self.field(fields, false)
-                && self.kind_of(field) == Some(ColumnKind::Text)
+                && matches!(self.kind_of(field), Some(ColumnKind::Text | ColumnKind::Date))
+                && !self.bounded.contains(&at)
             {
                 self.put_text(at, field, &mut parts)?;
             }
+        }
+        if let Some(at) = self.part_mention()
+            && let Ok(field) = self.time_field()
+            && self.kind_of(field) == Some(ColumnKind::Date)
+        {
+            let column = self.column(ColumnSpec::Field(field));
+            parts.groups.push((at, column));
         }
         self.put_linked(&mut parts)?;
         Ok(parts)
@@ -167,7 +166,7 @@ impl Reading<'_> {
                     let column = self.column(ColumnSpec::Count(vec![step]));
                     parts.filters.push((at, some_of(column)));
                 }
-                [] if links => {}
+                [] if links && !self.is_row_behind(at, parts) => {}
                 _ => {
                     let said = self.said_at(at);
                     let rows = self.base.kb.type_name(self.rows);
@@ -178,6 +177,12 @@ impl Reading<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the name behind a mention is that of rows, so that nothing is linked by it.
+    fn is_row_behind(&self, at: usize, parts: &Parts) -> bool {
+        let is_next = |place: usize| self.beside(at, 1) == Some(place);
+        parts.conditions.iter().any(|(place, one)| one.steps.is_empty() && is_next(*place))
     }
 
     /// Whether the words of a mention refer to a relation.
@@ -210,160 +215,21 @@ impl Reading<'_> {
         is_end && !self.is_said_between(at, next, &["and", "but"])
     }
 
-    /// Adds a field of texts: rows may be required to have one, but texts are not searched.
+    /// Adds a field of texts or dates: rows may be required to have one, but texts are not searched.
     fn put_text(&mut self, at: usize, field: FieldId, parts: &mut Parts) -> Result<(), AskError> {
         let next = self.beside(at, 1).and_then(|next| self.what(next));
-        if matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
+        let is_text = self.kind_of(field) == Some(ColumnKind::Text);
+        if is_text && matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
             let name = self.base.kb.field_name(field);
             return Err(AskError::Missing(format!(
                 "{name:?} holds texts, and what they say is not looked for"
             )));
         }
-        if parts.counts_rows && self.has(Cue::HowMany) {
+        if parts.counts_rows && self.has(Cue::HowMany) || self.has(Cue::Share) {
             let column = self.column(ColumnSpec::Field(field));
             parts.filters.push((at, Test::Filled { column }));
         }
         Ok(())
-    }
-
-    /// Adds named things as conditions, filters, or compared subjects.
-    fn put_things(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
-        let mut things: Vec<(usize, Thing)> = self
-            .things()
-            .filter(|(at, _)| self.changed.get(*at) == Some(&false))
-            .map(|(at, thing)| (at, thing.clone()))
-            .collect();
-        let compares = matches!(kind, Kind::Intercomparison | Kind::Variance | Kind::Descriptive);
-        if compares {
-            self.take_as_values(&mut things);
-        }
-        let own = |thing: &Thing| own_nodes(self.base, self.rows, thing);
-        let is_bound = |at: usize| self.bound.values().any(|thing| *thing == at);
-        // Several that all are rows are meant as rows.
-        let of_rows = compares
-            && things.len() > 1
-            && things.iter().all(|(at, thing)| !is_bound(*at) && !own(thing).is_empty());
-        let mut roles = Vec::new();
-        for (at, mut thing) in things {
-            // As the base spells it, with the signs that the question omits.
-            if let [node] = thing.nodes.as_slice() {
-                thing.text = self.base.kb.name(*node).to_owned();
-            }
-            let role = match of_rows {
-                true => Role::Is(own_nodes(self.base, self.rows, &thing)),
-                false => self.role(at, &thing)?,
-            };
-            roles.push((at, thing.text, role));
-        }
-        let alike = |one: &Role, other: &Role| match (one, other) {
-            (Role::Linked { kind, .. }, Role::Linked { kind: other, .. }) => kind == other,
-            (Role::Value { field, .. }, Role::Value { field: other, .. }) => field == other,
-            (Role::Is(_), Role::Is(_)) => true,
-            _ => false,
-        };
-        let is_subject: Vec<bool> = roles
-            .iter()
-            .map(|(_, _, role)| {
-                compares && roles.iter().filter(|(_, _, other)| alike(role, other)).count() > 1
-            })
-            .collect();
-        let mut alternatives: Vec<Alternatives> = Vec::new();
-        for ((at, name, role), is_subject) in roles.into_iter().zip(is_subject) {
-            if is_subject {
-                if self.denied.contains(&at) {
-                    return Err(AskError::Missing(format!("{name:?} is compared and denied")));
-                }
-                let test = self.test(role);
-                parts.subjects.push(Subject { name, test });
-                continue;
-            }
-            let joined = self.joined(at).filter(|(before, _)| {
-                alternatives.last().is_some_and(|last| last.all.iter().any(|one| one.0 == *before))
-            });
-            let denied = self.denied.contains(&at);
-            let either = joined.is_some_and(|(before, or)| {
-                let last = alternatives.last().and_then(|last| last.all.last());
-                or || !denied
-                    && last.is_some_and(|last| {
-                        // One value of a field cannot be two.
-                        !self.denied.contains(&before)
-                            && alike(&last.2, &role)
-                            && match &role {
-                                Role::Value { field, .. } => {
-                                    self.kind_of(*field) == Some(ColumnKind::Category)
-                                }
-                                Role::Linked { steps, .. } => self.leads_to_one(steps),
-                                Role::Is(_) => true,
-                            }
-                    })
-            });
-            match alternatives.last_mut().filter(|_| either) {
-                Some(last) => last.all.push((at, name, role)),
-                None => alternatives.push(Alternatives { denied, all: vec![(at, name, role)] }),
-            }
-        }
-        for one in alternatives {
-            self.put_alternatives(one, parts);
-        }
-        Ok(())
-    }
-
-    /// Compared things must be of one sort: if one can only be a value of a field, the others that
-    /// are also values of that field become values.
-    fn take_as_values(&self, things: &mut [(usize, Thing)]) {
-        let fields = |thing: &Thing| -> BTreeSet<FieldId> {
-            let own = thing.values.iter().filter(|value| value.kind == self.rows);
-            own.map(|value| value.field).collect()
-        };
-        let only: BTreeSet<FieldId> = things
-            .iter()
-            .filter(|(_, thing)| thing.nodes.is_empty())
-            .flat_map(|(_, thing)| fields(thing))
-            .collect();
-        for (_, thing) in things {
-            if !fields(thing).is_disjoint(&only) {
-                thing.nodes.clear();
-            }
-        }
-    }
-
-    /// Adds things joined by `or`.
-    fn put_alternatives(&mut self, Alternatives { denied, all }: Alternatives, parts: &mut Parts) {
-        let names: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
-        let name = names.join(" or ");
-        let at = all.first().map_or(0, |(at, _, _)| *at);
-        if all.len() > 1 {
-            let kind = self.base.kb.type_name(self.rows);
-            self.assumed.push(format!("taken as each {kind} with any of {name}"));
-        }
-        let same_steps = |role: &Role| match (role, all.first().map(|one| &one.2)) {
-            (Role::Linked { steps, .. }, Some(Role::Linked { steps: first, .. })) => steps == first,
-            (Role::Is(_), Some(Role::Is(_))) => true,
-            _ => false,
-        };
-        if !denied && all.iter().all(|(_, _, role)| same_steps(role)) {
-            let (mut own, mut way) = (Vec::new(), Vec::new());
-            for (_, _, role) in all {
-                match role {
-                    Role::Linked { nodes, steps, .. } => {
-                        own.extend(nodes);
-                        way = reversed(self.rows, &steps);
-                    }
-                    Role::Is(nodes) => own.extend(nodes),
-                    Role::Value { .. } => {}
-                }
-            }
-            own.sort_unstable();
-            own.dedup();
-            parts.conditions.push((at, Condition { nodes: own, steps: way, name }));
-            return;
-        }
-        let mut tests: Vec<Test> = all.into_iter().map(|(_, _, role)| self.test(role)).collect();
-        let test = match tests.len() {
-            1 => tests.swap_remove(0),
-            _ => Test::Any(tests),
-        };
-        parts.filters.push((at, if denied { Test::Not(Box::new(test)) } else { test }));
     }
 
     /// The test for rows without a value of a field, or without a link to a type.
@@ -442,6 +308,11 @@ impl Reading<'_> {
                 numbers.iter().take_while(|known| !std::ptr::eq(*known, number)).find(again);
             let joins = number.or || before.is_some();
             push_number(&mut parts.filters, number.at, test, joins);
+        }
+        let dates: Vec<_> = self.dates.iter().filter(|one| !one.changed).cloned().collect();
+        for date in &dates {
+            let tests = self.date_tests(date)?;
+            parts.filters.extend(tests.into_iter().map(|test| (date.at, test)));
         }
         Ok(())
     }
@@ -647,7 +518,10 @@ impl Reading<'_> {
     }
 
     fn aggregation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
-        if self.asks_for_test() || self.compares() {
+        // `who has the most` asks for a name.
+        let begins = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
+        let asks_who = begins == "who" && self.extreme().is_some();
+        if self.asks_for_test() || self.compares() || asks_who {
             return Err(AskError::NoTable);
         }
         self.is_no_difference()?;
@@ -686,7 +560,10 @@ impl Reading<'_> {
             Some(&(at, column)) => Measure::Of(self.aggregating(at, parts)?, column),
         };
         match parts.groups.first() {
-            Some(&(_, group)) if each => Ok(Operation::Groups { group, measure, first: None }),
+            Some(&(_, group)) if each => {
+                let part = self.date_part(group);
+                Ok(Operation::Groups { group, part, measure, first: None })
+            }
             _ => Ok(Operation::Number(measure)),
         }
     }
@@ -697,6 +574,17 @@ impl Reading<'_> {
             return Ok(function);
         }
         if let Some((high, _)) = self.extreme() {
+            let which = parts.groups.iter().any(|(at, _)| {
+                let before = self.beside(*at, -1).and_then(|before| self.cue(before));
+                before == Some(Cue::Which)
+            });
+            if which {
+                return Err(AskError::Missing(
+                    "it does not say which number of each is compared: the total, the mean or the \
+                     highest"
+                        .to_owned(),
+                ));
+            }
             return Ok(if high { Function::Max } else { Function::Min });
         }
         let counted = self.is_how_many(at)
@@ -889,9 +777,4 @@ impl Reading<'_> {
 /// The test that a column of counts is not 0.
 fn some_of(column: usize) -> Test {
     Test::Number { column, bound: Bound::Above, number: 0.0, to: None }
-}
-
-/// The nodes of a name that are rows.
-fn own_nodes(base: &IndexedBase, rows: TypeId, thing: &Thing) -> Vec<NodeId> {
-    thing.nodes.iter().copied().filter(|&node| base.kb.node_type(node) == rows).collect()
 }

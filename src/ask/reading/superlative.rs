@@ -2,13 +2,13 @@
 
 use crate::{
     AskError,
-    lexicon::{Cue, Function},
+    lexicon::{Cue, Function, TIME, is_frequency},
     mentions::What,
     plan::{Measure, Operation},
     reading::{Reading, operation::Parts},
     schema::is_form,
 };
-use agent_kb::{Direction, table::ColumnSpec};
+use agent_kb::{Direction, metapath_in_words, table::ColumnSpec};
 
 /// The ranked items of a superlative.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +34,11 @@ impl Reading<'_> {
         let top = self.top.unwrap_or(1);
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
         let implied = implied.or_else(|| self.linked_to()).or_else(|| self.published(parts));
+        let implied = match implied {
+            None if names == TIME => Some(ColumnSpec::Field(self.time_field()?)),
+            None => self.most_linked_to(parts),
+            found => found,
+        };
         let asked = match self.asks_for_value(parts, implied.as_ref()) {
             true => Asked::Number,
             false => self.asked(parts),
@@ -67,10 +72,15 @@ impl Reading<'_> {
                     }
                 };
                 let measure = Measure::Of(function, column);
-                Ok(Operation::Groups { group, measure, first: Some((high, top)) })
+                Ok(Operation::Groups { group, part: None, measure, first: Some((high, top)) })
             }
             (Asked::Group(group), None) if parts.counts_rows || self.is_frequency() => {
-                Ok(Operation::Groups { group, measure: Measure::Rows, first: Some((high, top)) })
+                Ok(Operation::Groups {
+                    group,
+                    part: self.date_part(group),
+                    measure: Measure::Rows,
+                    first: Some((high, top)),
+                })
             }
             (Asked::Number, Some(column)) => {
                 let function = if high { Function::Max } else { Function::Min };
@@ -104,8 +114,14 @@ impl Reading<'_> {
         let group_of =
             |at: usize| parts.groups.iter().find(|(own, _)| *own == at).map(|(_, column)| *column);
         let mut next = which.and_then(|at| self.beside(at, 1));
+        let is_passed = |at: usize| match self.cue(at) {
+            Some(Cue::Bound(..) | Cue::Only | Cue::Top) => true,
+            // `what is the most common X`
+            Some(Cue::Most | Cue::Fewest) => is_frequency(&self.said_at(at)),
+            _ => false,
+        };
         while let Some(at) = next
-            && matches!(self.cue(at), Some(Cue::Bound(..) | Cue::Only | Cue::Top))
+            && is_passed(at)
         {
             next = self.beside(at, 1);
         }
@@ -157,6 +173,20 @@ impl Reading<'_> {
         let (rows, linked) = (self.base.kb.type_name(self.rows), self.base.kb.type_name(linked));
         self.assumed.push(format!("taken as the number of {linked} of each {rows}"));
         Some(ColumnSpec::Count(steps))
+    }
+
+    /// The number of nodes that link to each row: `the most common side effect`. Of which type they
+    /// are is open.
+    fn most_linked_to(&self, parts: &Parts) -> Option<ColumnSpec> {
+        let counts = parts.counts_rows || !parts.measures.is_empty() || !parts.groups.is_empty();
+        if counts || !self.is_frequency() {
+            return None;
+        }
+        let mut steps = self.schema.steps(self.rows);
+        steps.retain(|step| step.to != self.rows);
+        let told: Vec<String> =
+            steps.iter().map(|step| metapath_in_words(&self.base.kb, self.rows, [*step])).collect();
+        Some(ColumnSpec::Count(vec![*steps.get(self.choose(&told))?]))
     }
 
     /// The number of links from other rows, by the relation in the word for the maximum: `the most

@@ -164,6 +164,10 @@ impl Reading<'_> {
             let test = self.number_test(number)?;
             push_number(&mut tests, number.at, test, number.or);
         }
+        let dates: Vec<_> = self.dates.iter().filter(|one| one.changed).cloned().collect();
+        for date in &dates {
+            tests.extend(self.date_tests(date)?.into_iter().map(|test| (date.at, test)));
+        }
         tests.sort_by_key(|(at, _)| *at);
         for pair in tests.windows(2) {
             // `without those below 20 and those above 50`, `without A and those of 2010`

@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 /// Ends the process without freeing anything: what a program left behind may take long to free, or
 /// more stack than this thread has.
 fn end(exit: Exit) -> ! {
-    std::process::exit(exit as i32)
+    std::process::exit(exit.status().into())
 }
 
 fn print_ranking(outcome: &Outcome, reply: &Reply, args: &Args, ctx: &Context) -> Result<()> {

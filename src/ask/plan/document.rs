@@ -1,0 +1,347 @@
+//! A plan as a JSON document: types, relations and fields by name, nodes by id or by name.
+//!
+//! The form is that of [`Plan`], described by `docs/plan.schema.json`. A document may come from
+//! anywhere: everything in it is checked against the base before it is run.
+//!
+//! Independent of how plans are run.
+
+use serde::Deserialize as _;
+use serde_json::{Value as Json, json};
+
+use crate::{
+    lexicon::Function,
+    plan::{Change, Measure, Operation, Plan, Test},
+    schema::Schema,
+};
+use agent_index::IndexedBase;
+use agent_kb::{
+    FieldId, Kb, MetapathStep, RelationId, TypeId,
+    table::{ColumnKind, ColumnSpec, MAX_COLUMNS, MAX_STEPS, dates},
+};
+
+/// Maximum number of conditions, of tests, and of nodes of one of them.
+const MAX_PARTS: usize = 100;
+const MAX_NODES: usize = 1_000_000;
+/// Maximum depth of tests within tests.
+const MAX_DEPTH: usize = 4;
+/// Maximum number of first results.
+const MAX_TOP: usize = 10_000;
+/// Maximum length of a value or a name, bytes.
+const MAX_TEXT: usize = 1_000;
+
+impl Plan {
+    /// The plan as a document.
+    pub(crate) fn document(&self, kb: &Kb) -> Json {
+        let mut document = serde_json::to_value(self).unwrap_or_default();
+        put_names(kb, &mut document);
+        document
+    }
+
+    /// The plan of a document.
+    ///
+    /// # Errors
+    /// What is wrong with the document, or what the base does not have.
+    pub(crate) fn from_document(
+        base: &IndexedBase,
+        schema: &Schema,
+        document: &Json,
+    ) -> Result<Plan, String> {
+        let mut document = document.clone();
+        put_ids(base, &mut document)?;
+        let plan = Plan::deserialize(document).map_err(|error| error.to_string())?;
+        Checked { base, schema, plan: &plan }.check()?;
+        Ok(plan)
+    }
+}
+
+/// Replaces the ids of types, relations and fields by their names.
+fn put_names(kb: &Kb, document: &mut Json) {
+    match document {
+        Json::Array(items) => items.iter_mut().for_each(|item| put_names(kb, item)),
+        Json::Object(entries) => {
+            for (key, value) in entries {
+                let id = value.as_u64().and_then(|id| u16::try_from(id).ok());
+                match (key.as_str(), id) {
+                    ("rows" | "type", Some(id)) => *value = json!(kb.type_name(TypeId(id))),
+                    ("relation", Some(id)) => *value = json!(kb.relation_name(RelationId(id))),
+                    ("field", Some(id)) => *value = json!(kb.field_name(FieldId(id))),
+                    _ => put_names(kb, value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Replaces the names of types, relations, fields and nodes by their ids.
+fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
+    let kb = &base.kb;
+    match document {
+        Json::Array(items) => items.iter_mut().try_for_each(|item| put_ids(base, item)),
+        Json::Object(entries) => entries.iter_mut().try_for_each(|(key, value)| {
+            let none = |what: &str| format!("the base has no {what} {value}");
+            let id = match (key.as_str(), value.as_str()) {
+                ("rows" | "type", Some(name)) => {
+                    kb.type_id(name).map(|id| id.0).ok_or_else(|| none("type"))?
+                }
+                ("relation", Some(name)) => {
+                    kb.relation_id(name).map(|id| id.0).ok_or_else(|| none("relation"))?
+                }
+                ("field", Some(name)) => {
+                    kb.field_id(name).map(|id| id.0).ok_or_else(|| none("field"))?
+                }
+                ("rows" | "type" | "relation" | "field", None) => {
+                    return Err(format!("{key:?} is a name"));
+                }
+                ("nodes" | "is", _) => return put_nodes(base, value),
+                _ => return put_ids(base, value),
+            };
+            *value = json!(id);
+            Ok(())
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Replaces the names in a list of nodes by the ids of all nodes with that name.
+fn put_nodes(base: &IndexedBase, nodes: &mut Json) -> Result<(), String> {
+    let Json::Array(items) = nodes else { return Err("nodes are a list".to_owned()) };
+    let mut ids = Vec::new();
+    for item in items.iter() {
+        let Some(name) = item.as_str() else {
+            ids.push(item.clone());
+            continue;
+        };
+        let quoted = format!("\"{}\"", name.replace('"', " "));
+        let found = base.entities.exact_mentions(&quoted);
+        let is_called = |node: &&u32| base.kb.name(**node).eq_ignore_ascii_case(name);
+        let own: Vec<Json> = found
+            .iter()
+            .flat_map(|mention| mention.nodes.iter().filter(is_called))
+            .map(|node| json!(node))
+            .collect();
+        if own.is_empty() {
+            return Err(format!("the base has no node called {name:?}"));
+        }
+        ids.extend(own);
+    }
+    *items = ids;
+    Ok(())
+}
+
+/// A plan whose parts are checked.
+struct Checked<'a> {
+    base: &'a IndexedBase,
+    schema: &'a Schema,
+    plan: &'a Plan,
+}
+
+impl Checked<'_> {
+    fn check(&self) -> Result<(), String> {
+        let plan = self.plan;
+        let bound = |n: usize, most: usize, what: &str| match n <= most {
+            true => Ok(()),
+            false => Err(format!("{n} {what} are more than {most}")),
+        };
+        bound(plan.columns.len(), MAX_COLUMNS, "columns")?;
+        bound(plan.conditions.len(), MAX_PARTS, "conditions")?;
+        bound(plan.operation.subjects().len(), MAX_PARTS, "subjects")?;
+        for column in &plan.columns {
+            self.column(column)?;
+        }
+        for condition in &plan.conditions {
+            bound(condition.name.len(), MAX_TEXT, "bytes of a name")?;
+            self.nodes(&condition.nodes)?;
+            let kinds = condition.nodes.iter().map(|&node| self.base.kb.node_type(node));
+            for kind in kinds.collect::<std::collections::BTreeSet<_>>() {
+                let end = self.path(kind, &condition.steps)?;
+                if end != plan.rows {
+                    return Err(format!(
+                        "the steps of {:?} do not end at the rows",
+                        condition.name
+                    ));
+                }
+            }
+        }
+        let tests: Vec<&Test> = plan.tests().collect();
+        bound(tests.len(), MAX_PARTS, "tests")?;
+        tests.into_iter().try_for_each(|test| self.test(test, 0))?;
+        if let Some(Change::Scale { column, times, plus }) = &plan.supposed {
+            self.number(*column)?;
+            if !(times.is_finite() && plus.is_finite()) {
+                return Err("a supposed change is finite".to_owned());
+            }
+        }
+        self.operation()
+    }
+
+    /// Checks a metapath; the type at its end.
+    fn path(&self, from: TypeId, steps: &[MetapathStep]) -> Result<TypeId, String> {
+        if steps.len() > MAX_STEPS {
+            return Err(format!("{} steps are more than {MAX_STEPS}", steps.len()));
+        }
+        let mut at = from;
+        for step in steps {
+            if !self.schema.steps(at).contains(step) {
+                let kb = &self.base.kb;
+                return Err(format!(
+                    "no edge of {:?} leads from {} to {}",
+                    kb.relation_name(step.relation),
+                    kb.type_name(at),
+                    kb.type_name(step.to)
+                ));
+            }
+            at = step.to;
+        }
+        Ok(at)
+    }
+
+    fn column(&self, column: &ColumnSpec) -> Result<(), String> {
+        match column {
+            ColumnSpec::Name => Ok(()),
+            ColumnSpec::Field(field) => match self.schema.sample(self.base, self.plan.rows, *field)
+            {
+                Some(_) => Ok(()),
+                None => {
+                    let kb = &self.base.kb;
+                    let (field, rows) = (kb.field_name(*field), kb.type_name(self.plan.rows));
+                    Err(format!("no {rows} has a field {field:?}"))
+                }
+            },
+            ColumnSpec::Names(steps) | ColumnSpec::Count(steps) if steps.is_empty() => {
+                Err("a column of links has steps".to_owned())
+            }
+            ColumnSpec::Names(steps) | ColumnSpec::Count(steps) => {
+                self.path(self.plan.rows, steps).map(|_| ())
+            }
+        }
+    }
+
+    fn nodes(&self, nodes: &[u32]) -> Result<(), String> {
+        if nodes.is_empty() || nodes.len() > MAX_NODES {
+            return Err(format!("a condition has 1 to {MAX_NODES} nodes"));
+        }
+        match nodes.iter().find(|node| !self.base.kb.contains(**node)) {
+            Some(node) => Err(format!("the base has no node {node}")),
+            None => Ok(()),
+        }
+    }
+
+    fn kind(&self, at: usize) -> Result<Option<ColumnKind>, String> {
+        Ok(match self.plan.columns.get(at) {
+            None => return Err(format!("there is no column {at}")),
+            Some(ColumnSpec::Name) => Some(ColumnKind::Text),
+            Some(ColumnSpec::Field(field)) => {
+                self.schema.sample(self.base, self.plan.rows, *field).map(|sample| sample.kind)
+            }
+            Some(ColumnSpec::Count(_)) => Some(ColumnKind::Number),
+            Some(ColumnSpec::Names(_)) => None,
+        })
+    }
+
+    /// Checks that a column holds numbers.
+    fn number(&self, at: usize) -> Result<(), String> {
+        match self.kind(at)?.is_some_and(ColumnKind::is_number) {
+            true => Ok(()),
+            false => Err(format!("column {at} holds no numbers")),
+        }
+    }
+
+    fn test(&self, test: &Test, depth: usize) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("tests are more than {MAX_DEPTH} deep"));
+        }
+        match test {
+            Test::Number { column, number, to, .. } => {
+                if !number.is_finite() || to.is_some_and(|to| !to.is_finite()) {
+                    return Err("a number of a test is finite".to_owned());
+                }
+                match self.kind(*column)? {
+                    Some(ColumnKind::Date) => Ok(()),
+                    _ => self.number(*column),
+                }
+            }
+            Test::Date { column, date, .. } => {
+                let is_date = dates::is_part_of_date(date);
+                match self.kind(*column)? == Some(ColumnKind::Date) && is_date {
+                    true => Ok(()),
+                    false => Err(format!("column {column} holds no dates, or {date:?} is none")),
+                }
+            }
+            Test::Value { column, key } => match key.len() <= MAX_TEXT {
+                true => self.kind(*column).map(|_| ()),
+                false => Err(format!("a value has more than {MAX_TEXT} bytes")),
+            },
+            Test::Linked { column, nodes } => {
+                self.nodes(nodes)?;
+                match self.plan.columns.get(*column) {
+                    Some(ColumnSpec::Names(_)) => Ok(()),
+                    _ => Err(format!("column {column} holds no names of nodes")),
+                }
+            }
+            Test::Is(nodes) => self.nodes(nodes),
+            Test::Filled { column } => self.kind(*column).map(|_| ()),
+            Test::Not(test) => self.test(test, depth + 1),
+            Test::Any(tests) if tests.is_empty() || tests.len() > MAX_PARTS => {
+                Err(format!("\"any\" has 1 to {MAX_PARTS} tests"))
+            }
+            Test::Any(tests) => tests.iter().try_for_each(|test| self.test(test, depth + 1)),
+        }
+    }
+
+    fn measure(&self, measure: Measure) -> Result<(), String> {
+        match measure {
+            Measure::Rows => Ok(()),
+            Measure::Of(Function::Distinct, column) => self.kind(column).map(|_| ()),
+            Measure::Of(_, column) => self.number(column),
+        }
+    }
+
+    fn operation(&self) -> Result<(), String> {
+        let first = |top: usize| match (1..=MAX_TOP).contains(&top) {
+            true => Ok(()),
+            false => Err(format!("{top} first ones are not 1 to {MAX_TOP}")),
+        };
+        match &self.plan.operation {
+            Operation::Number(measure) => self.measure(*measure),
+            Operation::Share(tests) if tests.is_empty() => Err("a share has a test".to_owned()),
+            Operation::Share(_) => Ok(()),
+            Operation::Groups { group, part, measure, first: of } => {
+                let is_date = self.kind(*group)? == Some(ColumnKind::Date);
+                if part.is_some() && !is_date {
+                    return Err(format!("column {group} holds no dates"));
+                }
+                of.map_or(Ok(()), |(_, top)| first(top))?;
+                self.measure(*measure)
+            }
+            Operation::First { column, top, .. } => {
+                first(*top)?;
+                match self.kind(*column)? {
+                    Some(ColumnKind::Date) => Ok(()),
+                    _ => self.number(*column),
+                }
+            }
+            Operation::Compare { subjects, measure, .. } => match subjects.len() {
+                0 | 1 => Err("a comparison has two subjects or more".to_owned()),
+                _ => self.measure(*measure),
+            },
+            Operation::Normal(column) => self.number(*column),
+            Operation::Correlate { one, other, .. } | Operation::Spread(one, other) => {
+                self.number(*one)?;
+                self.number(*other)
+            }
+            Operation::SpreadAmong { measure, group, subjects } => {
+                self.number(*measure)?;
+                match group {
+                    Some(group) => self.kind(*group).map(|_| ()),
+                    None if subjects.len() < 2 => Err("spread is that of two or more".to_owned()),
+                    None => Ok(()),
+                }
+            }
+            Operation::Relate(one, other) => {
+                self.kind(*one)?;
+                self.kind(*other).map(|_| ())
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Plans as documents: those of answers run again, edited ones, and hostile ones.
+
+use serde_json::{Value, json};
+
+use crate::{Analyst, AskError, answer::Outcome, tests::shop};
+
+#[test]
+fn the_plan_of_an_answer_gives_that_answer() {
+    let analyst = Analyst::new(shop());
+    for question in [
+        "How many products are there?",
+        "How many products by \"Umbra\" cost more than 20 dollars?",
+        "How many products are not by \"Umbra\" or \"Lark\"?",
+        "How many products have a release date between May 2012 and June 2014?",
+        "What is the mean price per brand?",
+        "How many products were released per year?",
+        "Which two products are the cheapest?",
+        "Which product is the newest?",
+        "Does \"Umbra\" have a higher mean price than \"Lark\"?",
+        "What share of products were bought?",
+        "Are the prices of products normally distributed?",
+        "Do the prices vary more in \"Umbra\" than in \"Lark\"?",
+        "How is the brand of products related to their price?",
+        "What would the mean price be without \"Umbra\"?",
+        "What would the mean price be if prices rose by 10 %?",
+    ] {
+        let first = analyst.ask(question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        let again = analyst.run_plan(first.plan.as_ref().unwrap()).unwrap();
+        assert_eq!((&first.told, &first.sql), (&again.told, &again.sql), "{question}");
+        assert_eq!((&first.outcome, &first.path), (&again.outcome, &again.path), "{question}");
+        assert_eq!(first.plan, again.plan, "{question}");
+    }
+}
+
+fn by_brand() -> Value {
+    json!({
+        "kind": "aggregation",
+        "rows": "product",
+        "conditions": [{
+            "name": "Lark",
+            "nodes": ["Lark"],
+            "steps": [{"relation": "has_brand", "direction": "in", "type": "product"}],
+        }],
+        "columns": [{"field": "price"}, {"field": "release_date"}],
+        "operation": {"number": {"of": ["max", 0]}},
+    })
+}
+
+#[test]
+fn a_written_plan_names_nodes() {
+    let answered = Analyst::new(shop()).run_plan(&by_brand()).unwrap();
+    assert_eq!(answered.outcome, Outcome::Number { value: 110.0, unit: Some("USD".to_owned()) });
+}
+
+#[test]
+fn wrong_plans_are_refused_with_what_is_wrong() {
+    let edited = |edit: fn(&mut Value)| {
+        let mut plan = by_brand();
+        edit(&mut plan);
+        plan
+    };
+    for (plan, told) in [
+        (json!("rows"), "invalid type"),
+        (edited(|plan| plan["rows"] = json!("planet")), "no type"),
+        (edited(|plan| plan["rows"] = json!(1)), "is a name"),
+        (edited(|plan| plan["rows"] = json!("brand")), "no brand has a field"),
+        (edited(|plan| plan["columns"][0] = json!({"field": "colour"})), "no field"),
+        (edited(|plan| plan["columns"][0] = json!({"names": []})), "has steps"),
+        (edited(|plan| plan["columns"] = json!(vec![json!({"field": "price"}); 17])), "17 columns"),
+        (edited(|plan| plan["conditions"][0]["nodes"] = json!(["Nobody"])), "no node called"),
+        (edited(|plan| plan["conditions"][0]["nodes"] = json!([99_999])), "no node 99999"),
+        (edited(|plan| plan["conditions"][0]["nodes"] = json!([])), "1 to"),
+        (edited(|plan| plan["conditions"][0]["steps"][0]["direction"] = json!("out")), "no edge"),
+        (edited(|plan| plan["operation"] = json!({"number": {"of": ["max", 7]}})), "no column 7"),
+        (edited(|plan| plan["operation"] = json!({"number": {"of": ["max", 1]}})), "no numbers"),
+        (edited(|plan| plan["operation"] = json!({"drop": "t"})), "unknown variant"),
+        (
+            edited(|plan| {
+                plan["operation"] = json!({"first": {"column": 0, "high": true, "top": 1_000_000}});
+            }),
+            "first ones",
+        ),
+        (
+            edited(|plan| {
+                plan["filters"] = json!([{"date": {"column": 1, "bound": "above", "date": "x'"}}]);
+            }),
+            "holds no dates",
+        ),
+        (
+            edited(|plan| {
+                let mut test = json!({"filled": {"column": 0}});
+                for _ in 0..40 {
+                    test = json!({ "not": test });
+                }
+                plan["filters"] = json!([test]);
+            }),
+            "deep",
+        ),
+        (
+            edited(|plan| {
+                plan["filters"] = json!(vec![json!({"filled": {"column": 0}}); 1_000]);
+            }),
+            "1000 tests",
+        ),
+        (edited(|plan| plan["operation"] = json!({"share": []})), "a share has a test"),
+        (
+            edited(|plan| {
+                plan["operation"] = json!({"compare": {"subjects": [], "measure": "rows", "high": true, "yes_no": true}});
+            }),
+            "two subjects",
+        ),
+        (edited(|plan| plan["answer"] = json!(42)), "unknown field"),
+    ] {
+        match Analyst::new(shop()).run_plan(&plan) {
+            Err(AskError::Plan(error)) => assert!(error.contains(told), "{told}: {error}"),
+            other => panic!("{plan}: {:?}", other.map(|one| one.told)),
+        }
+    }
+    // A value is a text and never a part of the statement.
+    let hostile = edited(|plan| {
+        plan["columns"][1] = json!({"field": "grade"});
+        plan["filters"] = json!([{"value": {"column": 1, "key": "'; DROP TABLE t; --"}}]);
+        plan["operation"] = json!({"number": "rows"});
+    });
+    let answered = Analyst::new(shop()).run_plan(&hostile).unwrap();
+    assert_eq!(answered.outcome, Outcome::Number { value: 0.0, unit: None });
+}

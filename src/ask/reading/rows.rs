@@ -1,0 +1,271 @@
+//! Determines the type of the rows: what is counted, or what has the mentioned fields.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    AskError,
+    lexicon::{Cue, Function, is_frequency},
+    mentions::{Mention, What},
+    reading::{Reading, asks, numbers::Bounded},
+};
+use agent_kb::{Direction, FieldId, TypeId};
+
+/// Score of a row type for a mentioned field that it has.
+const HAS_FIELD: f32 = 3.0;
+/// Share of that score that depends on how many of its nodes have the field.
+const FILLED_SHARE: f32 = 0.1;
+/// Score of a row type for being counted.
+const IS_COUNTED: f32 = 4.0;
+/// Score of a row type for links to the counted nodes.
+const HAS_COUNTED: f32 = 2.0;
+/// Score of a row type for a mentioned value of its fields.
+const HAS_VALUE: f32 = 1.0;
+/// Score of a row type for a mention of its name.
+const IS_SAID: f32 = 1.0;
+/// Score of a row type for a plural mention.
+const IS_PLURAL: f32 = 0.5;
+/// Score of a row type for a mention after `among`.
+const IS_AMONG: f32 = 4.0;
+
+impl Reading<'_> {
+    /// Whether the question asks how often something occurs.
+    pub(super) fn is_frequency(&self) -> bool {
+        self.cues(false).any(|(at, cue)| {
+            matches!(cue, Cue::Most | Cue::Fewest | Cue::More(_)) && is_frequency(&self.said_at(at))
+        })
+    }
+
+    /// The type whose nodes are counted if the question asks how often something occurs but names
+    /// no type: the main candidate type, if the mentioned type links to it most.
+    pub(super) fn occurs_in(&self) -> Option<TypeId> {
+        let &[wanted] = self.base.kb.candidate_types() else { return None };
+        let counts = |mention: &Mention| matches!(mention.what, What::Field(_) | What::Links(_));
+        if !self.is_frequency() || !self.counted.is_empty() || self.mentions.all.iter().any(counts)
+        {
+            return None;
+        }
+        let mut types: Vec<TypeId> = Vec::new();
+        for mention in &self.mentions.all {
+            match &mention.what {
+                What::Type(kind) => types.push(*kind),
+                What::Thing(thing) => {
+                    types.extend(thing.nodes.iter().map(|&node| self.base.kb.node_type(node)));
+                }
+                _ => {}
+            }
+        }
+        let all = types
+            .iter()
+            .all(|kind| *kind != wanted && self.schema.most_linked(*kind) == Some(wanted));
+        (all && !types.is_empty()).then_some(wanted)
+    }
+
+    /// The type that is counted without its name behind `how many`: `papers per venue`; or by a name alone: `how many analysts`, where that is a value of
+    /// one type, or of which the only candidates are.
+    pub(super) fn counted_by_name(&self) -> Option<TypeId> {
+        if let Some(kind) = asks::counted_by_each(self.mentions) {
+            return Some(kind);
+        }
+        let (at, _) = self.cues(false).find(|(_, cue)| *cue == Cue::HowMany)?;
+        let thing = self.thing(self.beside(at, 1)?)?;
+        let of_value = |kind: TypeId| thing.values.iter().all(|value| value.kind == kind);
+        let says_type = self.mentions.all.iter().any(|own| matches!(own.what, What::Type(_)));
+        match (thing.values.first(), self.base.kb.candidate_types()) {
+            _ if says_type || !self.counted.is_empty() => None,
+            (Some(value), _) if of_value(value.kind) => Some(value.kind),
+            (None, &[kind]) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// Whether the question asks who published or wrote more, or most, without naming the type.
+    pub(super) fn publishes(&self) -> bool {
+        const PUBLISH: [&str; 7] =
+            ["publish", "published", "publishes", "wrote", "write", "writes", "written"];
+        let fruitful = |(at, _)| {
+            let said = self.said_at(at);
+            said.ends_with("prolific") || said.ends_with("productive")
+        };
+        self.counted.is_empty()
+            && (self.own_words().iter().any(|word| PUBLISH.contains(word))
+                || self.cues(false).any(fruitful))
+    }
+
+    /// The row type.
+    pub(super) fn choose_rows(&self) -> Result<TypeId, AskError> {
+        let kb = &self.base.kb;
+        let kinds = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
+        let mut found: Vec<(f32, TypeId)> = kinds
+            .map(|kind| (self.points(kind), kind))
+            .filter(|(points, _)| *points > 0.0)
+            .collect();
+        found.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+        // A field that several types have, where none is mentioned, is open.
+        let says_type = self.mentions.all.iter().any(|own| matches!(own.what, What::Type(_)));
+        let most = found.first().map_or(0.0, |best| best.0);
+        let nearly = if says_type { 0.0 } else { FILLED_SHARE * HAS_FIELD };
+        found.retain(|(points, _)| *points >= most - nearly);
+        let told: Vec<String> =
+            found.iter().map(|(_, kind)| format!("every {}", kb.type_name(*kind))).collect();
+        let best = if says_type { found.first() } else { found.get(self.choose(&told)) };
+        let unsaid = || {
+            AskError::Missing(format!(
+                "it does not say of what; this base has nodes of the types {}",
+                kb.types().join(", ")
+            ))
+        };
+        best.map(|(_, kind)| *kind).ok_or_else(unsaid)
+    }
+
+    /// Score of a type as the row type.
+    fn points(&self, kind: TypeId) -> f32 {
+        let mut points = 0.0;
+        let mut said_before = false;
+        for (at, mention) in self.mentions.all.iter().enumerate() {
+            match &mention.what {
+                What::Field(fields) => {
+                    let own =
+                        |field: &FieldId| self.schema.sample(self.base, kind, *field).is_some();
+                    let share =
+                        fields.iter().filter(|(field, _)| own(field)).map(|(_, share)| *share);
+                    // Which of several types has a field is told by how many of its nodes do.
+                    let filled = fields.iter().filter_map(|(field, _)| {
+                        let sample = self.schema.sample(self.base, kind, *field)?;
+                        Some(sample.filled as f32 / sample.seen.max(1) as f32)
+                    });
+                    points += HAS_FIELD
+                        * share.fold(0.0, f32::max)
+                        * (1.0 - FILLED_SHARE + FILLED_SHARE * filled.fold(0.0, f32::max));
+                }
+                What::Type(own) if self.counted.contains_key(&at) => {
+                    let how_many = at.checked_sub(1).is_some() && self.is_how_many(at);
+                    if *own == kind {
+                        points += match how_many {
+                            true => IS_COUNTED,
+                            // What is counted of nothing else are the rows.
+                            false if !self.says_other(kind) => IS_SAID,
+                            false => 0.1,
+                        };
+                    } else if !how_many && self.links(kind, *own) && self.is_said(kind) {
+                        points += HAS_COUNTED;
+                    }
+                }
+                What::Type(own) if *own == kind && !self.bound.contains_key(&at) => {
+                    // Of equals, the first mentioned.
+                    points += if said_before { 0.0 } else { IS_SAID } + 0.1 / (at + 1) as f32;
+                    points += if self.is_plural(at, kind) { IS_PLURAL } else { 0.0 };
+                    points += if self.is_among(mention) { IS_AMONG } else { 0.0 };
+                    said_before = true;
+                }
+                What::Links(relation) => {
+                    let out = self.schema.step_of(kind, *relation).map(|step| step.direction);
+                    points += match out {
+                        Some(Direction::Out) => 1.0,
+                        Some(_) => 0.5,
+                        None => 0.0,
+                    };
+                    points += if out.is_some() && self.is_said(kind) { HAS_COUNTED } else { 0.0 };
+                }
+                What::Cue(Cue::Best(_, names) | Cue::Comparative(_, names)) => {
+                    points += if self.implied(kind, names).is_some() { HAS_FIELD } else { 0.0 };
+                }
+                What::Thing(thing) => {
+                    let of_rows = thing.values.iter().any(|value| value.kind == kind);
+                    points += if of_rows || self.has_node_of(thing, kind) {
+                        HAS_VALUE * 0.5
+                    } else {
+                        0.0
+                    };
+                }
+                _ => {}
+            }
+        }
+        points += if self.occurs_in() == Some(kind) { IS_COUNTED } else { 0.0 };
+        points += if self.counted_by_name() == Some(kind) { IS_COUNTED } else { 0.0 };
+        for number in &self.numbers {
+            let has = match number.what {
+                Bounded::Year => !self.time_fields(kind).is_empty(),
+                Bounded::Implied(names) => self.implied_or_dated(kind, names).is_some(),
+                Bounded::Mention(_) => false,
+            };
+            points += if has { HAS_VALUE } else { 0.0 };
+        }
+        points
+    }
+
+    /// Whether a counted type follows `how many`, but not `how many on average`.
+    pub(super) fn is_how_many(&self, at: usize) -> bool {
+        let of_each = self.function().is_some_and(|function| function != Function::Sum);
+        let mut before = self.beside(at, -1);
+        if before.is_some_and(|before| matches!(self.what(before), Some(What::Thing(_)))) {
+            before = before.and_then(|before| self.beside(before, -1));
+        }
+        let counts = |cue: Option<Cue>| {
+            cue == Some(Cue::HowMany) || cue == Some(Cue::NumberOf) && self.counts_by_group()
+        };
+        !of_each && counts(before.and_then(|before| self.cue(before)))
+    }
+
+    /// Whether `the number of X per Y` asks for a number of each Y, and for nothing computed of them.
+    fn counts_by_group(&self) -> bool {
+        let computes = self.cues(false).any(|(_, cue)| {
+            !matches!(cue, Cue::NumberOf | Cue::Each | Cue::Which | Cue::Filler | Cue::Bound(..))
+        });
+        let is_each = |at: usize| {
+            self.is_parting(at) && matches!(self.what(at), Some(What::Type(_) | What::Field(_)))
+        };
+        !computes && (0..self.mentions.all.len()).any(is_each)
+    }
+
+    /// Whether a type is mentioned other than as a counted type or a description of a thing.
+    fn is_said(&self, kind: TypeId) -> bool {
+        self.mentions.all.iter().enumerate().any(|(at, mention)| {
+            mention.what == What::Type(kind)
+                && !self.counted.contains_key(&at)
+                && !self.bound.contains_key(&at)
+        })
+    }
+
+    /// Whether another type is mentioned on its own.
+    fn says_other(&self, kind: TypeId) -> bool {
+        let types = (0..self.schema.types.len()).map(|other| TypeId(other as u16));
+        types.filter(|other| *other != kind).any(|other| self.is_said(other))
+    }
+
+    /// Whether a type is mentioned after `among`.
+    fn is_among(&self, mention: &Mention) -> bool {
+        let before = mention.at.start.checked_sub(1).and_then(|at| self.mentions.tokens.get(at));
+        before.is_some_and(|token| token.word == "among")
+    }
+
+    /// Whether the mention of a type is plural: another form than its name.
+    fn is_plural(&self, at: usize, kind: TypeId) -> bool {
+        let own = self.schema.types.get(kind.0 as usize).map(|own| own.words.join(" "));
+        own.is_some_and(|own| own != self.said_at(at))
+    }
+
+    fn links(&self, from: TypeId, to: TypeId) -> bool {
+        !self.schema.paths(from, to, &self.said).is_empty()
+    }
+
+    /// The types other than the rows' that have a mentioned field of numbers, best filled first.
+    pub(super) fn types_with_numbers(&self) -> Vec<TypeId> {
+        let mentioned = self.mentions.all.iter().filter_map(|own| match &own.what {
+            What::Field(fields) => Some(fields),
+            _ => None,
+        });
+        let fields: BTreeSet<FieldId> = mentioned.flatten().map(|(field, _)| *field).collect();
+        let types = (0..self.schema.types.len()).map(|kind| TypeId(kind as u16));
+        let filled = |kind: TypeId| {
+            let samples = self.schema.samples(self.base, kind).iter();
+            let own = samples.filter(|own| own.kind.is_number() && fields.contains(&own.field));
+            own.map(|own| own.filled).max()
+        };
+        let mut found: Vec<(usize, TypeId)> = types
+            .filter(|kind| *kind != self.rows)
+            .filter_map(|kind| Some((filled(kind)?, kind)))
+            .collect();
+        found.sort_by_key(|(filled, kind)| (std::cmp::Reverse(*filled), *kind));
+        found.into_iter().map(|(_, kind)| kind).collect()
+    }
+}

@@ -1,0 +1,191 @@
+//! Questions that can be read in several ways are asked back; names in any letters, links within a
+//! type, and groups.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::json;
+
+use crate::{
+    Analyst, AskError, AskReading,
+    answer::{Answered, Outcome},
+};
+use agent_index::IndexedBase;
+use agent_testing::base_of;
+
+/// Tickets that people of two departments open and handle, about languages and places; packages that
+/// depend on others.
+fn desk() -> Arc<IndexedBase> {
+    static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
+        let (mut nodes, mut edges) = (Vec::new(), Vec::new());
+        let mut add = |kind: &str, name: &str, details: serde_json::Value| {
+            let id = nodes.len();
+            let node = json!({"id": id, "type": kind, "name": name, "details": details});
+            nodes.push(node.to_string());
+            id
+        };
+        let sales = add("department", "Sales", json!({}));
+        let legal = add("department", "Legal", json!({}));
+        let people: Vec<usize> = ["Ada Lind", "Bo Quist", "Cy Rahn", "Di Sand"]
+            .into_iter()
+            .map(|name| add("employee", name, json!({"hours": 30})))
+            .collect();
+        let languages: Vec<usize> =
+            ["C", "C++", "C#"].into_iter().map(|name| add("language", name, json!({}))).collect();
+        let mercury = add("planet", "mercury", json!({}));
+        let metal = add("metal", "Mercury", json!({}));
+        let packages: Vec<usize> = ["lodestar", "quill", "tern"]
+            .into_iter()
+            .map(|name| add("package", name, json!({"hours": 5})))
+            .collect();
+        let mut link = |from: usize, relation: &str, to: usize| {
+            edges.push(format!("{from}\t{relation}\t{to}"));
+        };
+        for (at, person) in people.iter().enumerate() {
+            link(*person, "works_in", if at < 2 { sales } else { legal });
+            if at > 0 {
+                link(*person, "has_manager", people[0]);
+            }
+        }
+        link(packages[1], "depends_on", packages[0]);
+        link(packages[2], "depends_on", packages[0]);
+        for n in 0..12 {
+            let details = json!({
+                "priority": if n % 2 == 0 { "high" } else { "low" },
+                "opened": format!("2025-{:02}-11", 1 + n / 2),
+                "ended": format!("2025-{:02}-25", 1 + n / 2),
+            });
+            let ticket = add("ticket", &format!("Broken seam {n}"), details);
+            let mut link = |relation: &str, to: usize| {
+                edges.push(format!("{ticket}\t{relation}\t{to}"));
+            };
+            link("opened_by", people[n % 4]);
+            link("handled_by", people[n % 3]);
+            link("about", languages[n % 3]);
+            if n < 5 {
+                link("about", mercury);
+                link("mentions", metal);
+            }
+        }
+        base_of(&(nodes.join("\n") + "\n"), &(edges.join("\n") + "\n"), "ticket")
+    });
+    BASE.clone()
+}
+
+fn ask(question: &str) -> Result<Answered, AskError> {
+    Analyst::new(desk()).ask(question)
+}
+
+/// The number of an answer that has one reading.
+fn number(question: &str) -> f64 {
+    match ask(question).unwrap_or_else(|error| panic!("{question}: {error}")).outcome {
+        Outcome::Number { value, .. } => value,
+        other => panic!("{question}: {other:?}"),
+    }
+}
+
+/// The readings of a question that is asked back.
+fn readings(question: &str) -> Vec<AskReading> {
+    match ask(question) {
+        Err(AskError::Ambiguous(readings)) => readings,
+        other => panic!("{question}: {:?}", other.map(|one| one.told)),
+    }
+}
+
+#[test]
+fn of_two_relations_that_lead_there_neither_is_taken_in_silence() {
+    let question = "How many tickets are from the department Sales?";
+    let found = readings(question);
+    let told: Vec<&str> = found.iter().map(|one| one.told.as_str()).collect();
+    assert_eq!(told, ["8 (ticket rows)", "6 (ticket rows)"]);
+    assert!(found[0].path[0].contains("handled_by"), "{found:?}");
+    assert!(found[1].path[0].contains("opened_by"), "{found:?}");
+    let analyst = Analyst::new(desk());
+    for (reading, answer) in [(1, 8.0), (2, 6.0)] {
+        let answered = analyst.ask_as(question, Some(reading)).unwrap();
+        assert_eq!(answered.outcome, Outcome::Number { value: answer, unit: None });
+    }
+    let known = AskError::NoReading { reading: 3, known: 2 };
+    assert_eq!(analyst.ask_as(question, Some(3)).unwrap_err(), known);
+    // A word of the relation, or a synonym of it, tells which, for each name its own.
+    assert_eq!(number("How many tickets were opened by Ada Lind and handled by Bo Quist?"), 1.0);
+    assert_eq!(number("How many tickets did Ada Lind handle?"), 4.0);
+    assert_eq!(number("How many tickets were opened by people in Sales?"), 6.0);
+    assert_eq!(number("How many tickets are handled by people in Sales?"), 8.0);
+}
+
+#[test]
+fn readings_with_one_answer_are_answered() {
+    let answered =
+        ask("How many tickets are from Di Sand or from Cy Rahn or Bo Quist or Ada Lind?");
+    let answered = answered.unwrap();
+    assert_eq!(answered.outcome, Outcome::Number { value: 12.0, unit: None });
+    assert!(answered.assumed.iter().any(|told| told.contains("readings")), "{answered:?}");
+}
+
+#[test]
+fn a_field_of_two_types_is_asked_back() {
+    let found = readings("What is the average of hours?");
+    let told: Vec<&str> = found.iter().map(|one| one.path[0].as_str()).collect();
+    assert_eq!(told, ["every employee", "every package"]);
+    assert_eq!(number("What is the average of hours of packages?"), 5.0);
+}
+
+#[test]
+fn names_are_spelled_in_any_letters_and_signs_count() {
+    assert_eq!(number("how many tickets are about c++"), 4.0);
+    assert_eq!(number("How many tickets are about C#?"), 4.0);
+    assert_eq!(number("How many tickets about C are there?"), 4.0);
+    assert_eq!(number("how many tickets did bo quist open"), 3.0);
+    // Neither capital nor small letters choose between nodes of one name.
+    for name in ["mercury", "Mercury"] {
+        assert_eq!(number(&format!("How many tickets are about {name}?")), 5.0, "{name}");
+        let both = format!("How many tickets are there on {name}?");
+        assert_eq!(number(&both), 5.0, "{name}");
+    }
+}
+
+#[test]
+fn a_value_beside_its_field_is_a_value() {
+    assert_eq!(number("How many high priority tickets are there?"), 6.0);
+    assert_eq!(number("What share of tickets has low priority?"), 50.0);
+}
+
+#[test]
+fn links_within_a_type_are_followed_and_no_name_counts_itself() {
+    assert_eq!(number("How many employees have no manager?"), 1.0);
+    let found = readings("How many packages depend on lodestar?");
+    assert_eq!(found[0].told, "2 (package rows)");
+    let found = readings("How many employees report to Ada Lind?");
+    assert_eq!(found[0].told, "3 (employee rows)");
+    assert_eq!(number("How many employees are called Ada Lind?"), 1.0);
+}
+
+#[test]
+fn both_is_not_either_and_two_types_are_two_questions() {
+    assert_eq!(number("How many tickets are about C or C#?"), 8.0);
+    assert_eq!(number("How many tickets are about both C and C#?"), 0.0);
+    let error = ask("How many tickets and packages are there?").unwrap_err().to_string();
+    assert!(error.contains("at once"), "{error}");
+}
+
+#[test]
+fn numbers_per_group_are_groups() {
+    for question in [
+        "What is the number of tickets per priority?",
+        "Number of tickets by priority",
+        "tickets per priority",
+    ] {
+        let answered = ask(question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        assert_eq!(
+            (answered.outcome, answered.result.rows.len()),
+            (Outcome::Table, 2),
+            "{question}"
+        );
+    }
+    let answered = ask("How many tickets were opened per month?").unwrap();
+    assert_eq!(answered.result.rows.len(), 6);
+    assert_eq!(number("How many tickets were opened in Q1 2025?"), 6.0);
+    assert_eq!(number("How many tickets ended after March 2025?"), 6.0);
+    let answered = ask("What is the most common language?").unwrap();
+    assert_eq!(answered.told, "C, C#, C++: 4 (number of ticket rows)");
+}

@@ -1,0 +1,77 @@
+//! Results in words, and the cells of rows as JSON.
+
+use crate::answer::{LEVEL, shown};
+use agent_kb::table::{Cell, Rows, SqlValue, Table, statistics::TestResult};
+
+/// Maximum number of names in one line.
+const MAX_LISTED: usize = 10;
+
+/// Names with their values: one value for names that tie, otherwise each with its own. Of many, the
+/// first are listed.
+pub(super) fn names_in_words(names: &[String], values: &[String], unit: Option<&str>) -> String {
+    let unit = spaced(unit);
+    let listed = |each: &[String]| {
+        let rest = names.len().saturating_sub(MAX_LISTED);
+        let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        format!("{}{more}", each.join(", "))
+    };
+    let first = names.get(..MAX_LISTED).unwrap_or(names);
+    match values.windows(2).all(|two| matches!(two, [one, other] if one == other)) {
+        true => format!("{}: {}{unit}", listed(first), values.first().map_or("", String::as_str)),
+        false => {
+            let own = first.iter().zip(values).map(|(name, value)| format!("{name} {value}{unit}"));
+            listed(&own.collect::<Vec<_>>())
+        }
+    }
+}
+
+pub(crate) fn yes_or_no(yes: bool) -> &'static str {
+    if yes { "yes" } else { "no" }
+}
+
+pub(super) fn plural(n: f64) -> &'static str {
+    if n == 1.0 { "row" } else { "rows" }
+}
+
+pub(super) fn spaced(unit: Option<&str>) -> String {
+    unit.map_or(String::new(), |unit| format!(" {unit}"))
+}
+
+/// A test as a row, and in words.
+pub(crate) fn test_in_words(tested: TestResult) -> (Rows, String) {
+    let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
+    let row = vec![
+        SqlValue::Text(tested.test.name().to_owned()),
+        SqlValue::Int(tested.n as i64),
+        SqlValue::Real(tested.statistic),
+        SqlValue::Real(tested.p),
+        SqlValue::Real(LEVEL),
+    ];
+    let told = format!(
+        "{}: n {}, statistic {}, p {}, level {LEVEL}",
+        tested.test.name(),
+        tested.n,
+        shown(tested.statistic),
+        shown_p(tested.p)
+    );
+    (Rows { columns, rows: vec![row] }, told)
+}
+
+/// A probability for people.
+fn shown_p(p: f64) -> String {
+    if p < 1e-4 { "< 0.0001".to_owned() } else { shown(p) }
+}
+
+/// The cells of a row as JSON, in the order of the columns; none after the last row.
+pub fn row_json(table: &Table, at: usize) -> impl Iterator<Item = serde_json::Value> + '_ {
+    table.columns.iter().filter_map(move |column| column.cells.get(at)).map(cell_json)
+}
+
+fn cell_json(cell: &Cell) -> serde_json::Value {
+    match cell {
+        Cell::Empty => serde_json::Value::Null,
+        Cell::Number(number) => serde_json::json!(number),
+        Cell::Text(text) => serde_json::json!(&**text),
+        Cell::Many(named) => named.iter().map(|one| serde_json::json!(&*one.name)).collect(),
+    }
+}
