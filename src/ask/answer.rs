@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::kind::Kind;
 use agent_kb::{
+    NodeId,
     answer::{self, AnswerValue, Cell, Single},
     table::{Rows, SqlValue, Table, statistics::TestResult},
 };
@@ -61,6 +62,8 @@ pub struct Answered {
     pub path: Vec<String>,
     /// The plan as a JSON document, which can be run again; none if a language model wrote the SQL.
     pub plan: Option<serde_json::Value>,
+    /// The rows that are counted or computed with, ascending, where the table has others too.
+    pub counted: Option<Vec<NodeId>>,
     /// The statements, in order.
     pub sql: Vec<String>,
     /// The statistical test, if there was one.
@@ -81,6 +84,18 @@ pub struct Answered {
 }
 
 impl Answered {
+    /// The rows of the table as positions: those that are counted first.
+    pub fn row_order(&self) -> Vec<usize> {
+        let is_counted = |at: &usize| match (&self.counted, self.table.rows.get(*at)) {
+            (Some(counted), Some(node)) => counted.binary_search(node).is_ok(),
+            _ => true,
+        };
+        let (mut first, rest): (Vec<usize>, Vec<usize>) =
+            (0..self.table.rows.len()).partition(is_counted);
+        first.extend(rest);
+        first
+    }
+
     /// The answer as a value: a number with its unit, a truth value, names as one text or a table.
     pub fn value(&self) -> AnswerValue {
         match &self.outcome {

@@ -530,6 +530,7 @@ impl Questioner<'_> {
             told,
             path: run::path(kb, plan),
             plan: None,
+            counted: None,
             sql: vec![sql],
             statistic: tested,
             result,

@@ -47,9 +47,12 @@ struct Result<'a> {
 struct Table<'a> {
     rows_are: &'a str,
     columns: Vec<Column<'a>>,
+    /// Those that are counted first.
     rows: Vec<Row<'a>>,
     /// Number of rows, omitted ones included.
     n_rows: usize,
+    /// Number of rows that are counted or computed with.
+    counted: usize,
 }
 
 /// A column, and the source of its cells relative to the row's node.
@@ -106,11 +109,10 @@ impl<'a> AskRecord<'a> {
             unit: column.unit.as_deref(),
             empty: column.n_empty(),
         });
-        let row = |(at, &id): (usize, &NodeId)| Row {
-            id,
-            key: kb.key(id).into_owned(),
-            name: kb.name(id),
-            cells: row_json(table, at).collect(),
+        let row = |at: usize| {
+            let id = *table.rows.get(at)?;
+            let (key, name) = (kb.key(id).into_owned(), kb.name(id));
+            Some(Row { id, key, name, cells: row_json(table, at).collect() })
         };
         Self {
             question,
@@ -129,8 +131,9 @@ impl<'a> AskRecord<'a> {
             table: Table {
                 rows_are: &answered.row_type,
                 columns: columns.collect(),
-                rows: table.rows.iter().enumerate().take(rows).map(row).collect(),
+                rows: answered.row_order().into_iter().take(rows).filter_map(row).collect(),
                 n_rows: table.rows.len(),
+                counted: answered.counted.as_ref().map_or(table.rows.len(), Vec::len),
             },
             left_out: &answered.left_out,
             assumed: &answered.assumed,

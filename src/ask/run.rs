@@ -58,6 +58,7 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError>
         result: Rows::default(),
     };
     let (outcome, told) = run.answer()?;
+    let counted = run.counted()?;
     let Run { sql, statistic, mut left_out, result, .. } = run;
     for column in table.columns.iter().filter(|column| column.unfit > 0) {
         let why = format!("{} is not a {} of its column", column.source, kind_name(column));
@@ -69,6 +70,7 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError>
         told,
         path: path(&base.kb, plan),
         plan: Some(plan.document(&base.kb)),
+        counted,
         sql,
         statistic,
         result,
@@ -240,6 +242,16 @@ impl Run<'_> {
         let rows = self.database.query(&sql, limits)?;
         self.sql.push(sql);
         Ok(rows)
+    }
+
+    /// The rows of the table that satisfy the filters; none if all do.
+    fn counted(&mut self) -> Result<Option<Vec<NodeId>>, AskError> {
+        if self.plan.filters.is_empty() || self.plan.supposed.is_some() {
+            return Ok(None);
+        }
+        let rows = self.database.query(&self.writer.satisfying(&self.plan.filters), &ROWS)?;
+        let id = |row: &Vec<SqlValue>| NodeId::try_from(row.first()?.number()? as i64).ok();
+        Ok(Some(rows.rows.iter().filter_map(id).collect()))
     }
 
     fn rows_name(&self) -> &str {

@@ -27,6 +27,8 @@ const MAX_ENDING: usize = 3;
 /// Words of a relation's name that say nothing about it.
 const AUXILIARIES: [&str; 13] =
     ["has", "have", "is", "are", "of", "in", "by", "with", "to", "for", "from", "at", "on"];
+/// A relation with fewer edges than this share of another's is not meant beside it.
+const MUCH_RARER: u64 = 10;
 /// Weight of a word of a relation's own name, against 1 of a synonym.
 const OWN_WORD: i32 = 4;
 /// Maximum weight of synonyms.
@@ -204,6 +206,18 @@ impl Schema {
         let edges = self.graph.edges(NodeIndex::new(to.0 as usize)).map(|edge| *edge.weight());
         let others = edges.filter(|(step, _)| step.to != to);
         others.max_by_key(|(step, edges)| (*edges, step.to)).map(|(step, _)| step.to)
+    }
+
+    /// The steps from a type to others, without those that are much rarer than the most frequent one;
+    /// most frequent first.
+    pub(crate) fn frequent_steps(&self, from: TypeId) -> Vec<MetapathStep> {
+        let edges = self.graph.edges(NodeIndex::new(from.0 as usize)).map(|edge| *edge.weight());
+        let mut steps: Vec<(MetapathStep, u64)> =
+            edges.filter(|(step, _)| step.to != from).collect();
+        steps.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(&other.0)));
+        let most = steps.first().map_or(0, |step| step.1);
+        steps.retain(|step| step.1 * MUCH_RARER >= most);
+        steps.into_iter().map(|step| step.0).collect()
     }
 
     /// The steps that begin at a type, ascending.

@@ -299,6 +299,11 @@ impl Writer<'_> {
         if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
     }
 
+    /// The statement for the rows that satisfy filters, ascending.
+    pub(crate) fn satisfying(&self, filters: &[Test]) -> String {
+        format!("SELECT id FROM t{} ORDER BY 1", self.where_all(filters, &[]))
+    }
+
     /// A measure with its name, and the count of its values.
     fn measure(&self, measure: Measure) -> (String, Option<String>) {
         match measure {

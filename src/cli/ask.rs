@@ -31,6 +31,8 @@ use crate::{
 
 /// Rows of a table that are printed.
 const SHOWN_ROWS: usize = 20;
+/// Rows that are printed below a number or a yes or no.
+const SHOWN_EXAMPLES: usize = 5;
 /// Characters of a cell that are printed.
 const SHOWN_CELL: usize = 60;
 
@@ -122,7 +124,7 @@ fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
                 print_rows(result, ctx)?;
                 ctx.printer.data("\n")?;
             }
-            print_table(asked, kb, ctx)?;
+            print_table(answered, kb, ctx)?;
         }
     }
     Ok(())
@@ -134,28 +136,35 @@ fn print_rows(result: &Rows, ctx: &Context) -> Result<()> {
         rows.add_row(row.iter().map(|value| plain(shown_value(value), SHOWN_CELL)));
     }
     ctx.printer.table(&rows)?;
-    told_rest(result.rows.len(), ctx);
+    told_rest(result.rows.len(), SHOWN_ROWS, ctx);
     Ok(())
 }
 
-fn print_table(asked: &Table, kb: &Kb, ctx: &Context) -> Result<()> {
+/// The first rows that are counted; a few below a number.
+fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
+    let asked = &answered.table;
     let mut headings = vec!["id".to_owned(), "name".to_owned()];
     headings.extend(asked.columns.iter().map(|column| column.name.clone()));
     let mut rows = table(headings, &[0]);
-    for (at, &node) in asked.rows.iter().enumerate().take(SHOWN_ROWS) {
+    let counted = answered.counted.as_ref().map_or(asked.rows.len(), Vec::len);
+    let shown = match answered.outcome {
+        Outcome::Number { .. } | Outcome::Truth(_) => SHOWN_EXAMPLES,
+        Outcome::Names { .. } | Outcome::Table => SHOWN_ROWS,
+    };
+    for at in answered.row_order().into_iter().take(counted.min(shown)) {
+        let Some(&node) = asked.rows.get(at) else { continue };
         let mut row = vec![plain(id_of(kb, node), SHOWN_CELL), plain(kb.name(node), SHOWN_CELL)];
         row.extend(cells(asked, at).map(|cell| plain(cell, SHOWN_CELL)));
         rows.add_row(row);
     }
     ctx.printer.table(&rows)?;
-    told_rest(asked.rows.len(), ctx);
+    told_rest(counted, shown, ctx);
     Ok(())
 }
 
-fn told_rest(n: usize, ctx: &Context) {
-    if n > SHOWN_ROWS {
-        ctx.printer
-            .notice(&format!("{} further rows; --json or --csv FILE has all", n - SHOWN_ROWS));
+fn told_rest(n: usize, shown: usize, ctx: &Context) {
+    if n > shown {
+        ctx.printer.notice(&format!("{} further rows; --json or --csv FILE has all", n - shown));
     }
 }
 

@@ -62,6 +62,8 @@ impl Reading<'_> {
             match self.what(place)? {
                 What::Thing(_) => break,
                 What::Cue(Cue::Versus) if !or && self.said_at(place) == "or" => or = true,
+                // `A products and B products`
+                What::Type(kind) if *kind == self.rows => {}
                 _ if is_own(place) => {}
                 _ => return None,
             }

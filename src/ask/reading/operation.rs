@@ -12,8 +12,8 @@ use crate::{
     },
 };
 use agent_kb::{
-    FieldId, NodeId, RelationId, TypeId,
-    table::{ColumnKind, ColumnSpec, value::quantity},
+    FieldId, MetapathStep, NodeId, RelationId, TypeId,
+    table::{ColumnKind, ColumnSpec, MAX_STEPS, value::quantity},
 };
 
 /// First words of yes-or-no questions.
@@ -348,6 +348,9 @@ impl Reading<'_> {
 
     fn group_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
         let spec = match self.what(at).cloned() {
+            Some(What::Type(kind)) if self.group_of(at, kind).is_some() => {
+                ColumnSpec::Names(self.group_of(at, kind).unwrap_or_default())
+            }
             // A type on the metapath to a named thing does not group rows.
             Some(What::Type(kind)) => match self.path_to(kind) {
                 Ok(steps) => ColumnSpec::Names(steps),
@@ -360,6 +363,22 @@ impl Reading<'_> {
             _ => return Ok(None),
         };
         Ok(Some(self.column(spec)))
+    }
+
+    /// The metapath of `per category of the product`: by way of the type behind `of`, if one leads
+    /// there.
+    fn group_of(&self, at: usize, kind: TypeId) -> Option<Vec<MetapathStep>> {
+        let next = (at + 1..self.mentions.all.len())
+            .find(|next| matches!(self.what(*next), Some(What::Type(_))))?;
+        let Some(What::Type(by)) = self.what(next) else { return None };
+        let starts = self.mentions.all.get(next)?.at.start;
+        let end = self.mentions.all.get(at)?.at.end;
+        let between = self.mentions.tokens.get(end..starts)?;
+        let says_of = between.first().is_some_and(|token| token.word == "of") && between.len() <= 2;
+        let mut steps = self.path_to(*by).ok().filter(|_| says_of && *by != self.rows)?;
+        let last = self.schema.best_paths(*by, kind, &self.said).into_iter().next()?;
+        steps.extend(last);
+        (steps.len() <= MAX_STEPS).then_some(steps)
     }
 
     /// The maximum (true) or minimum, with the words of the field that it implies, if any.
@@ -559,7 +578,8 @@ impl Reading<'_> {
             None => return Err(self.no_number()),
             Some(&(at, column)) => Measure::Of(self.aggregating(at, parts)?, column),
         };
-        match parts.groups.first() {
+        let parting = parts.groups.iter().find(|(at, _)| self.is_parting(*at));
+        match parting.or(parts.groups.first()) {
             Some(&(_, group)) if each => {
                 let part = self.date_part(group);
                 Ok(Operation::Groups { group, part, measure, first: None })
@@ -589,7 +609,8 @@ impl Reading<'_> {
         }
         let counted = self.is_how_many(at)
             || self.beside(at, -1).and_then(|before| self.cue(before)) == Some(Cue::NumberOf);
-        let of_one = parts.conditions.iter().any(|(_, condition)| condition.steps.is_empty());
+        let is_one = |one: &Condition| one.steps.is_empty() && one.nodes.len() == 1;
+        let of_one = parts.conditions.iter().any(|(_, condition)| is_one(condition));
         let says = self.said_at(at);
         if of_one || says.contains("average") || says.contains("mean") {
             return Ok(Function::Mean);

@@ -197,7 +197,9 @@ impl Reading<'_> {
     pub(super) fn is_how_many(&self, at: usize) -> bool {
         let of_each = self.function().is_some_and(|function| function != Function::Sum);
         let mut before = self.beside(at, -1);
-        if before.is_some_and(|before| matches!(self.what(before), Some(What::Thing(_)))) {
+        let names =
+            |at: usize| matches!(self.what(at), Some(What::Thing(_) | What::Cue(Cue::Versus)));
+        while before.is_some_and(names) {
             before = before.and_then(|before| self.beside(before, -1));
         }
         let counts = |cue: Option<Cue>| {

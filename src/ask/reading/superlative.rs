@@ -182,8 +182,7 @@ impl Reading<'_> {
         if counts || !self.is_frequency() {
             return None;
         }
-        let mut steps = self.schema.steps(self.rows);
-        steps.retain(|step| step.to != self.rows);
+        let steps = self.schema.frequent_steps(self.rows);
         let told: Vec<String> =
             steps.iter().map(|step| metapath_in_words(&self.base.kb, self.rows, [*step])).collect();
         Some(ColumnSpec::Count(vec![*steps.get(self.choose(&told))?]))
