@@ -428,6 +428,9 @@ impl Reader<'_> {
             };
             let at = self.between(first.start, last.end);
             let kinds = || name.nodes.iter().map(|&node| self.base.kb.node_type(node));
+            if !name.quoted && self.is_in_schema_name(&at) {
+                continue;
+            }
             let names = name.quoted
                 || self.is_apart(&at) && (name.marked || !self.is_common(&at))
                 || kinds().any(|kind| self.is_beside(&at, self.schema.types.get(kind.0 as usize)));
@@ -435,6 +438,12 @@ impl Reader<'_> {
                 let text = self.with_signs(first.start, last.end).to_owned();
                 let nodes = self.called(&text, name.nodes);
                 found.push((at, Thing { text, nodes, values: Vec::new() }));
+            }
+        }
+        for (at, thing) in self.in_small_letters() {
+            let is_new = |(other, _): &(Range<usize>, Thing)| !other.contains(&at.start);
+            if found.iter().all(is_new) {
+                found.push((at, thing));
             }
         }
         for (at, value) in self.valued() {
@@ -456,6 +465,48 @@ impl Reader<'_> {
         found.sort_by_key(|(at, _)| (std::cmp::Reverse(at.len()), at.start));
         things.extend(found.into_iter().map(|(at, thing)| (at, What::Thing(thing))));
         things
+    }
+
+    /// Whether words are part of a longer name of the schema: `Google` in `google scholar citations`.
+    fn is_in_schema_name(&self, at: &Range<usize>) -> bool {
+        let names = self.schema.types.iter().chain(&self.schema.fields);
+        let is_around = |own: &Words| {
+            let n = own.words.len();
+            let starts = at.end.saturating_sub(n)..=at.start;
+            n > at.len()
+                && starts.into_iter().any(|start| {
+                    let said = self.tokens.get(start..start + n).unwrap_or_default();
+                    let same = |(token, word): (&Token, &String)| {
+                        token.word == *word || token.stem == *self.base.stems.stem(word)
+                    };
+                    said.len() == n && said.iter().zip(&own.words).all(same)
+                })
+        };
+        names.into_iter().any(is_around)
+    }
+
+    /// Names of one word in small letters that the base spells with capitals: `lego` for LEGO, but not
+    /// of a type whose names are symbols, such as genes.
+    fn in_small_letters(&self) -> Vec<(Range<usize>, Thing)> {
+        let mut found = Vec::new();
+        for (at, token) in self.tokens.iter().enumerate() {
+            let span = at..at + 1;
+            let is_word = token.word.chars().count() > 2 && token.number.is_none() && !token.marked;
+            if !is_word || !self.is_apart(&span) || self.is_common(&span) {
+                continue;
+            }
+            let quoted = format!("\"{}\"", token.word);
+            let nodes = self.base.entities.exact_mentions(&quoted);
+            let mut nodes: Vec<NodeId> =
+                nodes.into_iter().flat_map(|mention| mention.nodes).collect();
+            nodes.retain(|&node| !self.schema.has_symbols(self.base, self.base.kb.node_type(node)));
+            let text = self.written(&span);
+            let nodes = self.called(&text, nodes);
+            if !nodes.is_empty() {
+                found.push((span, Thing { text, nodes, values: Vec::new() }));
+            }
+        }
+        found
     }
 
     /// A text with the signs beside it that may be part of a name: `C++`, `.NET`.

@@ -45,7 +45,7 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_kb::{
     FieldId, MetapathStep, TypeId,
-    table::{ColumnKind, ColumnSpec, reached},
+    table::{ColumnKind, ColumnSpec, Sample, reached},
 };
 
 /// Number of nodes sampled to estimate the degree of links.
@@ -382,7 +382,7 @@ impl Reading<'_> {
                 // `the number of reviews`, which are texts
                 None => {
                     let before = self.beside(at, -1).and_then(|before| self.cue(before));
-                    let counts = before == Some(Cue::NumberOf);
+                    let counts = matches!(before, Some(Cue::NumberOf | Cue::HowMany));
                     return Ok(counts.then(|| self.number_called(at)).flatten());
                 }
             },
@@ -441,6 +441,7 @@ impl Reading<'_> {
                 self.column(spec)
             }
         };
+        let column = self.in_unit(column, number.unit.as_deref());
         self.check_unit(column, number.unit.as_deref())?;
         Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
     }
@@ -473,6 +474,26 @@ impl Reading<'_> {
         let tokens =
             own.flat_map(|own| self.mentions.tokens.get(own.at.clone()).unwrap_or_default());
         tokens.map(|token| token.word.as_str()).collect()
+    }
+
+    /// The column whose name has a unit that is said, beside one whose values have none: `price_gbp`
+    /// beside `price` for pounds.
+    fn in_unit(&mut self, column: usize, said: Option<&str>) -> usize {
+        let (Some(said), Some(&ColumnSpec::Field(field))) = (said, self.columns.get(column)) else {
+            return column;
+        };
+        let names = |field: FieldId| self.schema.fields.get(usize::from(field.0));
+        let Some(own) = names(field) else { return column };
+        let is_in_unit = |other: &&Sample| {
+            names(other.field).is_some_and(|name| {
+                name.words.iter().any(|word| word.eq_ignore_ascii_case(said))
+                    && own.words.iter().all(|word| name.words.contains(word))
+            })
+        };
+        let samples = self.schema.samples(self.base, self.rows).iter();
+        let found = samples.filter(|other| other.kind.is_number()).find(is_in_unit);
+        let spec = found.map(|sample| ColumnSpec::Field(sample.field));
+        spec.map_or(column, |spec| self.column(spec))
     }
 
     /// Refuses a number whose unit differs from its column's; notes an assumption if the column has

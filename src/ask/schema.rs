@@ -27,6 +27,8 @@ const MAX_ENDING: usize = 3;
 /// Words of a relation's name that say nothing about it.
 const AUXILIARIES: [&str; 13] =
     ["has", "have", "is", "are", "of", "in", "by", "with", "to", "for", "from", "at", "on"];
+/// Number of names of a type that are looked at.
+const NAMES_LOOKED_AT: usize = 100;
 /// A relation with fewer edges than this share of another's is not meant beside it.
 const MUCH_RARER: u64 = 10;
 /// Weight of a word of a relation's own name, against 1 of a synonym.
@@ -88,6 +90,16 @@ pub(crate) fn is_form(one: &str, other: &str) -> bool {
             && long.starts_with(short)
 }
 
+/// Steps within a type, and each relation of them in both directions together.
+pub(crate) fn with_both_ways(mut steps: Vec<MetapathStep>) -> Vec<MetapathStep> {
+    let mut both: Vec<MetapathStep> =
+        steps.iter().map(|step| MetapathStep { direction: Direction::Any, ..*step }).collect();
+    both.sort_unstable();
+    both.dedup();
+    steps.extend(both);
+    steps
+}
+
 impl Schema {
     /// The schema of a base; values of fields are sampled on demand.
     pub(crate) fn new(base: &IndexedBase) -> Self {
@@ -129,6 +141,18 @@ impl Schema {
             samples: kb.types().iter().map(|_| OnceLock::new()).collect(),
             graph,
         }
+    }
+
+    /// Whether most names of a type are symbols, all in capitals.
+    pub(crate) fn has_symbols(&self, base: &IndexedBase, kind: TypeId) -> bool {
+        let nodes = base.kb.nodes_of_type(kind);
+        let every = nodes.len().div_ceil(NAMES_LOOKED_AT).max(1);
+        let (mut all, mut symbols) = (0, 0);
+        for &node in nodes.iter().step_by(every) {
+            all += 1;
+            symbols += usize::from(!base.kb.name(node).chars().any(char::is_lowercase));
+        }
+        symbols * 2 > all
     }
 
     /// Samples of the fields of a type.
@@ -282,7 +306,7 @@ impl Schema {
     pub(crate) fn linked_within(&self, kind: TypeId, said: &BTreeSet<String>) -> Vec<MetapathStep> {
         let mut steps = self.steps(kind);
         steps.retain(|step| step.to == kind && self.said_of(step.relation, said) >= OWN_WORD);
-        steps
+        with_both_ways(steps)
     }
 
     /// Whether a stem is a form of a word of one relation's name, or a synonym of it.

@@ -15,7 +15,7 @@ use crate::{
 };
 use agent_index::IndexedBase;
 use agent_kb::{
-    FieldId, Kb, MetapathStep, RelationId, TypeId,
+    Direction, FieldId, Kb, MetapathStep, RelationId, TypeId,
     table::{ColumnKind, ColumnSpec, MAX_COLUMNS, MAX_STEPS, dates},
 };
 
@@ -182,7 +182,11 @@ impl Checked<'_> {
         }
         let mut at = from;
         for step in steps {
-            if !self.schema.steps(at).contains(step) {
+            let known = self.schema.steps(at);
+            let is_either = step.direction == Direction::Any
+                && known.iter().any(|own| (own.relation, own.to) == (step.relation, at));
+            let is_known = known.contains(step) || is_either && step.to == at;
+            if !is_known {
                 let kb = &self.base.kb;
                 return Err(format!(
                     "no edge of {:?} leads from {} to {}",

@@ -460,6 +460,26 @@ impl Reading<'_> {
         }
     }
 
+    /// Refuses a count of what differs from something of its own: `at another site than their manager`.
+    fn is_no_comparison(&self) -> Result<(), AskError> {
+        let open = self.cues(false).find(|(at, cue)| {
+            let next = self.beside(*at, 1).and_then(|next| self.what(next));
+            *cue == Cue::Versus
+                && self.said_at(*at) == "than"
+                && !matches!(next, Some(What::Number(..) | What::Date(_)))
+        });
+        match open {
+            Some((at, _)) => {
+                let behind = self.beside(at, 1).map_or(String::new(), |next| self.said_at(next));
+                Err(AskError::Missing(format!(
+                    "a comparison with {behind:?} of each row is not computed; name what it is \
+                     compared with"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Whether it has a comparison without a number.
     fn compares(&self) -> bool {
         let more = |cue: Cue| matches!(cue, Cue::More(_) | Cue::Comparative(..));
@@ -544,6 +564,7 @@ impl Reading<'_> {
             return Err(AskError::NoTable);
         }
         self.is_no_difference()?;
+        self.is_no_comparison()?;
         let first =
             self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
         if let (true, Some(function)) = (first, self.function()) {

@@ -9,6 +9,7 @@ use crate::{
     mentions::{Thing, What},
     plan::Test,
     reading::Reading,
+    schema::with_both_ways,
 };
 use agent_kb::{FieldId, MetapathStep, NodeId, TypeId, metapath_in_words, table::ColumnSpec};
 
@@ -121,8 +122,9 @@ impl Reading<'_> {
             match self.is_counted_by(at, &nodes) {
                 // What is counted is linked to the name, and not that name itself.
                 true => {
-                    let steps = self.schema.steps(self.rows);
-                    for step in steps.into_iter().filter(|step| step.to == self.rows) {
+                    let mut steps = self.schema.steps(self.rows);
+                    steps.retain(|step| step.to == self.rows);
+                    for step in with_both_ways(steps) {
                         let way = metapath_in_words(kb, self.rows, [step]);
                         let (kind, nodes, steps) = (self.rows, nodes.clone(), vec![step]);
                         roles.push((way, Role::Linked { kind, nodes, steps }));

@@ -203,20 +203,22 @@ impl Reading<'_> {
             before = before.and_then(|before| self.beside(before, -1));
         }
         let counts = |cue: Option<Cue>| {
-            cue == Some(Cue::HowMany) || cue == Some(Cue::NumberOf) && self.counts_by_group()
+            cue == Some(Cue::HowMany) || cue == Some(Cue::NumberOf) && self.computes_nothing()
         };
         !of_each && counts(before.and_then(|before| self.cue(before)))
     }
 
-    /// Whether `the number of X per Y` asks for a number of each Y, and for nothing computed of them.
-    fn counts_by_group(&self) -> bool {
-        let computes = self.cues(false).any(|(_, cue)| {
-            !matches!(cue, Cue::NumberOf | Cue::Each | Cue::Which | Cue::Filler | Cue::Bound(..))
-        });
-        let is_each = |at: usize| {
-            self.is_parting(at) && matches!(self.what(at), Some(What::Type(_) | What::Field(_)))
-        };
-        !computes && (0..self.mentions.all.len()).any(is_each)
+    /// Whether `the number of X` is what the question asks for, and not computed with or bounded.
+    fn computes_nothing(&self) -> bool {
+        self.cues(false).all(|(_, cue)| {
+            matches!(
+                cue,
+                Cue::NumberOf | Cue::Each | Cue::Which | Cue::Filler | Cue::Not | Cue::Bound(..)
+            )
+        }) && self
+            .cues(false)
+            .next()
+            .is_some_and(|(_, cue)| matches!(cue, Cue::NumberOf | Cue::Which | Cue::Filler))
     }
 
     /// Whether a type is mentioned other than as a counted type or a description of a thing.
