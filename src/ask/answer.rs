@@ -60,8 +60,8 @@ pub struct Answered {
     pub told: String,
     /// How the rows were found, one line for each metapath.
     pub path: Vec<String>,
-    /// The plan as a JSON document, which can be run again; none if a language model wrote the SQL.
-    pub plan: Option<serde_json::Value>,
+    /// The plan as a JSON document, which can be run again.
+    pub plan: serde_json::Value,
     /// The rows that are counted or computed with, ascending, where the table has others too.
     pub counted: Option<Vec<NodeId>>,
     /// The statements, in order.

@@ -3,8 +3,8 @@
 //! A question is split into mentions (`mentions`), classified (`kind`), and read as a plan
 //! (`plan`): rows of one type at the ends of metapaths from named nodes, columns, and a
 //! computation. A table, SQL over it or a statistic (`run`) answers the plan, and the answer
-//! includes all of them. Unexplained words are reported, never ignored. A language model may answer
-//! the questions that these rules do not understand, or all questions (`model`).
+//! includes all of them. Unexplained words are reported, never ignored. A language model may write
+//! the plans of questions that these rules do not understand, or of all questions (`model`).
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -35,6 +35,7 @@ mod reading;
 mod record;
 mod run;
 mod schema;
+mod settled;
 mod sql;
 pub mod synthesize;
 #[cfg(test)]
@@ -51,10 +52,11 @@ use crate::{
     kind::{Kind, KindModel},
     lexicon::Cue,
     mentions::{MAX_WORDS, Mentions, Values, What, mentions},
-    model::{Failed, Questioner},
+    model::{Failed, Model},
     plan::Plan,
     reading::{Question, choices::every},
     schema::Schema,
+    settled::settled,
 };
 use agent_index::IndexedBase;
 use agent_kb::table::{MAX_COLUMNS, SqlError, TooManyNames, statistics::StatisticsError};
@@ -140,6 +142,9 @@ pub enum AskError {
     /// A statement failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
+    /// The language model finds that the base does not answer the question, with its reason.
+    #[error("the language model finds no answer in this base: {0}")]
+    Declined(String),
     /// The language model gave no reply, or a ceiling would be exceeded.
     #[error(transparent)]
     Llm(LlmError),
@@ -186,13 +191,20 @@ impl AskError {
         matches!(self, Self::NoTable | Self::Unknown { counts: false, .. })
     }
 
-    /// Whether the question was not understood, so that another system may understand it.
+    /// Whether the question was not understood, or in several ways, so that a model may understand it.
     fn is_unread(&self) -> bool {
-        matches!(self, Self::NoTable | Self::TooWide(_) | Self::Unknown { .. } | Self::Missing(_))
+        matches!(
+            self,
+            Self::NoTable
+                | Self::TooWide(_)
+                | Self::Unknown { .. }
+                | Self::Missing(_)
+                | Self::Ambiguous(_)
+        )
     }
 }
 
-/// Questions that a language model answers.
+/// Questions whose plans a language model writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helps {
     /// Questions that the rules do not understand.
@@ -254,7 +266,9 @@ impl Analyst {
         }
         let read = || self.by_rules(question, &mentions, reading);
         let by_rules = || read().map_err(|error| self.with_near(error));
-        let Some((assistant, helps)) = &self.model else { return by_rules() };
+        let (Some(model), Some((_, helps))) = (self.model(), &self.model) else {
+            return by_rules();
+        };
         let unread = match helps {
             Helps::All => None,
             Helps::Unread => match by_rules() {
@@ -262,21 +276,22 @@ impl Analyst {
                 found => return found,
             },
         };
-        let (base, schema, mentions) = (&*self.base, &self.schema, &mentions);
-        let failed = match (Questioner { base, schema, assistant, mentions, question }).answer() {
+        let unread = || unread.clone().map_or_else(by_rules, Err);
+        let why = match model.answer(question, &mentions, reading) {
             Ok(answered) => return Ok(answered),
-            Err(failed) => failed,
+            Err(Failed::Ends(error)) => return Err(error),
+            Err(Failed::Declined(why)) => {
+                return Err(match unread() {
+                    Err(error) if error.may_be_for_nodes() => error,
+                    _ => AskError::Declined(why.chars().take(MAX_REASON).collect()),
+                });
+            }
+            Err(Failed::Unusable(why)) => why.chars().take(MAX_REASON).collect::<String>(),
         };
-        let why = match failed {
-            Failed::Ends(error) => return Err(AskError::Llm(error)),
-            Failed::Prompt(why) => return Err(AskError::Prompt(why)),
-            Failed::Declined => None,
-            Failed::Unusable(why) => Some(why.chars().take(MAX_REASON).collect::<String>()),
-        };
-        let mut answered = unread.map_or_else(by_rules, Err)?;
-        answered.unassisted = why.is_some().then_some(AssistFailure::Unusable);
-        let told = |why| format!("a reply of the language model could not be used: {why}");
-        answered.assumed.extend(why.map(told));
+        let mut answered = unread()?;
+        answered.unassisted = Some(AssistFailure::Unusable);
+        let told = format!("a reply of the language model could not be used: {why}");
+        answered.assumed.push(told);
         Ok(answered)
     }
 
@@ -287,7 +302,16 @@ impl Analyst {
     /// [`AskError::Plan`]; those of [`ask`](Self::ask) for rows without values.
     pub fn run_plan(&self, document: &serde_json::Value) -> Result<Answered, AskError> {
         let plan = Plan::from_document(&self.base, &self.schema, document);
-        run::run(&self.base, &plan.map_err(AskError::Plan)?)
+        let plan = plan.map_err(AskError::Plan)?;
+        match self.model() {
+            Some(model) => model.run(&plan),
+            None => run::run(&self.base, &plan, &[]),
+        }
+    }
+
+    fn model(&self) -> Option<Model<'_>> {
+        let (assistant, _) = self.model.as_ref()?;
+        Some(Model { base: &self.base, schema: &self.schema, assistant })
     }
 
     /// The answer of the rules. Of several readings, the wanted one, or the first if all have the
@@ -313,44 +337,7 @@ impl Analyst {
                     .to_owned(),
             ));
         }
-        // One table at a time is held, and that of the wanted reading.
-        let mut readings: Vec<(AskReading, Vec<String>)> = Vec::new();
-        let (mut outcomes, mut kept, mut error) = (Vec::new(), None, None);
-        for plan in plans {
-            let run = |plan| Ok((run::sources(&base.kb, &plan), run::run(base, &plan)?));
-            let (path, answered) = match plan.and_then(run) {
-                Ok(found) => found,
-                Err(failed) => {
-                    error.get_or_insert(failed);
-                    continue;
-                }
-            };
-            let told = answered.told.clone();
-            let reading = (AskReading { told, path }, answered.sql.clone());
-            if readings.contains(&reading) {
-                continue;
-            }
-            readings.push(reading);
-            outcomes.push(answered.outcome.clone());
-            if readings.len() == wanted.unwrap_or(1) {
-                kept = Some(answered);
-            }
-        }
-        let known = readings.len();
-        let same = outcomes.windows(2).all(|two| matches!(two, [one, other] if one == other));
-        match (kept, wanted) {
-            (Some(answered), Some(_)) => Ok(answered),
-            (Some(mut answered), None) if same => {
-                let told = format!("{known} readings of the question have this answer");
-                answered.assumed.extend((known > 1).then_some(told));
-                Ok(answered)
-            }
-            (Some(_), None) => {
-                Err(AskError::Ambiguous(readings.into_iter().map(|(one, _)| one).collect()))
-            }
-            (None, Some(reading)) if known > 0 => Err(AskError::NoReading { reading, known }),
-            (None, _) => Err(error.unwrap_or(AskError::NoTable)),
-        }
+        settled(&base.kb, plans, wanted, |plan| run::run(base, plan, &[]))
     }
 
     /// Adds suggested corrections of unknown words to an error.

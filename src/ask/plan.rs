@@ -32,6 +32,9 @@ pub(crate) struct Plan {
     /// The columns of the table, each once; all column indexes below refer to this list.
     #[serde(default)]
     pub columns: Vec<ColumnSpec>,
+    /// Further columns, counted after `columns`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<TextColumn>,
     /// The computation.
     pub operation: Operation,
     /// An assumption; the computation is repeated with it.
@@ -46,6 +49,16 @@ pub(crate) struct Plan {
     /// Assumptions about ambiguous words.
     #[serde(skip)]
     pub assumed: Vec<String>,
+}
+
+/// A column whose cells a language model reads from the documents of the rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TextColumn {
+    /// Its name.
+    pub name: String,
+    /// What its cells are.
+    pub description: String,
 }
 
 /// A condition on rows: reachable from named nodes, or named themselves.
@@ -170,8 +183,30 @@ impl Plan {
         self.filters.iter().chain(supposed).chain(subjects).chain(shared)
     }
 
+    /// Indexes of the columns that are read, ascending.
+    pub(crate) fn used(&self) -> Vec<usize> {
+        let mut used = match self.operation {
+            Operation::Sql { .. } => (0..self.columns.len() + self.texts.len()).collect(),
+            _ => self.operation.columns(),
+        };
+        used.extend(self.filters.iter().flat_map(Test::columns));
+        match &self.supposed {
+            Some(Change::LeaveOut(tests) | Change::Only(tests)) => {
+                used.extend(tests.iter().flat_map(Test::columns));
+            }
+            Some(Change::Scale { column, .. }) => used.push(*column),
+            None => {}
+        }
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+
     /// The nodes searched in a column of names; none if the column is read otherwise.
     pub(crate) fn looked_for(&self, column: usize) -> Option<Vec<NodeId>> {
+        if matches!(self.operation, Operation::Sql { .. }) {
+            return None;
+        }
         let (mut names, mut others) = (Vec::new(), self.operation.own_columns());
         self.tests().for_each(|test| test.looks_for(&mut names, &mut others));
         if others.contains(&column) {
@@ -222,6 +257,7 @@ impl Operation {
             Self::Groups { group, measure, .. } => {
                 of(measure).into_iter().chain([*group]).collect()
             }
+            Self::Sql { .. } => Vec::new(),
             Self::First { column, .. } | Self::Normal(column) => vec![*column],
             Self::Compare { subjects, measure, .. } => {
                 let mut columns: Vec<usize> = of_subjects(subjects);
@@ -350,6 +386,27 @@ pub(crate) enum Operation {
     },
     /// How one column relates to another.
     Relate(usize, usize),
+    /// A statement over the table, which only reads.
+    Sql {
+        /// The statement.
+        statement: String,
+        /// How its result is read.
+        answer: Form,
+    },
+}
+
+/// How the result of a statement is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Form {
+    /// The first number of the first row.
+    Number,
+    /// The first column, whose nodes are named if it is called `id`.
+    Names,
+    /// The first cell: not 0 is yes.
+    YesNo,
+    /// All of it.
+    Table,
 }
 
 /// An assumption.

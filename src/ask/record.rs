@@ -24,8 +24,8 @@ pub struct AskRecord<'a> {
     answer: &'a Outcome,
     told: &'a str,
     path: &'a [String],
-    /// The plan, which can be run again; null if a language model wrote the SQL.
-    plan: Option<&'a Json>,
+    /// The plan, which can be run again.
+    plan: &'a Json,
     sql: &'a [String],
     statistic: Option<TestResult>,
     result: Result<'a>,
@@ -120,7 +120,7 @@ impl<'a> AskRecord<'a> {
             answer: &answered.outcome,
             told: &answered.told,
             path: &answered.path,
-            plan: answered.plan.as_ref(),
+            plan: &answered.plan,
             sql: &answered.sql,
             statistic: answered.statistic,
             result: Result {

@@ -2,6 +2,7 @@
 //!
 //! Independent of the words of questions.
 
+mod statement;
 pub(crate) mod words;
 
 use self::words::{names_in_words, plural, spaced, test_in_words, yes_or_no};
@@ -25,27 +26,28 @@ use agent_kb::{
 /// Maximum number of groups of a table of groups.
 const MAX_GROUPS: usize = 10_000;
 /// Number of rows kept after the first ones.
-pub(super) const MAX_FIRST: usize = 50;
+const MAX_FIRST: usize = 50;
 /// Maximum number of first rows with the same number.
 const MAX_TIED: usize = 1_000;
 /// Limits of the rows that statistics read.
-pub(super) const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
+const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
 /// Maximum number of pairs of values of two categories.
 const MAX_PAIRS: usize = 4_000_000;
 /// Minimum number of values of a group whose spread is compared.
 const MIN_OF_GROUP: usize = 2;
 
-/// Answers a plan.
+/// Answers a plan; `texts` are its columns that a language model has read, with a cell for each of
+/// [`rows`].
 ///
 /// # Errors
 /// If there are no rows or no values; those of SQL and statistics.
-pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError> {
-    let width = used(plan).len();
+pub(crate) fn run(base: &IndexedBase, plan: &Plan, texts: &[Column]) -> Result<Answered, AskError> {
+    let width = plan.used().len();
     if width > MAX_COLUMNS {
         return Err(AskError::TooWide(width));
     }
     let nodes = rows(&base.kb, plan)?;
-    let (table, columns) = load(&base.kb, plan, &nodes)?;
+    let (table, columns) = load(&base.kb, plan, &nodes, texts)?;
     let database = Database::load(&[("t", &table)])?;
     let mut run = Run {
         kb: &base.kb,
@@ -55,11 +57,12 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError>
         sql: Vec::new(),
         statistic: None,
         left_out: Vec::new(),
+        assumed: plan.assumed.clone(),
         result: Rows::default(),
     };
     let (outcome, told) = run.answer()?;
     let counted = run.counted()?;
-    let Run { sql, statistic, mut left_out, result, .. } = run;
+    let Run { sql, statistic, mut left_out, assumed, result, .. } = run;
     for column in table.columns.iter().filter(|column| column.unfit > 0) {
         let why = format!("{} is not a {} of its column", column.source, kind_name(column));
         left_out.push(LeftOut { rows: column.unfit, why });
@@ -69,14 +72,14 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan) -> Result<Answered, AskError>
         outcome,
         told,
         path: path(&base.kb, plan),
-        plan: Some(plan.document(&base.kb)),
+        plan: plan.document(&base.kb),
         counted,
         sql,
         statistic,
         result,
         row_type: base.kb.type_name(plan.rows).to_owned(),
         left_out,
-        assumed: plan.assumed.clone(),
+        assumed,
         table,
         unassisted: None,
     })
@@ -95,7 +98,7 @@ fn kind_name(column: &Column) -> &'static str {
 /// What tells a plan from others: its metapaths, and the fields that it reads.
 pub(crate) fn sources(kb: &Kb, plan: &Plan) -> Vec<String> {
     let mut lines = path(kb, plan);
-    for at in used(plan) {
+    for at in plan.used() {
         if let Some(spec @ ColumnSpec::Field(_)) = plan.columns.get(at) {
             lines.push(spec.source(kb, plan.rows));
         }
@@ -115,7 +118,7 @@ pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     if lines.is_empty() {
         lines.push(format!("every {}", kb.type_name(plan.rows)));
     }
-    for at in used(plan) {
+    for at in plan.used() {
         if let Some(spec @ (ColumnSpec::Names(_) | ColumnSpec::Count(_))) = plan.columns.get(at) {
             lines.push(spec.source(kb, plan.rows));
         }
@@ -190,29 +193,25 @@ fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
     (!subjects.is_empty()).then_some(own)
 }
 
-/// Indexes of the columns that are read, ascending.
-fn used(plan: &Plan) -> Vec<usize> {
-    let mut used = plan.operation.columns();
-    used.extend(plan.filters.iter().flat_map(Test::columns));
-    match &plan.supposed {
-        Some(Change::LeaveOut(tests) | Change::Only(tests)) => {
-            used.extend(tests.iter().flat_map(Test::columns));
-        }
-        Some(Change::Scale { column, .. }) => used.push(*column),
-        None => {}
-    }
-    used.sort_unstable();
-    used.dedup();
-    used
-}
-
 /// The table of the columns that are read, and the index of each in it.
-fn load(kb: &Kb, plan: &Plan, nodes: &[NodeId]) -> Result<(Table, Vec<Option<usize>>), AskError> {
+fn load(
+    kb: &Kb,
+    plan: &Plan,
+    nodes: &[NodeId],
+    texts: &[Column],
+) -> Result<(Table, Vec<Option<usize>>), AskError> {
     let mut table = Table { rows: nodes.to_vec(), columns: Vec::new() };
-    let mut places = vec![None; plan.columns.len()];
-    for at in used(plan) {
-        let Some(spec) = plan.columns.get(at) else { continue };
-        places[at] = Some(table.columns.len());
+    let mut places = vec![None; plan.columns.len() + plan.texts.len()];
+    for at in plan.used() {
+        let Some(place) = places.get_mut(at) else { continue };
+        *place = Some(table.columns.len());
+        let Some(spec) = plan.columns.get(at) else {
+            let read = texts.get(at - plan.columns.len());
+            table.add(read.cloned().ok_or_else(|| {
+                AskError::Plan("columns of texts are read by a language model alone".to_owned())
+            })?);
+            continue;
+        };
         let named = plan.looked_for(at);
         table.add(match (spec, named) {
             (ColumnSpec::Names(steps), Some(named)) => {
@@ -234,6 +233,7 @@ struct Run<'a> {
     sql: Vec<String>,
     statistic: Option<TestResult>,
     left_out: Vec<LeftOut>,
+    assumed: Vec<String>,
     result: Rows,
 }
 
@@ -351,6 +351,7 @@ impl Run<'_> {
                 self.spread_among(*measure, *group, subjects)
             }
             Operation::Relate(one, other) => self.relate(*one, *other),
+            Operation::Sql { statement, answer } => self.by_sql(statement, *answer),
         }
     }
 

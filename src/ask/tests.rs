@@ -27,21 +27,22 @@ fn prompt(request: &Request) -> &str {
     request.json.as_ref().map_or("", |schema| &schema.name)
 }
 
-fn read(rows: &str, conditions: serde_json::Value) -> String {
-    json!({"kind": "aggregation", "rows": rows, "conditions": conditions}).to_string()
+/// A reply with plans.
+fn plans(plans: serde_json::Value) -> String {
+    json!({"plans": plans, "why": ""}).to_string()
 }
 
-fn sql(sql: &str, answer: &str) -> String {
-    json!({"sql": sql, "answer": answer, "test": null, "asks_same": false}).to_string()
+/// A plan that counts products.
+fn counted(filters: serde_json::Value) -> serde_json::Value {
+    json!({"kind": "aggregation", "rows": "product", "columns": [{"field": "price"}],
+           "texts": [{"name": "material", "description": "main material of the product"}],
+           "filters": filters, "operation": {"number": "rows"}})
 }
 
-/// Replies that read the material of each product; `written` is the statement.
-fn steel(request: &Request, written: &str) -> String {
+/// Replies that read the material of each product.
+fn steel(request: &Request, plan: &serde_json::Value) -> String {
     match prompt(request) {
-        "ask_read" => read("product", json!([])),
-        "ask_columns" => json!({"columns": [], "texts": [
-            {"name": "material", "description": "main material of the product"}]})
-        .to_string(),
+        "ask_plan" => plans(json!([plan])),
         "ask_cells" => {
             let value = |(n, (_, text)): (usize, &(String, String))| {
                 let material = text.to_lowercase().contains("steel").then_some("Steel");
@@ -50,7 +51,6 @@ fn steel(request: &Request, written: &str) -> String {
             let texts = blocks(question(request), "text ");
             json!({"rows": (1..).zip(&texts).map(value).collect::<Vec<_>>()}).to_string()
         }
-        "ask_sql" => sql(written, "number"),
         other => panic!("{other}"),
     }
 }
@@ -65,19 +65,38 @@ fn analyst(
 
 #[test]
 fn cells_that_only_texts_have_are_read_by_the_model() {
-    let written = "SELECT count(*) FROM t WHERE material = 'Steel'";
-    let (asked, heard) = analyst(Helps::Unread, move |request| said(steel(request, written)));
+    let is_steel = json!([{"value": {"column": 1, "key": "Steel"}}]);
+    let (asked, heard) =
+        analyst(Helps::Unread, move |request| said(steel(request, &counted(is_steel.clone()))));
     let answered = asked.ask(STEEL).unwrap();
     assert_eq!(answered.outcome, Outcome::Number { value: 3.0, unit: None });
-    assert_eq!(answered.sql, [written]);
     let column = answered.table.column("material").unwrap();
     assert!(column.source.contains("read from the document"), "{}", column.source);
     let said = |why: &str| answered.left_out.iter().find(|one| one.why.contains(why)).unwrap().rows;
     assert_eq!(said("no material in the document"), 6);
     let asked_for: Vec<String> =
         heard.requests().iter().map(|request| prompt(request).to_owned()).collect();
-    assert_eq!(asked_for, ["ask_read", "ask_columns", "ask_cells", "ask_sql"]);
+    assert_eq!(asked_for, ["ask_plan", "ask_cells"]);
     assert_eq!(answered.unassisted, None);
+    // The plan can be run again, by a model alone.
+    let plan = answered.plan;
+    assert_eq!(asked.run_plan(&plan).unwrap().told, answered.told);
+    let error = Analyst::new(example_base()).run_plan(&plan).unwrap_err().to_string();
+    assert!(error.contains("read by a language model alone"), "{error}");
+}
+
+#[test]
+fn texts_are_read_of_the_rows_that_other_filters_leave() {
+    let filters = json!([{"number": {"column": 0, "bound": "below", "number": 15, "to": null}},
+                         {"value": {"column": 1, "key": "steel"}}]);
+    let (asked, heard) =
+        analyst(Helps::Unread, move |request| said(steel(request, &counted(filters.clone()))));
+    let answered = asked.ask(STEEL).unwrap();
+    let cheap = asked.ask("How many products have a price below 15?").unwrap();
+    let requests = heard.requests();
+    let read = blocks(question(requests.last().unwrap()), "text ").len();
+    assert_eq!(Outcome::Number { value: read as f64, unit: None }, cheap.outcome);
+    assert_eq!(answered.outcome, Outcome::Number { value: 1.0, unit: None });
 }
 
 #[test]
@@ -113,15 +132,25 @@ fn nodes_of_two_things_together_are_no_comparison() {
     }
 }
 
+/// A plan with a statement.
+fn by_sql(statement: &str, answer: &str) -> serde_json::Value {
+    json!({"kind": "aggregation", "rows": "product", "columns": ["name", {"field": "price"}],
+           "operation": {"sql": {"statement": statement, "answer": answer}}})
+}
+
 #[test]
-fn a_failed_statement_is_shown_to_the_model_once() {
+fn what_is_wrong_with_a_plan_is_shown_to_the_model_once() {
     let (asked, heard) = analyst(Helps::All, |request| {
-        let again = question(request).contains("no such column: weight");
-        let written = if again { "SELECT count(*) FROM t" } else { "SELECT weight FROM t" };
-        said(steel(request, written))
+        let asked = question(request);
+        let again =
+            asked.contains("no such column: weight") && asked.contains("t(id, name, price)");
+        let statement = if again { "SELECT count(*) FROM t" } else { "SELECT weight FROM t" };
+        said(plans(json!([by_sql(statement, "number")])))
     });
-    assert_eq!(asked.ask(STEEL).unwrap().outcome, Outcome::Number { value: 9.0, unit: None });
-    assert_eq!(heard.count(), 5);
+    let answered = asked.ask(STEEL).unwrap();
+    assert_eq!(answered.outcome, Outcome::Number { value: 9.0, unit: None });
+    assert_eq!(answered.sql, ["SELECT count(*) FROM t"]);
+    assert_eq!(heard.count(), 2);
 }
 
 #[test]
@@ -134,20 +163,29 @@ fn no_statement_but_a_reading_one_over_the_table_is_run() {
         "SELECT \"colour\" FROM t",
         "ATTACH 'x.db' AS x",
     ] {
-        let (asked, heard) = analyst(Helps::Unread, move |request| said(steel(request, hostile)));
+        let (asked, heard) =
+            analyst(Helps::Unread, move |_| said(plans(json!([by_sql(hostile, "number")]))));
         // The answer of the rules is kept.
         assert!(matches!(asked.ask(STEEL), Err(AskError::Unknown { .. })), "{hostile}");
-        assert_eq!(heard.count(), 5, "{hostile}");
+        assert_eq!(heard.count(), 2, "{hostile}");
     }
 }
 
 #[test]
 fn what_the_base_has_not_makes_a_reply_unusable() {
+    let edited = |path: &str, value: serde_json::Value| {
+        let mut plan = counted(json!([]));
+        *plan.pointer_mut(path).unwrap() = value;
+        plans(json!([plan]))
+    };
     let replies = [
         "no JSON".to_owned(),
-        read("planet", json!([])),
-        read("product", json!([{"name": 99, "relations": []}])),
-        read("product", json!([{"name": 1, "relations": ["made_on"]}])),
+        edited("/rows", json!("planet")),
+        edited("/columns/0", json!({"field": "weight"})),
+        edited("/filters", json!([{"is": [99_999]}])),
+        edited("/filters", json!([{"is": ["Nobody"]}])),
+        edited("/filters", json!([{"number": {"column": 7, "bound": "above", "number": 1}}])),
+        edited("/operation", json!({"number": {"of": ["mean", 9]}})),
     ];
     for reply in replies {
         let told = reply.clone();
@@ -161,18 +199,15 @@ fn what_the_base_has_not_makes_a_reply_unusable() {
 }
 
 #[test]
-fn conditions_follow_the_relations_of_the_base() {
+fn nodes_are_offered_with_their_ids() {
     let (asked, _) = analyst(Helps::All, |request| {
-        said(match prompt(request) {
-            "ask_read" => {
-                let offered = blocks(question(request), "names").remove(0).1;
-                let line = offered.lines().find(|line| line.contains("Northpeak")).unwrap();
-                let n: u64 = line.split('.').next().unwrap().trim().parse().unwrap();
-                read("product", json!([{"name": n, "relations": ["has_brand"]}]))
-            }
-            "ask_columns" => json!({"columns": [], "texts": []}).to_string(),
-            _ => sql("SELECT id FROM t ORDER BY id", "names"),
-        })
+        let offered = blocks(question(request), "names").remove(0).1;
+        let line = offered.lines().find(|line| line.contains("\"Northpeak\" (brand)")).unwrap();
+        let id: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        let steps = json!([{"relation": "has_brand", "direction": "in", "type": "product"}]);
+        let mut plan = by_sql("SELECT id FROM t ORDER BY id", "names");
+        plan["conditions"] = json!([{"name": "Northpeak", "nodes": [id], "steps": steps}]);
+        said(plans(json!([plan])))
     });
     let answered = asked.ask("What does northpeak make?").unwrap();
     let Outcome::Names { names, .. } = answered.outcome else { panic!("{:?}", answered.outcome) };
@@ -180,33 +215,29 @@ fn conditions_follow_the_relations_of_the_base() {
 }
 
 #[test]
-fn tests_are_computed_here() {
-    let (asked, _) = analyst(Helps::All, |request| {
-        said(match prompt(request) {
-            "ask_read" => read("product", json!([])),
-            "ask_columns" => {
-                let offered = blocks(question(request), "columns").remove(0).1;
-                let line = offered.lines().find(|line| line.contains("price: number")).unwrap();
-                let n: u64 = line.split('.').next().unwrap().trim().parse().unwrap();
-                json!({"columns": [n], "texts": []}).to_string()
-            }
-            _ => json!({"sql": "SELECT price, price * 2 FROM t", "answer": "test",
-                        "test": "pearson", "asks_same": false})
-            .to_string(),
-        })
-    });
-    let answered = asked.ask("Do dear things cost more?").unwrap();
-    assert_eq!(answered.outcome, Outcome::Truth(true));
-    let tested = answered.statistic.unwrap();
-    assert!((tested.statistic - 1.0).abs() < 1e-9 && tested.n == 9, "{tested:?}");
+fn several_plans_are_several_readings() {
+    let of = |function: &str| {
+        json!({"kind": "aggregation", "rows": "product", "columns": [{"field": "price"}],
+               "operation": {"number": {"of": [function, 0]}}})
+    };
+    let (asked, _) = analyst(Helps::All, move |_| said(plans(json!([of("mean"), of("median")]))));
+    let question = "What do products usually cost?";
+    let Err(AskError::Ambiguous(readings)) = asked.ask(question) else { panic!() };
+    let second = asked.ask_as(question, Some(2)).unwrap();
+    assert_eq!((readings.len(), &readings[1].told), (2, &second.told));
+    let error = asked.ask_as(question, Some(3)).unwrap_err();
+    assert_eq!(error, AskError::NoReading { reading: 3, known: 2 });
 }
 
 #[test]
-fn a_model_that_declines_leaves_the_question_to_the_rules() {
-    let declines = json!({"kind": "aggregation", "rows": null, "conditions": []}).to_string();
+fn a_model_that_declines_says_why() {
+    let declines = json!({"plans": [], "why": "No type has salaries."}).to_string();
     let (asked, heard) = analyst(Helps::Unread, move |_| said(declines.clone()));
+    // It may be a question for nodes.
     assert_eq!(asked.ask("a steel bottle").unwrap_err(), AskError::NoTable);
-    assert_eq!(heard.count(), 1);
+    let error = asked.ask("What is the average salary of products?").unwrap_err().to_string();
+    assert!(error.ends_with("no answer in this base: No type has salaries."), "{error}");
+    assert_eq!(heard.count(), 2);
 }
 
 #[test]

@@ -253,13 +253,15 @@ fn answer(request: &Value, asks: bool) -> String {
         })
         .to_string();
     }
-    if asked("You prepare a table") {
-        let rows = user.contains("made of").then_some("product");
-        return json!({ "kind": "aggregation", "rows": rows, "conditions": [] }).to_string();
-    }
-    if asked("You choose the columns") {
-        let material = json!({ "name": "material", "description": "what it is made of" });
-        return json!({ "columns": [], "texts": [material] }).to_string();
+    if asked("You write the plan") {
+        let plan = json!({
+            "kind": "aggregation", "rows": "product",
+            "texts": [{ "name": "material", "description": "what it is made of" }],
+            "filters": [{ "value": { "column": 0, "key": "steel" } }],
+            "operation": { "number": "rows" },
+        });
+        let plans = user.contains("made of").then_some(plan).into_iter().collect::<Vec<_>>();
+        return json!({ "plans": plans, "why": "It is not about many nodes." }).to_string();
     }
     if asked("You fill a table") {
         let texts = user.split("\nText ").skip(1).map(|text| {
@@ -267,11 +269,6 @@ fn answer(request: &Value, asks: bool) -> String {
             json!({ "n": n, "values": [text.contains("steel").then_some("steel")] })
         });
         return json!({ "rows": texts.collect::<Vec<_>>() }).to_string();
-    }
-    if asked("You write one statement") {
-        let sql = "SELECT count(*) FROM t WHERE material = 'steel'";
-        return json!({ "sql": sql, "answer": "number", "test": null, "asks_same": false })
-            .to_string();
     }
     if asked("You judge candidates") {
         return judged(&user);

@@ -10,13 +10,15 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     lexicon::Function,
-    plan::{Change, Measure, Operation, Plan, Test},
+    plan::{Change, Measure, Operation, Plan, Test, TextColumn},
     schema::Schema,
 };
 use agent_index::IndexedBase;
 use agent_kb::{
     Direction, FieldId, Kb, MetapathStep, RelationId, TypeId,
-    table::{ColumnKind, ColumnSpec, MAX_COLUMNS, MAX_STEPS, dates},
+    table::{
+        Column, ColumnKind, ColumnSpec, MAX_COLUMNS, MAX_STEPS, dates, has_value, value::category,
+    },
 };
 
 /// Maximum number of conditions, of tests, and of nodes of one of them.
@@ -26,8 +28,12 @@ const MAX_NODES: usize = 1_000_000;
 const MAX_DEPTH: usize = 4;
 /// Maximum number of first results.
 const MAX_TOP: usize = 10_000;
+/// Maximum number of columns whose cells are read from documents.
+const MAX_TEXTS: usize = 3;
 /// Maximum length of a value or a name, bytes.
 const MAX_TEXT: usize = 1_000;
+/// Maximum length of a statement, bytes.
+const MAX_STATEMENT: usize = 10_000;
 
 impl Plan {
     /// The plan as a document.
@@ -49,8 +55,21 @@ impl Plan {
         let mut document = document.clone();
         put_ids(base, &mut document)?;
         let plan = Plan::deserialize(document).map_err(|error| error.to_string())?;
-        Checked { base, schema, plan: &plan }.check()?;
+        Checked { base, schema, plan: &plan, texts: &[] }.check()?;
         Ok(plan)
+    }
+
+    /// Checks that the columns of texts hold what is computed from them, once they are read.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn check_texts(
+        &self,
+        base: &IndexedBase,
+        schema: &Schema,
+        texts: &[Column],
+    ) -> Result<(), String> {
+        Checked { base, schema, plan: self, texts }.check()
     }
 }
 
@@ -94,6 +113,10 @@ fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
                     return Err(format!("{key:?} is a name"));
                 }
                 ("nodes" | "is", _) => return put_nodes(base, value),
+                ("key", Some(text)) => {
+                    *value = json!(category(text));
+                    return Ok(());
+                }
                 _ => return put_ids(base, value),
             };
             *value = json!(id);
@@ -134,6 +157,8 @@ struct Checked<'a> {
     base: &'a IndexedBase,
     schema: &'a Schema,
     plan: &'a Plan,
+    /// The columns of texts; none before they are read.
+    texts: &'a [Column],
 }
 
 impl Checked<'_> {
@@ -143,7 +168,11 @@ impl Checked<'_> {
             true => Ok(()),
             false => Err(format!("{n} {what} are more than {most}")),
         };
-        bound(plan.columns.len(), MAX_COLUMNS, "columns")?;
+        bound(plan.columns.len() + plan.texts.len(), MAX_COLUMNS, "columns")?;
+        bound(plan.texts.len(), MAX_TEXTS, "columns of texts")?;
+        for TextColumn { name, description } in &plan.texts {
+            bound(name.len().max(description.len()), MAX_TEXT, "bytes of a column of texts")?;
+        }
         bound(plan.conditions.len(), MAX_PARTS, "conditions")?;
         bound(plan.operation.subjects().len(), MAX_PARTS, "subjects")?;
         for column in &plan.columns {
@@ -233,7 +262,12 @@ impl Checked<'_> {
 
     fn kind(&self, at: usize) -> Result<Option<ColumnKind>, String> {
         Ok(match self.plan.columns.get(at) {
-            None => return Err(format!("there is no column {at}")),
+            None => match at.checked_sub(self.plan.columns.len()) {
+                Some(text) if text < self.plan.texts.len() => {
+                    self.texts.get(text).map(|column| column.kind)
+                }
+                _ => return Err(format!("there is no column {at}")),
+            },
             Some(ColumnSpec::Name) => Some(ColumnKind::Text),
             Some(ColumnSpec::Field(field)) => {
                 self.schema.sample(self.base, self.plan.rows, *field).map(|sample| sample.kind)
@@ -245,9 +279,29 @@ impl Checked<'_> {
 
     /// Checks that a column holds numbers.
     fn number(&self, at: usize) -> Result<(), String> {
-        match self.kind(at)?.is_some_and(ColumnKind::is_number) {
+        let unread = at >= self.plan.columns.len() && self.texts.is_empty();
+        match self.kind(at)?.map_or(unread, ColumnKind::is_number) {
             true => Ok(()),
             false => Err(format!("column {at} holds no numbers")),
+        }
+    }
+
+    /// Checks that a field has a value.
+    fn value(&self, at: usize, key: &str) -> Result<(), String> {
+        let kind = self.kind(at)?;
+        let Some(spec) = self.plan.columns.get(at) else { return Ok(()) };
+        let kb = &self.base.kb;
+        match (spec, kind) {
+            (ColumnSpec::Field(field), Some(kind)) if kind.groups() && !kind.is_number() => {
+                match has_value(kb, self.plan.rows, *field, kind, key) {
+                    true => Ok(()),
+                    false => {
+                        let (rows, field) = (kb.type_name(self.plan.rows), kb.field_name(*field));
+                        Err(format!("no {rows} has the {field} {key:?}"))
+                    }
+                }
+            }
+            _ => Err(format!("column {at} holds no categories")),
         }
     }
 
@@ -273,7 +327,7 @@ impl Checked<'_> {
                 }
             }
             Test::Value { column, key } => match key.len() <= MAX_TEXT {
-                true => self.kind(*column).map(|_| ()),
+                true => self.value(*column, key),
                 false => Err(format!("a value has more than {MAX_TEXT} bytes")),
             },
             Test::Linked { column, nodes } => {
@@ -345,6 +399,15 @@ impl Checked<'_> {
             Operation::Relate(one, other) => {
                 self.kind(*one)?;
                 self.kind(*other).map(|_| ())
+            }
+            Operation::Sql { statement, .. } => {
+                match self.plan.filters.is_empty() && self.plan.supposed.is_none() {
+                    false => Err("a statement has filters and suppositions of its own".to_owned()),
+                    true if statement.len() > MAX_STATEMENT => {
+                        Err(format!("a statement has more than {MAX_STATEMENT} bytes"))
+                    }
+                    true => Ok(()),
+                }
             }
         }
     }

@@ -25,7 +25,7 @@ fn the_plan_of_an_answer_gives_that_answer() {
         "What would the mean price be if prices rose by 10 %?",
     ] {
         let first = analyst.ask(question).unwrap_or_else(|error| panic!("{question}: {error}"));
-        let again = analyst.run_plan(first.plan.as_ref().unwrap()).unwrap();
+        let again = analyst.run_plan(&first.plan).unwrap();
         assert_eq!((&first.told, &first.sql), (&again.told, &again.sql), "{question}");
         assert_eq!((&first.outcome, &first.path), (&again.outcome, &again.path), "{question}");
         assert_eq!(first.plan, again.plan, "{question}");
@@ -116,12 +116,62 @@ fn wrong_plans_are_refused_with_what_is_wrong() {
             other => panic!("{plan}: {:?}", other.map(|one| one.told)),
         }
     }
-    // A value is a text and never a part of the statement.
-    let hostile = edited(|plan| {
+}
+
+#[test]
+fn values_are_those_of_the_base_however_they_are_spelled() {
+    let graded = |key: &str| {
+        let mut plan = by_brand();
         plan["columns"][1] = json!({"field": "grade"});
-        plan["filters"] = json!([{"value": {"column": 1, "key": "'; DROP TABLE t; --"}}]);
+        plan["filters"] = json!([{"value": {"column": 1, "key": key}}]);
         plan["operation"] = json!({"number": "rows"});
-    });
-    let answered = Analyst::new(shop()).run_plan(&hostile).unwrap();
-    assert_eq!(answered.outcome, Outcome::Number { value: 0.0, unit: None });
+        Analyst::new(shop()).run_plan(&plan)
+    };
+    let number = |value: f64| Outcome::Number { value, unit: None };
+    assert_eq!(graded(" C. ").unwrap().outcome, number(2.0));
+    let AskError::Plan(error) = graded("'; DROP TABLE t; --").unwrap_err() else { panic!() };
+    assert!(error.starts_with("no product has the grade"), "{error}");
+}
+
+#[test]
+fn a_plan_may_have_a_statement_that_only_reads() {
+    let analyst = Analyst::new(shop());
+    let by_sql = |statement: &str, answer: &str| {
+        let mut plan = by_brand();
+        let steps = json!([{"relation": "has_brand", "direction": "out", "type": "brand"}]);
+        plan["columns"][1] = json!({ "names": steps });
+        plan["operation"] = json!({"sql": {"statement": statement, "answer": answer}});
+        plan
+    };
+    for (statement, answer, told) in [
+        ("SELECT count(*) FROM t WHERE price > (SELECT avg(price) FROM t)", "number", "2"),
+        (
+            "SELECT t.id, price FROM t ORDER BY price DESC LIMIT 2",
+            "names",
+            "Gadget Zeta10 110, Gadget Zeta7 80",
+        ),
+        ("SELECT value, count(*) FROM t_brand GROUP BY value", "names", "Lark: 4"),
+        ("SELECT max(price) > 100 FROM t", "yes_no", "yes"),
+        ("SELECT price FROM t", "table", "4 rows"),
+    ] {
+        let plan = by_sql(statement, answer);
+        let answered = analyst.run_plan(&plan).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(answered.told, told);
+        assert_eq!(analyst.run_plan(&answered.plan).unwrap().told, told);
+    }
+    let many = "t_brand a, t_brand b, t_brand c, t_brand d, t_brand e, t_brand f, t_brand g, \
+                 t_brand h, t_brand i, t_brand j, t_brand k, t_brand l, t_brand m, t_brand n";
+    for (statement, told) in [
+        ("DELETE FROM t", "SELECT"),
+        ("SELECT name FROM t", "there are t(id, price, brand), t_brand(id, key, value)"),
+        ("SELECT price FROM t WHERE price > 1000", "no row"),
+        (&format!("SELECT count(*) FROM {many}"), "stopped after 2000 ms"),
+    ] {
+        let error = analyst.run_plan(&by_sql(statement, "number")).unwrap_err().to_string();
+        assert!(error.to_lowercase().contains(&told.to_lowercase()), "{told}: {error}");
+    }
+    let mut filtered = by_sql("SELECT count(*) FROM t", "number");
+    filtered["filters"] = json!([{"filled": {"column": 0}}]);
+    let error = analyst.run_plan(&filtered).unwrap_err().to_string();
+    assert!(error.contains("filters and suppositions of its own"), "{error}");
 }

@@ -70,6 +70,13 @@ impl Reading<'_> {
         inner: Kind,
         supposed: Option<Change>,
     ) -> Result<Plan, AskError> {
+        let is_test = matches!(
+            inner,
+            Kind::Distribution | Kind::Correlation | Kind::Variance | Kind::Descriptive
+        );
+        if is_test && self.has(Cue::HowMany) {
+            return Err(AskError::NoTable);
+        }
         let mut parts = self.parts(inner)?;
         let operation = match inner {
             Kind::Aggregation | Kind::Hypothetical => self.aggregation(&mut parts),
@@ -87,6 +94,7 @@ impl Reading<'_> {
             conditions: parts.conditions.into_iter().map(|(_, condition)| condition).collect(),
             filters: parts.filters.into_iter().map(|(_, test)| test).collect(),
             columns: self.columns.clone(),
+            texts: Vec::new(),
             operation,
             supposed,
             asks_same: self.asks_same(),

@@ -10,19 +10,21 @@ const MAX_LISTED: usize = 10;
 /// first are listed.
 pub(super) fn names_in_words(names: &[String], values: &[String], unit: Option<&str>) -> String {
     let unit = spaced(unit);
-    let listed = |each: &[String]| {
-        let rest = names.len().saturating_sub(MAX_LISTED);
-        let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-        format!("{}{more}", each.join(", "))
-    };
-    let first = names.get(..MAX_LISTED).unwrap_or(names);
     match values.windows(2).all(|two| matches!(two, [one, other] if one == other)) {
-        true => format!("{}: {}{unit}", listed(first), values.first().map_or("", String::as_str)),
+        true => format!("{}: {}{unit}", listed(names), values.first().map_or("", String::as_str)),
         false => {
-            let own = first.iter().zip(values).map(|(name, value)| format!("{name} {value}{unit}"));
+            let own = names.iter().zip(values).map(|(name, value)| format!("{name} {value}{unit}"));
             listed(&own.collect::<Vec<_>>())
         }
     }
+}
+
+/// The first of many names.
+pub(super) fn listed(names: &[String]) -> String {
+    let first = names.get(..MAX_LISTED).unwrap_or(names);
+    let rest = names.len() - first.len();
+    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    format!("{}{more}", first.join(", "))
 }
 
 pub(crate) fn yes_or_no(yes: bool) -> &'static str {

@@ -1,0 +1,92 @@
+//! Runs a statement that somebody else wrote over the table of a plan, and reads its result in the
+//! stated form.
+
+use super::{
+    Run,
+    words::{listed, names_in_words, yes_or_no},
+};
+use crate::{
+    AskError,
+    answer::{Outcome, shown, shown_value},
+    plan::Form,
+};
+use agent_kb::{
+    NodeId,
+    table::{Cell, Limits, SqlValue, Table, with_literals},
+};
+
+impl Run<'_> {
+    /// The result of a statement. A failed one is told with the columns that there are.
+    pub(super) fn by_sql(
+        &mut self,
+        statement: &str,
+        form: Form,
+    ) -> Result<(Outcome, String), AskError> {
+        let table = self.writer.table;
+        let names: Vec<&str> = ["t", "id", "key", "value"]
+            .into_iter()
+            .chain(table.columns.iter().map(|column| column.name.as_str()))
+            .collect();
+        let (sql, texts) = with_literals(statement, &names);
+        let failed = |why: String| AskError::Plan(format!("{why}; there are {}", tables(table)));
+        let rows = self.database.query(&sql, &Limits::default());
+        self.result = rows.map_err(|error| failed(error.to_string()))?;
+        self.sql.push(sql);
+        let told = |text| format!("\"{text}\" in the statement taken as a text");
+        self.assumed.extend(texts.into_iter().map(told));
+        self.read_as(form)
+    }
+
+    /// The result in a form.
+    fn read_as(&self, form: Form) -> Result<(Outcome, String), AskError> {
+        let (rows, table) = (&self.result, self.writer.table);
+        let missing = |what: &str| AskError::Plan(format!("the statement gives no {what}"));
+        let first = || rows.rows.first().ok_or_else(|| missing("row"));
+        Ok(match form {
+            Form::Number => {
+                let value = first()?.iter().find_map(SqlValue::number);
+                let value = value.ok_or_else(|| missing("number"))?;
+                (Outcome::Number { value, unit: None }, shown(value))
+            }
+            Form::YesNo => {
+                let value = first()?.first().and_then(SqlValue::number);
+                let yes = value.ok_or_else(|| missing("truth value"))? != 0.0;
+                (Outcome::Truth(yes), yes_or_no(yes).to_owned())
+            }
+            Form::Names => {
+                let is_id = rows.columns.first().is_some_and(|name| name == "id");
+                let name = |row: &Vec<SqlValue>| match row.first()? {
+                    SqlValue::Int(id) if is_id => {
+                        let node = NodeId::try_from(*id).ok()?;
+                        table.rows.binary_search(&node).ok().map(|_| self.kb.name(node).to_owned())
+                    }
+                    SqlValue::Null => None,
+                    value => Some(shown_value(value)),
+                };
+                let number = |row: &Vec<SqlValue>| row.iter().skip(1).find_map(SqlValue::number);
+                let named = rows.rows.iter().filter_map(|row| Some((name(row)?, number(row))));
+                let (names, numbers): (Vec<String>, Vec<Option<f64>>) = named.unzip();
+                let value = numbers.first().ok_or_else(|| missing("name"))?.unwrap_or(0.0);
+                let told: Vec<String> = numbers.into_iter().flatten().map(shown).collect();
+                let told = match told.is_empty() {
+                    true => listed(&names),
+                    false => names_in_words(&names, &told, None),
+                };
+                (Outcome::Names { names, value: SqlValue::Real(value), unit: None }, told)
+            }
+            Form::Table => (Outcome::Table, format!("{} rows", rows.rows.len())),
+        })
+    }
+}
+
+/// The tables of a statement with their columns.
+fn tables(table: &Table) -> String {
+    let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+    let mut told = format!("t(id, {})", names.join(", "));
+    for column in &table.columns {
+        if column.cells.iter().any(|cell| matches!(cell, Cell::Many(_))) {
+            told += &format!(", t_{}(id, key, value)", column.name);
+        }
+    }
+    told
+}

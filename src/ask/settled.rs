@@ -1,0 +1,59 @@
+//! Answers a question by the plans of its readings: alike ones at once, of others the wanted one.
+//!
+//! Independent of who reads the question.
+
+use crate::{AskError, AskReading, answer::Answered, plan::Plan, run};
+use agent_kb::Kb;
+
+/// The answer of the plans of a question. Of several readings, the wanted one, counted from 1, or
+/// the first if all have the same answer; a reading without an answer is none.
+///
+/// # Errors
+/// [`AskError::Ambiguous`] if the readings have different answers and none is wanted; that of the
+/// first plan if none has an answer; any of a language model.
+pub(crate) fn settled(
+    kb: &Kb,
+    plans: Vec<Result<Plan, AskError>>,
+    wanted: Option<usize>,
+    run: impl Fn(&Plan) -> Result<Answered, AskError>,
+) -> Result<Answered, AskError> {
+    // One table at a time is held, and that of the wanted reading.
+    let mut readings: Vec<(AskReading, Vec<String>)> = Vec::new();
+    let (mut outcomes, mut kept, mut error) = (Vec::new(), None, None);
+    for plan in plans {
+        let ran = plan.and_then(|plan| Ok((run::sources(kb, &plan), run(&plan)?)));
+        let (path, answered) = match ran {
+            Ok(found) => found,
+            Err(failed @ AskError::Llm(_)) => return Err(failed),
+            Err(failed) => {
+                error.get_or_insert(failed);
+                continue;
+            }
+        };
+        let told = answered.told.clone();
+        let reading = (AskReading { told, path }, answered.sql.clone());
+        if readings.contains(&reading) {
+            continue;
+        }
+        readings.push(reading);
+        outcomes.push(answered.outcome.clone());
+        if readings.len() == wanted.unwrap_or(1) {
+            kept = Some(answered);
+        }
+    }
+    let known = readings.len();
+    let same = outcomes.windows(2).all(|two| matches!(two, [one, other] if one == other));
+    match (kept, wanted) {
+        (Some(answered), Some(_)) => Ok(answered),
+        (Some(mut answered), None) if same => {
+            let told = format!("{known} readings of the question have this answer");
+            answered.assumed.extend((known > 1).then_some(told));
+            Ok(answered)
+        }
+        (Some(_), None) => {
+            Err(AskError::Ambiguous(readings.into_iter().map(|(one, _)| one).collect()))
+        }
+        (None, Some(reading)) if known > 0 => Err(AskError::NoReading { reading, known }),
+        (None, _) => Err(error.unwrap_or(AskError::NoTable)),
+    }
+}
