@@ -22,6 +22,8 @@ pub(super) const YES_NO: [&str; 14] = [
     "could",
 ];
 
+/// Words for the whole base, which may be fields too.
+const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
 /// Number of nodes searched for a zero.
 const LOOKED_AT: usize = 1_000;
 
@@ -151,6 +153,15 @@ impl Reading<'_> {
             parts.groups.push((at, column));
         }
         self.put_linked(&mut parts)?;
+        // What is counted of each row does not group the rows: `how many did each of them request`.
+        let counted = |steps: &[MetapathStep]| {
+            let mut counts = parts.measures.iter().filter_map(|(_, at)| self.columns.get(*at));
+            counts.any(|spec| matches!(spec, ColumnSpec::Count(own) if own == steps))
+        };
+        parts.groups.retain(|(_, group)| match self.columns.get(*group) {
+            Some(ColumnSpec::Names(steps)) => !counted(steps),
+            _ => true,
+        });
         Ok(parts)
     }
 
@@ -565,6 +576,9 @@ impl Reading<'_> {
     }
 
     fn aggregation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
+        if self.top.is_some() {
+            return Err(AskError::NoTable);
+        }
         // `who has the most` asks for a name.
         let begins = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
         let asks_who = begins == "who" && self.extreme().is_some();
@@ -580,6 +594,9 @@ impl Reading<'_> {
                 "the {} of the first ones is not computed; ask for them, or say a bound",
                 function.name()
             )));
+        }
+        if self.top.is_some() {
+            return Err(AskError::NoTable);
         }
         let parts_rows = |at: usize| self.is_parting(at) && !self.is_on_the_way(at, parts);
         let each = self.has(Cue::Each) || parts.groups.iter().any(|(at, _)| parts_rows(*at));
@@ -673,6 +690,11 @@ impl Reading<'_> {
     }
 
     fn comparison(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
+        if let [_, "there", "a" | "an" | "any", ..] = self.own_words().as_slice() {
+            return Err(AskError::Missing(
+                "whether there is one for which a comparison holds is not computed".to_owned(),
+            ));
+        }
         let more = self.comparative().is_some() || self.extreme().is_some();
         if self.asks_for_test() || self.has(Cue::HowMany) && !more {
             return Err(AskError::NoTable);
@@ -819,6 +841,24 @@ impl Reading<'_> {
         }
         if !parts.subjects.is_empty() {
             return Err(AskError::Missing("it names several that are not compared".to_owned()));
+        }
+        self.fields_are_of_rows()
+    }
+
+    /// Refuses a mentioned field that the rows do not have, unless it says which one is meant.
+    fn fields_are_of_rows(&self) -> Result<(), AskError> {
+        for at in 0..self.mentions.all.len() {
+            let Some(What::Field(fields)) = self.what(at) else { continue };
+            let is_said = self.bound.contains_key(&at) || self.bounded.contains(&at);
+            let is_of_rows = |(field, _): &(FieldId, f32)| self.kind_of(*field).is_some();
+            let is_base = BASE.contains(&self.said_at(at).to_lowercase().as_str());
+            if !is_said && !is_base && !fields.iter().any(is_of_rows) {
+                let rows = self.base.kb.type_name(self.rows);
+                return Err(AskError::Missing(format!(
+                    "{:?} is not of {rows}, which is what it asks about",
+                    self.said_at(at)
+                )));
+            }
         }
         Ok(())
     }

@@ -189,3 +189,23 @@ fn numbers_per_group_are_groups() {
     let answered = ask("What is the most common language?").unwrap();
     assert_eq!(answered.told, "C, C#, C++: 4 (number of ticket rows)");
 }
+
+#[test]
+fn nothing_is_answered_in_place_of_what_is_asked() {
+    for question in [
+        "top 2 employees with the most tickets opened, with the number of tickets for each",
+        "Which two employees opened the most tickets, and how many did each of them open?",
+    ] {
+        let answered = ask(question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        let is_names = matches!(answered.outcome, Outcome::Names { .. });
+        assert!(is_names && answered.told.contains("number of ticket"), "{}", answered.told);
+    }
+    for (question, told) in [
+        ("How many employees have a priority?", "not of employee"),
+        ("How many employees work in another department than their manager?", "of each row"),
+        ("Was there a month in which Ada Lind opened more tickets than Bo Quist?", "whether there"),
+    ] {
+        let error = ask(question).unwrap_err().to_string();
+        assert!(error.contains(told), "{question}: {error}");
+    }
+}
