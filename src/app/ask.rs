@@ -26,11 +26,10 @@ const UNASSISTED: &str = "the language model gave no usable reply; this is the a
     (-v shows what the service said)";
 
 /// How far a question is left to a language model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(try_from = "u8")]
 pub enum Effort {
     /// Not at all
-    #[default]
     #[value(name = "0")]
     None,
     /// It answers what the rules do not understand
@@ -90,11 +89,11 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub reading: Option<NonZeroUsize>,
-    /// How far the question is left to a language model
-    #[arg(long, value_enum, default_value_t, display_order = 99)]
+    /// How far the question is left to a language model [default: 1 where one is configured]
+    #[arg(long, value_enum, display_order = 99)]
     #[serde(default)]
-    #[schema(value_type = u8, minimum = 0, maximum = 2)]
-    pub effort: Effort,
+    #[schema(value_type = Option<u8>, minimum = 0, maximum = 2)]
+    pub effort: Option<Effort>,
     /// Where programs run.
     #[command(flatten)]
     #[serde(default)]
@@ -156,20 +155,25 @@ impl Perform for Request {
     fn perform(&self, app: &App) -> Result<Reply> {
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let mut analyst = Analyst::new(base);
-        if let Some(plan) = &self.plan {
-            return self.by_plan(plan, &analyst);
-        }
-        let question = check_query(&self.question)?;
         let llm = match (self.effort, &self.bundle) {
-            (Effort::None, None) => None,
-            (Effort::None, Some(_)) => llm::open_if_configured(&self.llm, false, app)?,
-            (Effort::Unread | Effort::All, _) => Some(llm::open(&self.llm, None, app)?),
+            (Some(Effort::None), None) => None,
+            (Some(Effort::None), Some(_)) | (None, _) => {
+                llm::open_if_configured(&self.llm, false, app)?
+            }
+            (Some(Effort::Unread | Effort::All), _) => Some(llm::open(&self.llm, None, app)?),
         };
-        if let (Some(opened), Effort::Unread | Effort::All) = (&llm, self.effort) {
-            let helps = if self.effort == Effort::All { Helps::All } else { Helps::Unread };
+        let helps = match self.effort {
+            Some(Effort::None) => None,
+            Some(Effort::All) => Some(Helps::All),
+            Some(Effort::Unread) | None => Some(Helps::Unread),
+        };
+        if let (Some(opened), Some(helps)) = (&llm, helps) {
             analyst = analyst.helped(opened.assistant.clone(), helps);
         }
-        let reply = self.answered(question, &analyst, llm.as_ref(), app);
+        let reply = match &self.plan {
+            Some(plan) => self.by_plan(plan, &analyst),
+            None => self.answered(check_query(&self.question)?, &analyst, llm.as_ref(), app),
+        };
         if let Some(opened) = &llm {
             opened.finish(app)?;
         }

@@ -25,6 +25,11 @@ impl AppError {
         AppError { error, hints: Vec::new(), usage: true }
     }
 
+    /// The error, if it is one of this kind.
+    pub fn of_kind<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
+        self.error.downcast_ref()
+    }
+
     /// The message and its causes in one line.
     pub fn message(&self) -> String {
         chain(&self.error).join(": ")

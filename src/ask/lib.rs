@@ -44,7 +44,7 @@ mod tests;
 use std::{cell::RefCell, sync::Arc};
 
 pub use model::{ASK_ASKS, ASK_ROLE};
-pub use record::{AskRecord, ReadingsRecord};
+pub use record::{AskRecord, ReadingsRecord, RefusalRecord};
 pub use run::words::row_json;
 
 use crate::{
@@ -186,13 +186,21 @@ fn remedy(names: &[String], near: &[(String, String)]) -> String {
 }
 
 impl AskError {
+    /// The words of the question that are not understood.
+    pub fn not_understood(&self) -> &[String] {
+        match self {
+            Self::Unknown { words, .. } => words,
+            _ => &[],
+        }
+    }
+
     /// Whether nodes may answer the question.
     pub fn may_be_for_nodes(&self) -> bool {
         matches!(self, Self::NoTable | Self::Unknown { counts: false, .. })
     }
 
     /// Whether the question was not understood, or in several ways, so that a model may understand it.
-    fn is_unread(&self) -> bool {
+    pub fn is_unread(&self) -> bool {
         matches!(
             self,
             Self::NoTable
@@ -260,15 +268,27 @@ impl Analyst {
     /// # Errors
     /// As [`ask`](Self::ask); [`AskError::NoReading`].
     pub fn ask_as(&self, question: &str, reading: Option<usize>) -> Result<Answered, AskError> {
+        let model = self.model.as_ref().map(|(assistant, helps)| (assistant, *helps));
+        self.ask_with(question, reading, model)
+    }
+
+    /// As [`ask_as`](Self::ask_as) with another language model, or without one.
+    ///
+    /// # Errors
+    /// As [`ask_as`](Self::ask_as).
+    pub fn ask_with(
+        &self,
+        question: &str,
+        reading: Option<usize>,
+        model: Option<(&Arc<Assistant>, Helps)>,
+    ) -> Result<Answered, AskError> {
         let mentions = mentions(&self.base, &self.schema, &self.values, question);
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);
         }
         let read = || self.by_rules(question, &mentions, reading);
         let by_rules = || read().map_err(|error| self.with_near(error));
-        let (Some(model), Some((_, helps))) = (self.model(), &self.model) else {
-            return by_rules();
-        };
+        let Some((assistant, helps)) = model else { return by_rules() };
         let unread = match helps {
             Helps::All => None,
             Helps::Unread => match by_rules() {
@@ -277,7 +297,7 @@ impl Analyst {
             },
         };
         let unread = || unread.clone().map_or_else(by_rules, Err);
-        let why = match model.answer(question, &mentions, reading) {
+        let why = match self.with(assistant).answer(question, &mentions, reading) {
             Ok(answered) => return Ok(answered),
             Err(Failed::Ends(error)) => return Err(error),
             Err(Failed::Declined(why)) => {
@@ -303,15 +323,14 @@ impl Analyst {
     pub fn run_plan(&self, document: &serde_json::Value) -> Result<Answered, AskError> {
         let plan = Plan::from_document(&self.base, &self.schema, document);
         let plan = plan.map_err(AskError::Plan)?;
-        match self.model() {
-            Some(model) => model.run(&plan),
+        match &self.model {
+            Some((assistant, _)) => self.with(assistant).run(&plan),
             None => run::run(&self.base, &plan, &[]),
         }
     }
 
-    fn model(&self) -> Option<Model<'_>> {
-        let (assistant, _) = self.model.as_ref()?;
-        Some(Model { base: &self.base, schema: &self.schema, assistant })
+    fn with<'a>(&'a self, assistant: &'a Arc<Assistant>) -> Model<'a> {
+        Model { base: &self.base, schema: &self.schema, assistant }
     }
 
     /// The answer of the rules. Of several readings, the wanted one, or the first if all have the

@@ -257,7 +257,7 @@ impl Operation {
             Self::Groups { group, measure, .. } => {
                 of(measure).into_iter().chain([*group]).collect()
             }
-            Self::Sql { .. } => Vec::new(),
+            Self::List | Self::Exists | Self::Sql { .. } => Vec::new(),
             Self::First { column, .. } | Self::Normal(column) => vec![*column],
             Self::Compare { subjects, measure, .. } => {
                 let mut columns: Vec<usize> = of_subjects(subjects);
@@ -386,6 +386,10 @@ pub(crate) enum Operation {
     },
     /// How one column relates to another.
     Relate(usize, usize),
+    /// The names of the rows.
+    List,
+    /// Whether there is a row.
+    Exists,
     /// A statement over the table, which only reads.
     Sql {
         /// The statement.

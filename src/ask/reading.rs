@@ -12,6 +12,7 @@ pub(crate) mod choices;
 mod correlation;
 mod dates;
 mod joining;
+mod lists;
 mod numbers;
 mod operation;
 mod roles;
@@ -72,6 +73,8 @@ struct Reading<'a> {
     denied: BTreeSet<usize>,
     /// Number of first results requested.
     top: Option<usize>,
+    /// Whether the rows are listed.
+    lists: bool,
     /// Stems of the question outside of names.
     said: BTreeSet<String>,
     rows: TypeId,
@@ -106,7 +109,8 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
         })
         .collect();
     let counts_each = asks::counted_by_each(mentions).is_some();
-    if !asks_for_many(mentions) && !compares_names(mentions) && !counts_each {
+    let listed = lists::listed(mentions);
+    if !asks_for_many(mentions) && !compares_names(mentions) && !counts_each && listed.is_none() {
         return Err(AskError::NoTable);
     }
     let counts = counts(mentions);
@@ -129,6 +133,7 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
         bounded: BTreeSet::new(),
         denied: BTreeSet::new(),
         top: None,
+        lists: false,
         said: stems_outside_names(mentions),
         rows: TypeId::NONE,
         columns: Vec::new(),
@@ -145,7 +150,12 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
     reading.is_one_question()?;
     reading.rows = reading.choose_rows()?;
     // `written together by A and B` and `associated with C` say it of nodes as well.
-    match reading.plan_of_any(kinds) {
+    let read = reading.plan_of_any(kinds);
+    let read = match (read, listed) {
+        (Err(error), Some(listed)) => reading.list(listed).map_err(|_| error),
+        (read, _) => read,
+    };
+    match read {
         Ok(Plan { operation: Operation::Compare { .. }, .. }) | Err(AskError::Missing(_))
             if !asks_surely(mentions) && !compares_names(mentions) =>
         {

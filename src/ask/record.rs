@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::{
-    AskReading,
+    AskError, AskReading,
     answer::{Answered, LeftOut, Outcome},
     kind::Kind,
     row_json,
@@ -89,6 +89,24 @@ impl<'a> ReadingsRecord<'a> {
     pub fn new(question: &'a str, readings: &'a [AskReading], ms: f64) -> Self {
         let reason = format!("the question can be read in {} ways", readings.len());
         Self { question, answer: None, reason, readings, ms }
+    }
+}
+
+/// A question that is not answered, as JSON.
+#[derive(Serialize)]
+pub struct RefusalRecord<'a> {
+    question: &'a str,
+    /// Always null.
+    answer: Option<()>,
+    reason: String,
+    not_understood: &'a [String],
+}
+
+impl<'a> RefusalRecord<'a> {
+    /// Converts the error of a question.
+    pub fn new(question: &'a str, error: &'a AskError) -> Self {
+        let (reason, not_understood) = (error.to_string(), error.not_understood());
+        Self { question, answer: None, reason, not_understood }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Independent of the words of questions.
 
+mod lists;
 mod statement;
 pub(crate) mod words;
 
@@ -161,7 +162,10 @@ pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     }
     let counts = matches!(
         plan.operation,
-        Operation::Number(Measure::Rows) | Operation::Compare { measure: Measure::Rows, .. }
+        Operation::Number(Measure::Rows)
+            | Operation::Compare { measure: Measure::Rows, .. }
+            | Operation::List
+            | Operation::Exists
     );
     if nodes.is_empty() && !counts {
         let kind = kb.type_name(plan.rows);
@@ -351,6 +355,8 @@ impl Run<'_> {
                 self.spread_among(*measure, *group, subjects)
             }
             Operation::Relate(one, other) => self.relate(*one, *other),
+            Operation::List => self.list(),
+            Operation::Exists => self.exists(),
             Operation::Sql { statement, answer } => self.by_sql(statement, *answer),
         }
     }

@@ -14,7 +14,7 @@ use agent_app::{
     operation::Perform as _,
 };
 use agent_ask::{
-    AskReading,
+    AskError, AskReading, RefusalRecord,
     answer::{Answered, LeftOut, Outcome, shown_value},
     row_json,
 };
@@ -56,7 +56,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let reply = args.request.perform(ctx)?;
+    let reply = match args.request.perform(ctx) {
+        Ok(reply) => reply,
+        Err(error) => {
+            if let (true, Some(refusal)) = (args.json, error.of_kind::<AskError>()) {
+                ctx.printer.json(&RefusalRecord::new(&args.request.question, refusal))?;
+            }
+            return Err(error);
+        }
+    };
     match &reply {
         Reply::Table { answered, base, .. } => {
             if let Some(path) = &args.csv {

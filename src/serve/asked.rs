@@ -16,9 +16,11 @@ use crate::{
     sent::{in_json, json},
     splits::page,
 };
-use agent_ask::{AskError, AskRecord, ReadingsRecord};
+use agent_ask::{AskError, AskRecord, Helps, ReadingsRecord};
 use agent_infer::{self as infer, HitRecord};
 use agent_retrieve::{Answer, AssistFailure, Detail, Retriever, check_query};
+use agent_systems::bundle::Effort;
+use agent_tools::Assistant;
 
 /// Rows of a reply at most, and where a request does not say.
 pub(super) const MAX_ROWS: usize = 1_000;
@@ -48,6 +50,11 @@ pub(super) struct Ask {
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
     reading: Option<NonZeroUsize>,
+    /// How far the question is left to the language model of the server: 0 not at all, 1 where the
+    /// rules do not understand it, 2 always; at most, and if left out, as the server was told.
+    #[serde(default)]
+    #[schema(minimum = 0, maximum = 2)]
+    effort: Option<u8>,
     /// Time for the answer, milliseconds, 1 to 60000.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
@@ -116,22 +123,72 @@ pub(super) async fn ask(
     let opened = opened(&server, asked.base.as_deref())?;
     let deadline = deadline(asked.timeout_ms)?;
     let rows = page(asked.rows, ROWS, MAX_ROWS)?;
-    let work = {
-        let (opened, asked) = (opened.clone(), asked.clone());
-        move || by_table(&opened, &asked, rows)
-    };
-    let told = match (server.tables.run(deadline, work).await??, opened.active()) {
-        (Some(told), _) => told,
-        (None, Some(active)) => {
-            by_bundle(&server, opened, &active, asked.question, deadline).await?
+    let effort = server.effort(asked.effort)?;
+    let began = Instant::now();
+    let told = match tabled(&server, &opened, &asked, (effort, rows), deadline).await? {
+        Err(AskError::Ambiguous(readings)) => {
+            let ms = began.elapsed().as_secs_f64() * 1e3;
+            let readings = ReadingsRecord::new(&asked.question, &readings, ms);
+            in_json(&AskReply::Readings(ByReadings { base: opened.name(), readings }))?
         }
-        (None, None) => return Err(not_answered(&AskError::NoTable)),
+        Err(AskError::NoTable) => match opened.active() {
+            Some(active) => by_bundle(&server, opened, &active, asked.question, deadline).await?,
+            None => return Err(not_answered(&AskError::NoTable)),
+        },
+        told => told.map_err(|error| not_answered(&error))?,
     };
     Ok(json(told))
 }
 
-/// The answer by a table; none for a question for nodes.
-fn by_table(opened: &Opened, asked: &Ask, rows: usize) -> Result<Option<String>, ApiError> {
+/// The answer by a table: that of the rules, with the model for questions that they do not
+/// understand or for all, as is said.
+async fn tabled(
+    server: &Server,
+    opened: &Arc<Opened>,
+    asked: &Ask,
+    (effort, rows): (Effort, usize),
+    deadline: Instant,
+) -> Result<Told, ApiError> {
+    let by_rules = |unassisted| {
+        let (opened, asked) = (opened.clone(), asked.clone());
+        server.tables.run(deadline, move || by_table(&opened, &asked, rows, None, unassisted))
+    };
+    let helper = opened.helper().filter(|_| effort > Effort::None && asked.plan.is_none());
+    let Some(helper) = helper else { return by_rules(None).await? };
+    let (helps, refused) = match effort {
+        Effort::Judges => (Helps::All, None),
+        _ => match by_rules(None).await?? {
+            Err(error) if error.is_unread() => (Helps::Unread, Some(error)),
+            told => return Ok(told),
+        },
+    };
+    let by_model = {
+        let (opened, asked) = (opened.clone(), asked.clone());
+        let assistant = helper.assistant.clone();
+        move || match by_table(&opened, &asked, rows, Some((&assistant, helps)), None) {
+            Ok(Err(AskError::Llm(error))) => Err(error),
+            told => Ok(told),
+        }
+    };
+    match (server.with_model(deadline, by_model).await, refused) {
+        (Ok(told), _) => told,
+        (Err(_), Some(refused)) => Ok(Err(refused)),
+        (Err(unassisted), None) => by_rules(Some(unassisted)).await?,
+    }
+}
+
+/// An answer in JSON, or why there is none.
+type Told = Result<String, AskError>;
+
+/// The answer by a table, by rules alone or with a model; `unassisted` says why the model that was to
+/// help did not.
+fn by_table(
+    opened: &Opened,
+    asked: &Ask,
+    rows: usize,
+    model: Option<(&Arc<Assistant>, Helps)>,
+    unassisted: Option<AssistFailure>,
+) -> Result<Told, ApiError> {
     let began = Instant::now();
     let (question, answered) = match &asked.plan {
         Some(_) if !asked.question.is_empty() || asked.reading.is_some() => {
@@ -143,24 +200,22 @@ fn by_table(opened: &Opened, asked: &Ask, rows: usize) -> Result<Option<String>,
         Some(plan) => ("", opened.analyst().run_plan(plan)),
         None => {
             let question = check_query(&asked.question)?;
-            (question, opened.analyst().ask_as(question, asked.reading.map(NonZeroUsize::get)))
+            let reading = asked.reading.map(NonZeroUsize::get);
+            (question, opened.analyst().ask_with(question, reading, model))
         }
     };
+    let ms = began.elapsed().as_secs_f64() * 1e3;
     match answered {
-        Ok(answered) => {
-            let ms = began.elapsed().as_secs_f64() * 1e3;
+        Ok(mut answered) => {
+            let told =
+                unassisted.map(|why| format!("without the language model: {}", why.message()));
+            answered.assumed.extend(told);
             let kb = &opened.base.kb;
             let answer = AskRecord::new(question, &answered, kb, rows, ms);
             let base = opened.name();
-            in_json(&AskReply::Table(Box::new(ByTable { base, answer }))).map(Some)
+            in_json(&AskReply::Table(Box::new(ByTable { base, answer }))).map(Ok)
         }
-        Err(AskError::Ambiguous(readings)) => {
-            let ms = began.elapsed().as_secs_f64() * 1e3;
-            let readings = ReadingsRecord::new(question, &readings, ms);
-            in_json(&AskReply::Readings(ByReadings { base: opened.name(), readings })).map(Some)
-        }
-        Err(AskError::NoTable) => Ok(None),
-        Err(error) => Err(not_answered(&error)),
+        Err(error) => Ok(Err(error)),
     }
 }
 

@@ -82,6 +82,26 @@ impl Server {
     }
 }
 
+impl Server {
+    /// What `ask` gets with the model, or why the model did not help.
+    pub(super) async fn with_model<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        ask: impl FnOnce() -> Result<T, LlmError> + Send + 'static,
+    ) -> Result<T, AssistFailure> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let asked = match self.helped.run(deadline - KEPT.min(left / 2), ask).await {
+            Ok(Ok(told)) => Ok(told),
+            Ok(Err(error)) => Err(miss_of(&error)),
+            Err(Refused::Expired) => Err(AssistFailure::Late),
+            Err(Refused::Busy(_) | Refused::Draining) => Err(AssistFailure::Busy),
+            Err(Refused::Failed) => Err(AssistFailure::Outage),
+        };
+        self.metrics.note_helped(asked.as_ref().err().copied());
+        asked
+    }
+}
+
 /// What an error of the model means that every other question would meet as well.
 fn miss_of(error: &LlmError) -> AssistFailure {
     tracing::warn!("the language model does not help: {error}");

@@ -429,6 +429,11 @@ impl Opened {
         Ok(queries)
     }
 
+    /// The language model that helps, where the server has one.
+    pub(super) fn helper(&self) -> Option<&Helper> {
+        self.opening.helper.as_ref()
+    }
+
     /// Who answers questions over many nodes.
     pub(super) fn analyst(&self) -> &Analyst {
         self.analyst.get_or_init(|| Analyst::new(self.base.clone()))

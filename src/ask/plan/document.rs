@@ -362,6 +362,7 @@ impl Checked<'_> {
         };
         match &self.plan.operation {
             Operation::Number(measure) => self.measure(*measure),
+            Operation::List | Operation::Exists => Ok(()),
             Operation::Share(tests) if tests.is_empty() => Err("a share has a test".to_owned()),
             Operation::Share(_) => Ok(()),
             Operation::Groups { group, part, measure, first: of } => {

@@ -15,6 +15,8 @@ fn the_plan_of_an_answer_gives_that_answer() {
         "What is the mean price per brand?",
         "How many products were released per year?",
         "Which two products are the cheapest?",
+        "Which products by \"Lark\" cost over 50 dollars?",
+        "Is there any product that costs over 1000 dollars?",
         "Which product is the newest?",
         "Does \"Umbra\" have a higher mean price than \"Lark\"?",
         "What share of products were bought?",

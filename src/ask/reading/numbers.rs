@@ -184,6 +184,13 @@ impl Reading<'_> {
                  blanks"
             )));
         }
+        // `from 2010 on`
+        let behind = self.mentions.all.get(at).and_then(|own| self.mentions.tokens.get(own.at.end));
+        if before.is_some_and(|before| self.said_at(before) == "from")
+            && behind.is_some_and(|token| token.word == "on")
+        {
+            bound = Some(Bound::AtLeast);
+        }
         // `3 or more`, `from 2010 onwards`
         let mut by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none();
         if let Some(Cue::OrMore(more)) = next.and_then(|next| self.cue(next))

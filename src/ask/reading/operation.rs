@@ -90,7 +90,18 @@ impl Reading<'_> {
             Kind::Descriptive => self.relation(&parts),
         }?;
         self.all_is_used(&parts, &operation, supposed.as_ref())?;
-        Ok(Plan {
+        Ok(self.planned(kind, parts, operation, supposed))
+    }
+
+    /// A plan of what is read.
+    pub(super) fn planned(
+        &self,
+        kind: Kind,
+        parts: Parts,
+        operation: Operation,
+        supposed: Option<Change>,
+    ) -> Plan {
+        Plan {
             kind,
             rows: self.rows,
             conditions: parts.conditions.into_iter().map(|(_, condition)| condition).collect(),
@@ -102,11 +113,11 @@ impl Reading<'_> {
             asks_same: self.asks_same(),
             asks_more: self.asks_more(),
             assumed: self.assumed.clone(),
-        })
+        }
     }
 
     /// Sorts the mentions outside of the assumption.
-    fn parts(&mut self, kind: Kind) -> Result<Parts, AskError> {
+    pub(super) fn parts(&mut self, kind: Kind) -> Result<Parts, AskError> {
         let mut parts = Parts {
             measures: Vec::new(),
             groups: Vec::new(),
@@ -523,7 +534,7 @@ impl Reading<'_> {
 
     /// Requires counted rows to have a value, or a link, that is mentioned but not computed with:
     /// `how many products have a price`.
-    fn put_filled(&mut self, parts: &mut Parts, each: bool) -> Result<(), AskError> {
+    pub(super) fn put_filled(&mut self, parts: &mut Parts, each: bool) -> Result<(), AskError> {
         let computes = self.function().is_some() || self.extreme().is_some();
         if !parts.counts_rows || computes || self.has(Cue::Share) || !self.has(Cue::HowMany) {
             return Ok(());
@@ -576,9 +587,6 @@ impl Reading<'_> {
     }
 
     fn aggregation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
-        if self.top.is_some() {
-            return Err(AskError::NoTable);
-        }
         // `who has the most` asks for a name.
         let begins = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
         let asks_who = begins == "who" && self.extreme().is_some();
@@ -624,14 +632,29 @@ impl Reading<'_> {
             None => return Err(self.no_number()),
             Some(&(at, column)) => Measure::Of(self.aggregating(at, parts)?, column),
         };
+        if let Measure::Of(Function::Sum, column) = measure
+            && self.columns.get(column).is_some_and(|spec| spec.steps().len() > 1)
+        {
+            return Err(self.counted_twice());
+        }
         let parting = parts.groups.iter().find(|(at, _)| self.is_parting(*at));
         match parting.or(parts.groups.first()) {
             Some(&(_, group)) if each => {
                 let part = self.date_part(group);
                 Ok(Operation::Groups { group, part, measure, first: None })
             }
+            _ if measure == Measure::Rows && self.has(Cue::Each) => Err(AskError::Missing(
+                "it asks for a number of each, and not of each what".to_owned(),
+            )),
             _ => Ok(Operation::Number(measure)),
         }
+    }
+
+    /// The refusal of a total of what several rows may lead to.
+    pub(super) fn counted_twice(&self) -> AskError {
+        let why = "what several rows lead to would be counted more than once; ask for the total or \
+                   the mean of what is linked directly";
+        AskError::Missing(why.to_owned())
     }
 
     /// The function of a measure: the mentioned one, or the one that its name and position imply.
@@ -708,6 +731,10 @@ impl Reading<'_> {
         let (at, high, names) = match (self.comparative(), self.extreme()) {
             (Some(found), _) => found,
             (None, Some((high, names))) => (usize::MAX, high, names),
+            // `how many by A or B` are of either, and not compared.
+            (None, None) if self.has(Cue::HowMany) || self.has(Cue::NumberOf) => {
+                return Err(AskError::NoTable);
+            }
             (None, None) => (usize::MAX, true, &[][..]),
         };
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
@@ -806,7 +833,7 @@ impl Reading<'_> {
     }
 
     /// Refuses a plan that ignores a mentioned type, field or thing.
-    fn all_is_used(
+    pub(super) fn all_is_used(
         &self,
         parts: &Parts,
         operation: &Operation,

@@ -164,7 +164,8 @@ impl Reading<'_> {
     /// many papers are called X`.
     fn is_counted_by(&self, at: usize, nodes: &[NodeId]) -> bool {
         const NAMES: [&str; 5] = ["called", "named", "name", "title", "titled"];
-        let counts = self.has(Cue::HowMany) && self.counted.values().any(|kind| *kind == self.rows);
+        let counts = self.lists
+            || self.has(Cue::HowMany) && self.counted.values().any(|kind| *kind == self.rows);
         let own = self.changed.get(at) == Some(&false) && !self.denied.contains(&at);
         counts && own && nodes.len() == 1 && !self.own_words().iter().any(|own| NAMES.contains(own))
     }

@@ -54,11 +54,7 @@ impl Reading<'_> {
                     Some(function) => function,
                     // Of nodes that several rows lead to, each would be counted more than once.
                     None if matches!(self.columns.get(column), Some(ColumnSpec::Count(_))) => {
-                        return Err(AskError::Missing(
-                            "what several rows lead to would be counted more than once; ask for the \
-                             total or the mean"
-                                .to_owned(),
-                        ));
+                        return Err(self.counted_twice());
                     }
                     None => {
                         let most = self.has(Cue::Most) || self.has(Cue::Fewest);

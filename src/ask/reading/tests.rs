@@ -209,3 +209,42 @@ fn nothing_is_answered_in_place_of_what_is_asked() {
         assert!(error.contains(told), "{question}: {error}");
     }
 }
+
+#[test]
+fn nodes_that_satisfy_conditions_are_listed() {
+    for (question, names) in [
+        ("List employees that have no manager", vec!["Ada Lind"]),
+        ("Which tickets with low priority were opened after May 2025?", vec!["Broken seam 11"]),
+        ("Which tickets were opened after 2025?", vec![]),
+    ] {
+        let answered = ask(question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        let Outcome::Names { names: own, .. } = answered.outcome else { panic!("{question}") };
+        assert_eq!(own, names, "{question}");
+    }
+    // Nobody reports to themselves; which direction is meant is asked back.
+    let found = readings("Which employees report to Ada Lind?");
+    assert!(found.iter().any(|one| one.told.starts_with("Bo Quist, Cy Rahn, Di Sand")));
+    assert!(!found.iter().any(|one| one.told.starts_with("Ada Lind ")));
+    for (question, yes) in [
+        ("Is there any ticket that was opened in 2024?", false),
+        ("Are there any tickets about C++?", true),
+    ] {
+        assert_eq!(ask(question).unwrap().outcome, Outcome::Truth(yes), "{question}");
+    }
+    // Without a condition, of another type, and with a word that nothing explains.
+    for question in [
+        "Which employees are there?",
+        "Is there anything in Sales?",
+        "Which tickets were opened by a happy employee?",
+    ] {
+        let error = ask(question).unwrap_err();
+        assert!(error.may_be_for_nodes(), "{question}: {error}");
+    }
+}
+
+#[test]
+fn each_is_of_something_and_from_may_have_no_end() {
+    let error = ask("Legal: how many employees for each?").unwrap_err().to_string();
+    assert!(error.contains("of each what"), "{error}");
+    assert_eq!(number("How many tickets were opened from 2025 on?"), 12.0);
+}

@@ -126,6 +126,10 @@ pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key:
     kb.nodes_of_type(kind).iter().any(has)
 }
 
+/// Names of fields whose four digits are years.
+const YEAR_NAMES: [&str; 8] =
+    ["born", "died", "birth", "death", "founded", "established", "published", "released"];
+
 /// Kind of a field's values, and the unit of most of its numbers.
 pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     let filled: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
@@ -141,7 +145,9 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
             && enough(n)
         {
             let is_year = |number: f64| number.fract() == 0.0 && YEARS.contains(&(number as i64));
-            let named = name.to_lowercase().contains("year");
+            let lower = name.to_lowercase();
+            let mut words = lower.split(|c: char| !c.is_alphanumeric());
+            let named = lower.contains("year") || words.any(|word| YEAR_NAMES.contains(&word));
             let years = named && unit.is_none() && numbers.iter().all(|one| is_year(one.number));
             let kind = if years { ColumnKind::Year } else { ColumnKind::Number };
             return (kind, unit.map(str::to_owned));
