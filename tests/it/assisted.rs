@@ -133,3 +133,32 @@ fn lines_of_a_batch_say_why_the_model_did_not_help() {
     assert!(line["unassisted"].as_str().unwrap().contains("no usable reply"), "{line}");
     assert!(ran.stderr.contains("without the language model: 1 question;"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_model_reads_questions_over_many_nodes_as_far_as_is_said() {
+    let world = optimized();
+    let steel = "How many products are made of steel?";
+    let ask = |served: &Served, question: &str, effort: u8| {
+        let body = json!({ "question": question, "effort": effort, "timeout_ms": 60_000 });
+        served.send("POST", "/v1/ask", &body)
+    };
+    let model = ModelServer::start(Mood::Works);
+    let served = serve(&world, &model, "latest", &["--effort", "2"]);
+    let (status, answer) = ask(&served, steel, 1);
+    assert_eq!((status, &answer["plan"]["texts"][0]["name"]), (200, &json!("material")));
+    let asked = model.asked();
+    assert!(asked > 1, "a plan and its cells");
+    let (status, error) = ask(&served, steel, 0);
+    assert!(error["error"]["message"].as_str().unwrap().contains("not understood"), "{status}");
+    let (status, answer) = ask(&served, "How many products are there?", 1);
+    assert!(status == 200 && answer["assumed"] == json!([]), "{answer}");
+    assert_eq!(model.asked(), asked);
+    let (status, answer) = ask(&served, steel, 2);
+    assert_eq!((status, &answer["by"]), (200, &json!("table")));
+    let model = ModelServer::start(Mood::Refuses);
+    let served = serve(&world, &model, "latest", &["--effort", "2"]);
+    assert_eq!(ask(&served, steel, 1).0, 422, "the refusal of the rules");
+    let (status, answer) = ask(&served, "How many products are there?", 2);
+    let assumed = answer["assumed"][0].as_str().unwrap();
+    assert!(status == 200 && assumed.contains("without the language model"), "{answer}");
+}
