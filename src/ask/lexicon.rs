@@ -258,6 +258,7 @@ pub(crate) const PHRASES: &[(&str, Cue)] = &[
     ("comes last", Cue::Low),
     ("least", Cue::Fewest),
     ("most", Cue::Most),
+    ("most different", Cue::Most),
     ("most often", Cue::Most),
     ("most frequently", Cue::Most),
     ("most frequent", Cue::Most),

@@ -60,13 +60,14 @@ impl Reading<'_> {
         (all && !types.is_empty()).then_some(wanted)
     }
 
-    /// The type that is counted without its name behind `how many`: `papers per venue`; or by a name alone: `how many analysts`, where that is a value of
-    /// one type, or of which the only candidates are.
+    /// The type that is counted without a word for it: `papers per venue`; or by a name alone: `how
+    /// many analysts`, where that is a value of one type, or of which the only candidates are.
     pub(super) fn counted_by_name(&self) -> Option<TypeId> {
         if let Some(kind) = asks::counted_by_each(self.mentions) {
             return Some(kind);
         }
-        let (at, _) = self.cues(false).find(|(_, cue)| *cue == Cue::HowMany)?;
+        let counts = |cue: Cue| matches!(cue, Cue::HowMany | Cue::NumberOf);
+        let (at, _) = self.cues(false).find(|(_, cue)| counts(*cue))?;
         let thing = self.thing(self.beside(at, 1)?)?;
         let of_value = |kind: TypeId| thing.values.iter().all(|value| value.kind == kind);
         let says_type = self.mentions.all.iter().any(|own| matches!(own.what, What::Type(_)));
