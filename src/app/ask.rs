@@ -89,7 +89,7 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub reading: Option<NonZeroUsize>,
-    /// How far the question is left to a language model [default: 1 where one is configured]
+    /// How far the question is left to a language model [default: 2 where one is configured]
     #[arg(long, value_enum, display_order = 99)]
     #[serde(default)]
     #[schema(value_type = Option<u8>, minimum = 0, maximum = 2)]
@@ -164,8 +164,8 @@ impl Perform for Request {
         };
         let helps = match self.effort {
             Some(Effort::None) => None,
-            Some(Effort::All) => Some(Helps::All),
-            Some(Effort::Unread) | None => Some(Helps::Unread),
+            Some(Effort::Unread) => Some(Helps::Unread),
+            Some(Effort::All) | None => Some(Helps::All),
         };
         if let (Some(opened), Some(helps)) = (&llm, helps) {
             analyst = analyst.helped(opened.assistant.clone(), helps);
@@ -213,6 +213,9 @@ impl Request {
             }
             Err(error) if error.may_be_for_nodes() => {
                 return self.by_bundle(question, base, llm, error, app);
+            }
+            Err(error @ AskError::Llm(_)) => {
+                return Err(error).hint("--effort 0 answers without a language model");
             }
             Err(error) => return Err(error.into()),
         };
