@@ -3,7 +3,7 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
 
-import { address, get, post } from './api';
+import { address, Failure, get, post } from './api';
 import { ViewElement } from './element';
 import { Loader } from './loader';
 import type {
@@ -49,6 +49,15 @@ const DOCUMENT_CHARS = 1500;
 
 type Reply = Answer | Ranking | Tabled | Readings;
 
+/** A plan as it was typed. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Failure(`The plan is not JSON: ${(error as Error).message}`, 'Correct it below and run it again.');
+  }
+}
+
 class Ask extends ViewElement {
   private reply = new Loader<Reply>(this);
   private programs = new Loader<CategoryProgram[]>(this);
@@ -70,6 +79,11 @@ class Ask extends ViewElement {
     return Number(this.param('reading')) || undefined;
   }
 
+  /** The plan that is run instead of reading a question. */
+  private get plan(): string {
+    return this.system === TABLES ? this.param('plan') : '';
+  }
+
   private get chosen(): number | null {
     return this.param('node') ? Number(this.param('node')) : null;
   }
@@ -85,14 +99,14 @@ class Ask extends ViewElement {
         return (await get<{ programs: CategoryProgram[] }>(path, signal)).programs;
       });
     }
-    if (!query) {
+    if (!query && !this.plan) {
       this.reply.clear();
       this.examples.load(base, 'Looking for labelled questions', (signal) => this.labelled(signal));
       return;
     }
-    const { k, system, reading } = this;
+    const { k, system, reading, plan } = this;
     const asked = { query, k, base, explain: 'full' };
-    this.reply.load(JSON.stringify([asked, system, reading]), `Asking ${this.asked()}`, (signal) =>
+    this.reply.load(JSON.stringify([asked, system, reading, plan]), `Asking ${this.asked()}`, (signal) =>
       this.send(system, asked, signal),
     );
     const node = this.chosen;
@@ -104,13 +118,15 @@ class Ask extends ViewElement {
     }
   }
 
-  private send(system: string, asked: { query: string; base: string }, signal: AbortSignal): Promise<Reply> {
+  private async send(system: string, asked: { query: string; base: string }, signal: AbortSignal): Promise<Reply> {
     const { query, base } = asked;
     switch (system) {
       case BUNDLE:
         return post<Answer>('v1/query', asked, signal);
       case TABLES:
-        return post<Tabled | Readings>('v1/ask', { question: query, base, rows: ROWS, reading: this.reading }, signal);
+        return this.plan
+          ? post<Tabled>('v1/ask', { plan: parsed(this.plan), base, rows: ROWS }, signal)
+          : post<Tabled | Readings>('v1/ask', { question: query, base, rows: ROWS, reading: this.reading }, signal);
       default:
         return post<Ranking>('v1/search', { ...asked, system }, signal);
     }
@@ -141,7 +157,7 @@ class Ask extends ViewElement {
   private submit(event?: Event): void {
     event?.preventDefault();
     const q = this.querySelector<HTMLTextAreaElement>('#question')!.value.trim();
-    if (q) go(changed({ q, node: null, reading: null }));
+    if (q) go(changed({ q, node: null, reading: null, plan: null }));
   }
 
   protected override render(): TemplateResult {
@@ -164,8 +180,24 @@ class Ask extends ViewElement {
           ${this.systemChoice()} ${this.lengthChoice()}
         </div>
       </form>
-      ${this.param('q') ? this.reply.show((reply) => this.answer(reply)) : this.begin()}
+      ${this.param('q') || this.plan ? this.reply.show((reply) => this.answer(reply)) : this.begin()}
+      ${this.planned()}
     `;
+  }
+
+  /** The plan of an answer over many nodes, to be changed and run again. */
+  private planned(): unknown {
+    const reply = this.reply.value;
+    const own = reply && 'plan' in reply ? JSON.stringify(reply.plan, null, 2) : '';
+    const text = this.plan || own;
+    if (this.system !== TABLES || !text) return nothing;
+    const run = () => go(changed({ plan: this.querySelector<HTMLTextAreaElement>('#plan')!.value, node: null }));
+    return html`<details ?open=${this.plan !== ''}>
+      <summary>Plan, to change and run again</summary>
+      <label for="plan" class="hidden">Plan</label>
+      <textarea id="plan" rows="16" maxlength="16000" spellcheck="false" .value=${text}></textarea>
+      <button @click=${run}>Run this plan</button>
+    </details>`;
   }
 
   private systemChoice(): TemplateResult {

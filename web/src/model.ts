@@ -378,7 +378,6 @@ export interface RunPrograms {
   next: number | null;
 }
 
-/** The answer to a question over many nodes. */
 /** The readings of a question that is asked back, each with its answer. */
 export interface Readings {
   by: 'readings';
@@ -386,8 +385,10 @@ export interface Readings {
   ms: number;
 }
 
+/** The answer to a question over many nodes. */
 export interface Tabled {
   by: 'table';
+  plan: object;
   question: string;
   kind: string;
   told: string;
