@@ -168,7 +168,6 @@ async function byKeyboard(page, address, base, question) {
   await page.waitForSelector('node-view small-graph .node');
   await settle(page);
   await tabTo(page, '.relations .head');
-  await page.keyboard.press('Space');
   await page.keyboard.press('Enter');
   await page.waitForSelector('.relations li.open ul');
   await tabTo(page, 'small-graph .node');

@@ -44,7 +44,7 @@ pub(super) enum Command {
     List(ListArgs),
     /// Import tables, a database, triples or a directory as a dataset
     ///
-    /// Reads tables (.csv, .tsv, .jsonl) and databases of SQLite as they are, alone or a directory of
+    /// Reads tables (.csv, .tsv, .jsonl, .parquet) and databases of SQLite as they are, alone or a directory of
     /// them; files of N-Triples (.nt); and directories with nodes.jsonl and edges.tsv. What becomes
     /// what is read from mapping.toml or guessed, and said. Prints what is in the dataset then, and
     /// what looks like a mistake.

@@ -11,11 +11,15 @@ use crate::{
     error::Problems,
     home::Staging,
     ids::AnswerIds,
+    neutral::Templates,
     queries::{QuerySources, StoredQueries, import_queries},
     stark::Origin,
     tables::Repair,
 };
 use agent_kb::{Kb, KbError, KbMeta, KbWriter};
+
+/// Names in an error at most.
+const MAX_NAMED: usize = 20;
 
 /// Options of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,6 +126,8 @@ pub(super) struct Install {
     pub(super) repairs: Vec<Repair>,
     /// Whether some lines yielded no node, so unknown ids may refer to them.
     pub(super) lost_nodes: bool,
+    /// Those that documents were made with; each must be of what the base has.
+    pub(super) templates: Templates,
     pub(super) staging: Staging,
     /// Number of values kept as text.
     pub(super) printed_values: u64,
@@ -147,6 +153,7 @@ impl Install {
             repeated_rows: 0,
             repairs: Vec::new(),
             lost_nodes: false,
+            templates: Templates::new(),
             printed_values: 0,
             staging,
             home: home.clone(),
@@ -159,7 +166,7 @@ impl Install {
     /// Writes the graph, reads the questions of a directory and publishes the base.
     pub(super) fn finish(
         self,
-        meta: &KbMeta,
+        meta: KbMeta,
         questions_in: &Path,
         watch: &mut Watch<'_>,
     ) -> Result<ImportReport, DatasetError> {
@@ -175,14 +182,19 @@ impl Install {
     /// Like `finish`, with the given query sources and origin.
     pub(super) fn finish_with(
         self,
-        meta: &KbMeta,
+        mut meta: KbMeta,
         mut sources: QuerySources,
         origin: &dyn Fn(&StoredQueries) -> Option<Origin>,
         watch: &mut Watch<'_>,
     ) -> Result<ImportReport, DatasetError> {
-        let Install { writer, mut problems, staging, home, name, source, options, .. } = self;
+        let Install {
+            writer, mut problems, templates, staging, home, name, source, options, ..
+        } = self;
+        if meta.title.is_empty() {
+            meta.title.clone_from(&name);
+        }
         let mut go_on = |done, total| watch.report(Phase::Graph, done, total).is_ok();
-        let manifest = writer.finish(meta, &mut go_on).map_err(|error| match error {
+        let manifest = writer.finish(&meta, &mut go_on).map_err(|error| match error {
             KbError::Stopped => DatasetError::Stopped,
             error @ KbError::UnknownCandidateType { .. } => {
                 let path = source.join("dataset.toml");
@@ -191,6 +203,7 @@ impl Install {
             other => DatasetError::Kb(other),
         })?;
         let kb = Kb::open(&staging.kb_dir())?;
+        check_templates(&templates, &kb, &source)?;
         if let Some(questions) = options.questions {
             sources.queries = questions;
         }
@@ -232,6 +245,30 @@ impl Install {
             problems,
         })
     }
+}
+
+/// Refuses a template of a type that no node has, or with a field that no node has.
+fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<(), DatasetError> {
+    for (node_type, template) in templates {
+        let unknown = match template.fields().find(|field| kb.field_id(field).is_none()) {
+            _ if kb.type_id(node_type).is_none() => Some(("type", node_type.as_str(), kb.types())),
+            Some(field) => Some(("field", field, kb.field_names())),
+            None => None,
+        };
+        if let Some((what, name, known)) = unknown {
+            let known = known.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>();
+            let known = known.join(", ");
+            let message = format!(
+                "the template of \"{node_type}\": no node has the {what} \"{name}\"; there are {known}"
+            );
+            return Err(DatasetError::BadToml {
+                path: source.join("dataset.toml"),
+                line: 0,
+                message,
+            });
+        }
+    }
+    Ok(())
 }
 
 fn changes(served: &Base, kb: &Kb) -> Result<Changes, DatasetError> {

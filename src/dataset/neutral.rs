@@ -81,7 +81,8 @@ pub fn import_neutral(
         &mut watch,
     )?;
     drop(naming);
-    install.finish(&meta, source, &mut watch)
+    install.templates = templates;
+    install.finish(meta, source, &mut watch)
 }
 
 fn required(source: &Path, file: &'static str) -> Result<Lines, DatasetError> {
@@ -127,10 +128,6 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetErr
         let keys = "the keys are title, licence, candidate_types, language, templates";
         bad_at(line as u64, format!("{message}; {keys}"))
     })?;
-    let title = match parsed.title {
-        title if title.is_empty() => file_name(source),
-        title => title,
-    };
     let mut templates = Templates::new();
     for (node_type, text) in parsed.templates {
         let template = Template::parse(&text)
@@ -138,7 +135,7 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetErr
         templates.insert(node_type, template);
     }
     let meta = KbMeta {
-        title,
+        title: parsed.title,
         licence: parsed.licence,
         candidate_types: parsed.candidate_types,
         languages: parsed.language,

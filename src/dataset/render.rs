@@ -189,6 +189,14 @@ impl Template {
         Ok(Template { lines })
     }
 
+    /// The fields that it names, without the name and the type of a node.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().flatten().filter_map(|part| match part {
+            Part::Field(field) if field != "name" && field != "type" => Some(field.as_str()),
+            _ => None,
+        })
+    }
+
     /// The document of a node; none if it is longer than 64 MiB. Ends with a line end unless it is
     /// empty. Memory: at most the limit and one field.
     pub fn render(

@@ -616,6 +616,13 @@ fn templates_replace_documents_of_their_type() {
         let source = dataset(&[("dataset.toml", &format!("[templates]\npaper = \"{stray}\""))]);
         check_error(source.path(), &["the template of \"paper\" has a stray brace; write {field}"]);
     }
+    for (template, told) in [
+        ("papr = \"{name}\"", "\"papr\": no node has the type \"papr\"; there are author, paper"),
+        ("paper = \"{yaer}\"", "\"paper\": no node has the field \"yaer\"; there are "),
+    ] {
+        let source = dataset(&[("dataset.toml", &format!("[templates]\n{template}"))]);
+        check_error(source.path(), &[told]);
+    }
 }
 
 #[test]

@@ -78,8 +78,9 @@ pub fn import_triples(
         }
     }
     drop(triples);
+    install.templates = templates;
     install.n_pushed = n_pushed;
-    install.finish(&meta, source, &mut watch)
+    install.finish(meta, source, &mut watch)
 }
 
 /// A node with its address, type and name.

@@ -53,7 +53,10 @@ pub mod wording;
 
 use std::{
     path::Path,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::{Duration, Instant},
 };
 
@@ -398,6 +401,8 @@ pub struct Inputs<'a> {
     pub evaluators: Option<&'a dyn Evaluators>,
     /// Receives every event.
     pub watch: &'a mut dyn FnMut(Event<'_>),
+    /// Milliseconds that the language model was waited for as the actor; grows while the run goes on.
+    pub waited: Arc<AtomicU64>,
     /// Set to end the run.
     pub stop: &'a Arc<AtomicBool>,
 }
@@ -411,7 +416,7 @@ pub struct Inputs<'a> {
 /// [`OptimizeError`]; the journal keeps all completed steps.
 pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     let Inputs { base, assistant, train, validation, options, dir, journal, threads, .. } = inputs;
-    let Inputs { evaluators, watch, stop, .. } = inputs;
+    let Inputs { evaluators, watch, waited, stop, .. } = inputs;
     check_queries(&train, &validation)?;
     let _span = info_span!("run", dataset = options.dataset, seed = options.seed).entered();
     let workers = Arc::new(Workers::new(threads).map_err(OptimizeError::Workers)?);
@@ -450,7 +455,7 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     let mut actor = match (options.actors.llm, assistant) {
         (false, _) => None,
         (true, None) => return Err(OptimizeError::NoLlm),
-        (true, Some(assistant)) => Some(Actor::new(assistant, &run)),
+        (true, Some(assistant)) => Some(Actor::new(assistant, waited, &run)),
     };
     run.check_same_run(dir, actor.as_ref())?;
     if let Some(actor) = &mut actor {

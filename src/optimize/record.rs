@@ -249,12 +249,16 @@ impl Record {
         })
     }
 
-    /// The program of each category: the frozen one if the run is finished, otherwise the last
-    /// accepted one, or the first one tried on validation queries.
-    pub fn standings(&self) -> Vec<Standing> {
-        if self.state == State::Finished
-            && let Ok(bundle) = Bundle::read(&self.dir.join(BUNDLE_FILE))
-        {
+    /// The frozen bundle of a finished run.
+    pub fn bundle(&self) -> Option<Bundle> {
+        let finished = self.state == State::Finished;
+        finished.then(|| Bundle::read(&self.dir.join(BUNDLE_FILE)).ok()).flatten()
+    }
+
+    /// The program of each category: that of the bundle if there is one, otherwise the last accepted
+    /// one, or the first one tried on validation queries.
+    pub fn standings(&self, bundle: Option<&Bundle>) -> Vec<Standing> {
+        if let Some(bundle) = bundle {
             let standing = |category: &agent_infer::bundle::Category| Standing {
                 category: category.name.clone(),
                 program: category.program.id().to_owned(),

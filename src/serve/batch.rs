@@ -113,7 +113,7 @@ async fn one(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
 
 /// The lines of a body with their numbers from 1, without blank ones. A line that is too long or takes
 /// longer than `time` to come ends it with an error, and so does a body that breaks off.
-fn lines<E: std::fmt::Display>(
+pub(super) fn lines<E: std::fmt::Display>(
     body: impl Stream<Item = Result<Bytes, E>> + Unpin,
     time: Duration,
 ) -> impl Stream<Item = (u64, Result<Bytes, ApiError>)> {

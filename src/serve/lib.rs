@@ -53,6 +53,9 @@ mod socket;
 mod splits;
 mod stores;
 
+#[doc(hidden)]
+pub mod fuzz;
+
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 pub use access::{Hosts, KeyError, Keys, Scope};

@@ -172,6 +172,7 @@ fn sequential_test(
         threads: 2,
         evaluators: None,
         watch: &mut |_| {},
+        waited: Arc::default(),
         stop: &Arc::new(AtomicBool::new(false)),
     });
     let proof = outcome.unwrap().bundle.validation.proof;

@@ -25,6 +25,7 @@ import {
   highlighted,
   nodeLink,
   number,
+  opener,
   percent,
   reason,
   sentence,
@@ -154,10 +155,19 @@ class Ask extends ViewElement {
     }
   }
 
+  protected override firstUpdated(): void {
+    if (!this.param('q')) this.querySelector<HTMLTextAreaElement>('#question')?.focus();
+  }
+
   private submit(event?: Event): void {
     event?.preventDefault();
-    const q = this.querySelector<HTMLTextAreaElement>('#question')!.value.trim();
-    if (q) go(changed({ q, node: null, reading: null, plan: null }));
+    const typed = this.typed();
+    if (typed.q) go(changed({ ...typed, reading: null, plan: null }));
+  }
+
+  /** The question as it stands in its box, of which no answer is opened yet. */
+  private typed(): { q: string; node: null } {
+    return { q: this.querySelector<HTMLTextAreaElement>('#question')!.value.trim(), node: null };
   }
 
   protected override render(): TemplateResult {
@@ -203,7 +213,7 @@ class Ask extends ViewElement {
   private systemChoice(): TemplateResult {
     const choose = (event: Event) => {
       const { value } = event.target as HTMLSelectElement;
-      go(changed({ system: value === BUNDLE && this.bundle ? null : value, node: null }));
+      go(changed({ ...this.typed(), system: value === BUNDLE && this.bundle ? null : value }));
     };
     const all = (this.systems.value ?? []).map(({ name }) => name);
     const known = [...all, BUNDLE, TABLES].includes(this.system);
@@ -222,7 +232,7 @@ class Ask extends ViewElement {
 
   private lengthChoice(): TemplateResult {
     const choose = (event: Event) =>
-      go(changed({ k: (event.target as HTMLSelectElement).value, node: null }));
+      go(changed({ ...this.typed(), k: (event.target as HTMLSelectElement).value }));
     return html`<label
       >first
       <select @change=${choose}>
@@ -329,12 +339,15 @@ class Ask extends ViewElement {
   /** What of the question is understood, and what is not. */
   private told(answer: Answer): TemplateResult {
     const { entities, words, unused, contrary, conditions, fulfilled } = answer.understood;
+    // Nodes of one name and type are told apart by their numbers.
+    const twin = (of: (typeof entities)[number]) =>
+      entities.some(({ id, name, type }) => id !== of.id && name === of.name && type === of.type);
     const linked = entities.map(
       (entity) =>
         html`<span class="chip"
           >${nodeLink(entity)}
           <span class="soft"
-            >${entity.type}, ${entity.exact ? 'exact' : percent(entity.strength)}</span
+            >${entity.type}${twin(entity) ? ` ${entity.id}` : ''}, ${entity.exact ? 'exact' : percent(entity.strength)}</span
           ></span
         >`,
     );
@@ -410,13 +423,11 @@ class Ask extends ViewElement {
 
   private hit(hit: Hit, reply: Answer | Ranking): TemplateResult {
     const open = hit.id === this.chosen;
-    const address = changed({ node: open ? null : hit.id });
+    const line = html`<span class="rank">${hit.rank}</span>
+      <span class="name">${hit.name || `node ${hit.id}`}</span>
+      ${typeBadge(hit.type)}`;
     return html`<li class=${open ? 'hit open' : 'hit'}>
-      <a class="head" href=${address} aria-expanded=${open} role="button" @keydown=${pressed}>
-        <span class="rank">${hit.rank}</span>
-        <span class="name">${hit.name || `node ${hit.id}`}</span>
-        ${typeBadge(hit.type)}
-      </a>
+      ${opener(open, changed({ node: open ? null : hit.id }), line)}
       <div class="reason">${reason(hit)}</div>
       ${open ? this.detail(hit, reply) : nothing}
     </li>`;
@@ -474,13 +485,6 @@ class Ask extends ViewElement {
   -d '${body.replaceAll("'", "'\\''")}'</pre>
     </details>`;
   }
-}
-
-/** A link that is drawn as a button is pressed with the space bar too. */
-function pressed(event: KeyboardEvent): void {
-  if (event.key !== ' ') return;
-  event.preventDefault();
-  (event.currentTarget as HTMLElement).click();
 }
 
 customElements.define('ask-view', Ask);

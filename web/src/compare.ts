@@ -7,7 +7,7 @@ import { address, get, post, Failure } from './api';
 import { ViewElement } from './element';
 import { Loader } from './loader';
 import type { CategoryProgram, Compared, LabelledQuery, Ranking, RunListed, RunPrograms, Split, System } from './model';
-import { counted, empty, failed, nodeLink, number, percent, reason, typeBadge } from './parts';
+import { counted, empty, failed, nodeLink, number, opener, percent, reason, typeBadge } from './parts';
 import { changed, go, to } from './place';
 import { traces } from './trace';
 
@@ -229,11 +229,10 @@ class Compare extends ViewElement {
     const open = String(query.id) === this.param('query');
     const rank = (side: Side) => query[`${side}_error`] ? html`<span class="gone">failed</span>` : (query[side] ?? '–');
     const outcome = { won: html`<span class="new">won</span>`, lost: html`<span class="gone">lost</span>`, same: html`<span class="soft">same</span>` }[query.outcome];
+    const line = html`<span class="outcome">${outcome}</span><span class="ranks" title="rank of the first right node, left and right">${rank('left')} : ${rank('right')}</span>
+      <span class="name">${query.query}</span>`;
     return html`<li class=${open ? 'hit open' : 'hit'}>
-      <a class="head" href=${changed({ query: open ? null : query.id })} role="button" aria-expanded=${open}>
-        <span class="outcome">${outcome}</span><span class="ranks" title="rank of the first right node, left and right">${rank('left')} : ${rank('right')}</span>
-        <span class="name">${query.query}</span>
-      </a>
+      ${opener(open, changed({ query: open ? null : query.id }), line)}
       ${open ? this.both(query) : nothing}
     </li>`;
   }

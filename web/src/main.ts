@@ -39,6 +39,7 @@ class Explorer extends Plain {
     followLinks();
     window.addEventListener(MOVED, () => this.moved());
     window.addEventListener(KEY_NEEDED, () => (this.locked = true));
+    window.addEventListener('keydown', (event) => this.slash(event));
     this.ask();
   }
 
@@ -62,6 +63,15 @@ class Explorer extends Plain {
     }
   }
 
+  /** A slash, unless it is typed into something, leads to the question. */
+  private slash(event: KeyboardEvent): void {
+    const typing = (event.target as Element).closest('input, textarea, select, [contenteditable]');
+    const question = this.querySelector<HTMLElement>('#question');
+    if (event.key !== '/' || typing || !question) return;
+    event.preventDefault();
+    question.focus();
+  }
+
   protected override render(): TemplateResult {
     const { view } = this.place;
     const skip = (event: Event) => {
@@ -72,6 +82,7 @@ class Explorer extends Plain {
     return html`
       <a class="skip" href="#main" @click=${skip}>To the content</a>
       <header>
+        <a class="product" href=${to('ask')}>agent</a>
         <nav aria-label="Views">
           ${VIEWS.map(
             ([id, name]) =>

@@ -310,6 +310,7 @@ export interface Run {
   archive: { program: string; category: string; best_on: number }[];
   categories: { category: string; program: string; n: number; mrr: number }[];
   bundle: boolean;
+  mrr: number | null;
   cost: {
     calls: number;
     tokens_in: number;

@@ -8,7 +8,7 @@ import './graph';
 import type { GraphEdge, GraphNode } from './graph';
 import { Loader } from './loader';
 import type { Degree, Neighbor, Neighbors, Node, NodeList, Ranking } from './model';
-import { count, counted, empty, nodeLink, sentence, typeBadge } from './parts';
+import { count, counted, empty, nodeLink, opener, sentence, typeBadge } from './parts';
 import { changed, go, to } from './place';
 
 /** Neighbours of one page. */
@@ -182,11 +182,9 @@ class NodeView extends ViewElement {
     const rows = node.relations.map((of) => {
       const name = join(of);
       const open = name === rel;
-      const address = changed({ rel: open ? null : name, cursor: null });
+      const line = html`<code>${arrow(of)}</code> <span class="soft">${count(of.neighbors)}</span>`;
       return html`<li class=${open ? 'open' : ''}>
-        <a class="head" href=${address} role="button" aria-expanded=${open}>
-          <code>${arrow(of)}</code> <span class="soft">${count(of.neighbors)}</span>
-        </a>
+        ${opener(open, changed({ rel: open ? null : name, cursor: null }), line)}
         ${open ? this.neighbors.show((part) => this.page(part)) : nothing}
       </li>`;
     });

@@ -4,7 +4,7 @@ import { html, nothing, type TemplateResult } from 'lit';
 
 import type { Failure } from './api';
 import type { Hit, Named, Step } from './model';
-import { to } from './place';
+import { go, to } from './place';
 
 /** What is being waited for, and for how long already. */
 export function busy(what: string, ms: number): TemplateResult {
@@ -63,6 +63,11 @@ export function duration(seconds: number): string {
 /** The beginning of an id. */
 export function short(id: string): string {
   return id.slice(0, 12);
+}
+
+/** The line of something that opens and closes in its place; `address` is where that leads. */
+export function opener(open: boolean, address: string, shown: unknown): TemplateResult {
+  return html`<button class="head" aria-expanded=${open} @click=${() => go(address)}>${shown}</button>`;
 }
 
 export function typeBadge(type: string): TemplateResult {

@@ -167,7 +167,7 @@ class Playground extends ViewElement {
     } else {
       this.many.clear();
       this.one.again('Running it on the question', async (signal) => {
-        const run = await post<ProgramRun>('v1/programs/run', { source, base, params, query: q, k: K }, signal);
+        const run = await post<ProgramRun>('v1/programs/run', { source, base, params, query: q, k: K, timeout_ms: 60000 }, signal);
         this.took(of, made, run);
         return run;
       });

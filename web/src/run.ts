@@ -187,7 +187,9 @@ class RunView extends ViewElement {
       [count(run.steps), 'steps in the journal'],
       [`${run.accepted} of ${run.tested}`, 'changes accepted'],
       [count(run.programs), 'programs tried'],
-      [run.curve.length ? percent(run.curve.at(-1)!.best) : '–', 'best mean reciprocal rank on validation queries'],
+      run.mrr === null
+        ? [run.curve.length ? percent(run.curve.at(-1)!.best) : '–', 'best mean reciprocal rank of a single program on validation queries']
+        : [percent(run.mrr), 'mean reciprocal rank of the bundle on validation queries'],
       [run.cost.calls ? `$${run.cost.usd.toFixed(2)}` : '–', run.cost.calls ? `${counted(run.cost.calls, 'call')}, ${count(run.cost.tokens_in + run.cost.tokens_out)} tokens` : 'no language model was asked'],
     ];
     return html`

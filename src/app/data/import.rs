@@ -105,7 +105,7 @@ pub enum Format {
     Neutral,
     /// The files of the STaRK benchmark: processed.zip or processed/, and stark_qa/ and split/
     Stark,
-    /// Tables: .csv, .tsv, .jsonl, .sqlite
+    /// Tables: .csv, .tsv, .jsonl, .parquet, .sqlite
     Tables,
     /// A file of N-Triples
     Triples,

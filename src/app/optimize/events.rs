@@ -36,6 +36,7 @@ pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, Optimi
     let Session { data, run, model, pool } = session;
     let mut stopwatch = Stopwatch::start(&run.dir);
     let progress = app.watch.progress_of(&format!("optimizing {}", run.options.dataset), STAGES);
+    let waited = stopwatch.waiting();
     let mut watch = |event: Event<'_>| {
         app.watch.optimization(&event);
         if let Event::Progress { phase, done, total } = event {
@@ -61,6 +62,7 @@ pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, Optimi
         threads: run.threads,
         evaluators: pool.as_ref().map(|pool| pool as &dyn Evaluators),
         watch: &mut watch,
+        waited,
         stop: &app.stop,
     });
     drop(progress);

@@ -3,6 +3,10 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -13,6 +17,8 @@ use agent_optimize::{
     record::timing::{TIMES_FILE, Timing},
 };
 
+/// The part that waiting for the language model is.
+const WAITING: &str = "waiting for the language model";
 /// Least time between two writes of the times while steps go on.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
@@ -22,8 +28,10 @@ pub(super) struct Stopwatch {
     earlier: Timing,
     now: Timing,
     began: Instant,
-    /// The part and its step that go on, and since when.
-    present: Option<(&'static str, usize, Instant)>,
+    /// The part and its step that go on, since when, and how long the model had been waited for then.
+    present: Option<(&'static str, usize, Instant, Duration)>,
+    /// Milliseconds that the model was waited for so far.
+    waited: Arc<AtomicU64>,
     /// When the times were last written.
     kept: Instant,
 }
@@ -37,15 +45,16 @@ impl Stopwatch {
             now: Timing::default(),
             began: Instant::now(),
             present: None,
+            waited: Arc::default(),
             kept: Instant::now(),
         }
     }
 
     /// A step of a part goes on.
     pub(super) fn at(&mut self, phase: &'static str, step: usize) {
-        if self.present.is_none_or(|(name, at, _)| (name, at) != (phase, step)) {
+        if self.present.is_none_or(|(name, at, ..)| (name, at) != (phase, step)) {
             self.close();
-            self.present = Some((phase, step, Instant::now()));
+            self.present = Some((phase, step, Instant::now(), self.waited()));
             // So that a run that is killed has times too.
             if self.kept.elapsed() >= BETWEEN_WRITES {
                 self.keep();
@@ -74,9 +83,23 @@ impl Stopwatch {
 
     /// Ends the step that goes on.
     fn close(&mut self) {
-        if let Some((phase, step, since)) = self.present.take() {
-            self.now.add(phase, step, since.elapsed().as_secs_f64());
+        if let Some((phase, step, since, waited_before)) = self.present.take() {
+            let waited = self.waited().saturating_sub(waited_before);
+            self.now.add(phase, step, since.elapsed().saturating_sub(waited).as_secs_f64());
+            if !waited.is_zero() {
+                self.now.add(WAITING, usize::MAX, waited.as_secs_f64());
+            }
         }
+    }
+
+    /// How long the model was waited for so far.
+    fn waited(&self) -> Duration {
+        Duration::from_millis(self.waited.load(Ordering::Relaxed))
+    }
+
+    /// Counts milliseconds that the model is waited for, which count as a part of their own.
+    pub(super) fn waiting(&self) -> Arc<AtomicU64> {
+        self.waited.clone()
     }
 
     /// Writes the times beside the journal, if it is there.
@@ -125,5 +148,16 @@ mod tests {
         assert_eq!((second.first_better, second.phases[0].steps.len()), (first.first_better, 2));
         fs::write(&path, "{").unwrap();
         assert_eq!(Timing::read(dir.path()), Timing::default());
+    }
+
+    #[test]
+    fn waiting_for_the_model_is_a_part_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut stopwatch = Stopwatch::start(dir.path());
+        stopwatch.at("mining", 0);
+        stopwatch.waiting().fetch_add(5_000, Ordering::Relaxed);
+        stopwatch.at("trying", 0);
+        let seconds: Vec<f64> = stopwatch.stop().phases.iter().map(|of| of.seconds).collect();
+        assert!(matches!(seconds[..], [mining, 5.0, trying] if mining < 1.0 && trying < 1.0));
     }
 }

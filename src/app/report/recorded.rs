@@ -73,6 +73,8 @@ pub struct RunNow {
     categories: Vec<Standing>,
     /// Whether its bundle is frozen.
     bundle: bool,
+    /// Mean reciprocal rank of its bundle on validation queries.
+    mrr: Option<f64>,
     /// What was spent on language models.
     #[schema(value_type = serde_json::Value)]
     cost: RoleCost,
@@ -91,7 +93,8 @@ pub struct RunNow {
     /// Where the time went.
     #[schema(value_type = Vec<serde_json::Value>)]
     phases: Vec<Summary>,
-    /// Programs on all validation queries, in the order in which they were tried.
+    /// Programs on the most validation queries that any was tried on, in the order in which they were
+    /// tried.
     curve: Vec<Point>,
 }
 
@@ -167,7 +170,8 @@ fn standing(dir: &Path, record: Record) -> RunNow {
     let times = record.times();
     let kinds = record.kinds();
     let done = done(&record);
-    let categories = record.standings();
+    let bundle = record.bundle();
+    let categories = record.standings(bundle.as_ref());
     let planned = planned(&record, categories.len() as u64);
     let left = planned.filter(|&planned| done > 0 && planned > done).map(|planned| planned - done);
     let phase = timing.phases.iter().find(|phase| phase.name == IMPROVEMENT.1);
@@ -190,6 +194,7 @@ fn standing(dir: &Path, record: Record) -> RunNow {
         programs: record.categories.len(),
         archive,
         categories,
+        mrr: bundle.as_ref().map(|bundle| bundle.validation.mrr),
         bundle: record.state == RunState::Finished && dir.join(BUNDLE_FILE).exists(),
         cost: record.cost(),
         roles: record.role_costs(),

@@ -57,7 +57,8 @@ fn encoded(ranking: Option<&Ranking>) -> Vec<u8> {
 }
 
 /// The rankings of a result, if it has `n`.
-pub(super) fn decoded(bytes: &[u8], n: usize) -> Option<Vec<Option<Ranking>>> {
+#[doc(hidden)]
+pub fn decoded(bytes: &[u8], n: usize) -> Option<Vec<Option<Ranking>>> {
     let (words, []) = bytes.as_chunks::<WORD>() else { return None };
     let (mut rankings, mut words) = (Vec::with_capacity(n), words);
     while let Some((length, rest)) = words.split_first() {

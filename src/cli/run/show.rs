@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         kinds: record.kinds(),
         tested,
         accepted,
-        categories: record.standings(),
+        categories: record.standings(record.bundle().as_ref()),
         bundle: (record.state == State::Finished && bundle.exists()).then_some(bundle),
         spent: record.cost(),
         roles: record.role_costs(),

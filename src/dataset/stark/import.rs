@@ -118,7 +118,7 @@ pub fn import_stark(
     let origin = |queries: &StoredQueries| {
         Some(Origin { kind, mode, derived_tenth: queries.derived_tenth, one_way })
     };
-    install.finish_with(&meta, query_sources(&places.queries), &origin, &mut watch)
+    install.finish_with(meta, query_sources(&places.queries), &origin, &mut watch)
 }
 
 /// Names of the numbers of types or relations.

@@ -1,5 +1,4 @@
-//! Tables in Parquet: columns and rows, in builds with the feature `parquet`. The only module that
-//! depends on the format. Files are untrusted: every defect is returned as an error.
+//! Tables in Parquet: columns and rows. The only module that depends on the format. Files are untrusted: every defect is returned as an error.
 //!
 //! Rows are read one by one; a page of each column is held in memory. A value of an undeclared type
 //! is text if it is UTF-8; other bytes are skipped.

@@ -102,7 +102,8 @@ pub fn import_tables(
     let tables = nodes.iter().map(|(_, table)| table).chain(edges.iter().map(|(_, table)| table));
     install.repairs = repairs(tables);
     install.lost_nodes = !import.incomplete_types.is_empty();
-    install.finish(&meta, source, &mut watch)
+    install.templates = templates;
+    install.finish(meta, source, &mut watch)
 }
 
 /// What was changed in the tables, each once.

@@ -42,7 +42,6 @@
 //! | `import` | here are a mapping and tables: which nodes and edges? |
 
 mod cleaning;
-#[cfg(feature = "parquet")]
 mod columnar;
 mod delimited;
 mod guess;

@@ -9,7 +9,6 @@ use std::{
 
 use serde_json::{Map, Value};
 
-#[cfg(feature = "parquet")]
 use crate::tables::columnar;
 use crate::{
     DatasetError,
@@ -52,7 +51,6 @@ pub(super) struct Table {
 enum Kind {
     Delimited(Encoding),
     Json(Encoding),
-    #[cfg(feature = "parquet")]
     Parquet,
     /// Of a database.
     Sqlite(Rc<sqlite::Database>, String),
@@ -159,15 +157,8 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
 
 /// The error for a file that is not a table, with a remedy.
 fn not_a_table(path: &Path) -> DatasetError {
-    let message = match extension(path).as_str() {
-        PARQUET => {
-            "this build does not read Parquet; build it with `cargo build --release --features \
-             parquet`, or convert the file to CSV, for instance with `duckdb -c \"COPY \
-             'x.parquet' TO 'x.csv'\"`"
-        }
-        _ => unsupported_hint(path)
-            .unwrap_or("not a table; tables are .csv, .tsv, .jsonl and .sqlite files"),
-    };
+    let message = unsupported_hint(path)
+        .unwrap_or("not a table; tables are .csv, .tsv, .jsonl, .parquet and .sqlite files");
     DatasetError::BadInput { path: path.to_path_buf(), message: message.to_owned() }
 }
 
@@ -196,7 +187,6 @@ impl Table {
         if JSON_LINES.contains(&extension.as_str()) || (extension == JSON && json::is_array(path)) {
             return Ok(vec![of(Kind::Json(encoding()?))]);
         }
-        #[cfg(feature = "parquet")]
         if extension == PARQUET {
             return Ok(vec![of(Kind::Parquet)]);
         }
@@ -261,7 +251,6 @@ impl Table {
     pub(super) fn columns(&self) -> Result<Vec<String>, DatasetError> {
         match &self.kind {
             Kind::Delimited(encoding) => delimited::columns(&self.path, *encoding),
-            #[cfg(feature = "parquet")]
             Kind::Parquet => columnar::columns(&self.path),
             Kind::Sqlite(database, table) => database.columns(table),
             Kind::Json(_) => {
@@ -359,7 +348,6 @@ impl Table {
         match &self.kind {
             Kind::Delimited(encoding) => delimited::each(&self.path, *encoding, problems, on_row),
             Kind::Json(encoding) => json::each(&self.path, *encoding, problems, on_row),
-            #[cfg(feature = "parquet")]
             Kind::Parquet => columnar::each(&self.path, problems, on_row),
             Kind::Sqlite(database, table) => database.each(table, &self.place(), problems, on_row),
         }

@@ -476,16 +476,6 @@ fn ids_that_are_written_mean_the_same_nodes_when_they_are_read() {
     assert_eq!(id_of(&kb, kb.nodes_of_key("7")[0]), "plant:7");
 }
 
-#[cfg(not(feature = "parquet"))]
-#[test]
-fn parquet_is_refused_with_the_feature_that_reads_it() {
-    let (dir, _) = home();
-    fs::write(dir.path().join("x.parquet"), "PAR1").unwrap();
-    let error = guess_of(dir.path()).unwrap_err().to_string();
-    assert!(error.contains("x.parquet") && error.contains("--features parquet"), "{error}");
-}
-
-#[cfg(feature = "parquet")]
 mod parquet_files {
     use std::{fs::File, sync::Arc};
 

@@ -30,7 +30,11 @@ mod shown;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use serde::{Deserialize, Serialize};
@@ -165,11 +169,13 @@ pub(super) struct Actor {
     stop: Option<Stop>,
     /// Keys of the replies of the current step.
     replies: Vec<String>,
+    /// Milliseconds that replies were waited for.
+    waited: Arc<AtomicU64>,
 }
 
 impl Actor {
     /// An actor for a run.
-    pub(super) fn new(assistant: Arc<Assistant>, run: &Run<'_>) -> Self {
+    pub(super) fn new(assistant: Arc<Assistant>, waited: Arc<AtomicU64>, run: &Run<'_>) -> Self {
         let briefing = Briefing::new(
             &run.base.kb,
             run.options.listed_tools(run.base.part(Part::Query).is_ok()),
@@ -184,6 +190,7 @@ impl Actor {
             unusable: 0,
             stop: None,
             replies: Vec::new(),
+            waited,
         }
     }
 
@@ -229,13 +236,22 @@ impl Actor {
     pub(super) fn greet(&mut self) -> Result<(), OptimizeError> {
         let llm = self.assistant.llm();
         let request = llm.request(ACTOR_ROLE.role(), vec![Message::user(GREETING)], None, 0);
-        match llm.ask(&request) {
+        match self.waiting(|| llm.ask(&request)) {
             // Older cassettes have no greeting.
             Err(LlmError::Unrecorded(_)) => Ok(()),
             // A web page or another protocol: there is no model at this address.
             Err(error @ LlmError::Reply { .. }) => Err(OptimizeError::NoService(error)),
             reply => self.classify(reply).map(drop),
         }
+    }
+
+    /// Asks the model, and counts how long that takes.
+    fn waiting<T>(&self, ask: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let reply = ask();
+        let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.waited.fetch_add(millis, Ordering::Relaxed);
+        reply
     }
 
     /// Why no further request is sent, if so.
@@ -253,7 +269,7 @@ impl Actor {
         sample: u32,
     ) -> Result<Vec<Result<Reply, String>>, OptimizeError> {
         let requests = self.requests(&role, prompt, inputs, sample)?;
-        let replies = self.assistant.llm().ask_all(&requests);
+        let replies = self.waiting(|| self.assistant.llm().ask_all(&requests));
         replies
             .into_iter()
             .zip(&requests)
@@ -316,7 +332,7 @@ impl Actor {
         sample: u32,
     ) -> Result<Vec<Result<Value, String>>, OptimizeError> {
         let requests = self.requests(&role, prompt, inputs, sample)?;
-        let answers = self.assistant.llm().ask_json_all(&requests, REPAIRS);
+        let answers = self.waiting(|| self.assistant.llm().ask_json_all(&requests, REPAIRS));
         answers
             .into_iter()
             .zip(&requests)

@@ -28,7 +28,7 @@ const UNPARSABLE: i32 = -32_700;
 const INVALID: i32 = -32_600;
 
 /// What is read from and written to.
-pub(super) struct Pipe<W> {
+pub(crate) struct Pipe<W> {
     messages: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
     replies: Arc<Replies<W>>,
 }
@@ -52,7 +52,7 @@ enum Line {
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Pipe<W> {
     /// Reads lines as they are asked for.
-    pub(super) fn new(from: impl AsyncRead + Send + Unpin + 'static, to: W) -> Pipe<W> {
+    pub(crate) fn new(from: impl AsyncRead + Send + Unpin + 'static, to: W) -> Pipe<W> {
         let places = Arc::new(Semaphore::new(AT_A_TIME));
         let replies =
             Arc::new(Replies { to: Mutex::new(to), under_way: Default::default(), places });

@@ -1,0 +1,15 @@
+//! Any lines as those of an assistant over a pipe: every one that is no message gets an error, and every
+//! reply is a line of JSON.
+
+#![no_main]
+
+use agent::serve::fuzz::mcp;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|lines: Vec<u8>| {
+    let (_, replies) = mcp(lines);
+    for reply in replies.split(|byte| *byte == b'\n').filter(|reply| !reply.is_empty()) {
+        let reply: serde_json::Value = serde_json::from_slice(reply).expect("a reply is JSON");
+        assert_eq!(reply["jsonrpc"], "2.0");
+    }
+});
