@@ -61,17 +61,8 @@ pub(crate) struct TextColumn {
     pub description: String,
 }
 
-/// A condition on rows: reachable from named nodes, or named themselves.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Condition {
-    /// The nodes of the name, any of which satisfies the condition.
-    pub nodes: Vec<NodeId>,
-    /// Steps from them to the rows; empty if they are rows.
-    pub steps: Vec<MetapathStep>,
-    /// The name.
-    pub name: String,
-}
+/// A condition on rows: reachable from nodes of a name, or named themselves.
+pub(crate) use agent_kb::table::Reachable as Condition;
 
 /// A test of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,7 +79,8 @@ pub(crate) enum Test {
         /// The upper end of an interval.
         to: Option<f64>,
     },
-    /// A date, cut to the length of another: a year, month or day with the year first.
+    /// A date, cut to the length of another: a year, month or day with the year first. In a column of
+    /// numbers it is a year.
     Date {
         /// Index of the column.
         column: usize,

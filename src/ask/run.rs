@@ -19,7 +19,7 @@ use agent_kb::{
     Kb, NodeId, metapath_in_words,
     table::{
         Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows, SqlValue,
-        Table, reached, read, read_named,
+        Table, fulfilling, reached, read, read_named,
         statistics::{self, Moments, TestResult},
     },
 };
@@ -120,7 +120,7 @@ pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
         lines.push(format!("every {}", kb.type_name(plan.rows)));
     }
     for at in plan.used() {
-        if let Some(spec @ (ColumnSpec::Names(_) | ColumnSpec::Count(_))) = plan.columns.get(at) {
+        if let Some(spec) = plan.columns.get(at).filter(|spec| !spec.steps().is_empty()) {
             lines.push(spec.source(kb, plan.rows));
         }
     }
@@ -129,23 +129,7 @@ pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
 
 /// The row nodes, ascending.
 pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
-    let verified = |node: &NodeId| kb.contains(*node);
-    let mut nodes: Option<Vec<NodeId>> = None;
-    for condition in &plan.conditions {
-        let from = condition.nodes.iter().filter(|node| verified(node));
-        let mut own: Vec<NodeId> =
-            from.flat_map(|&node| reached(kb, node, &condition.steps)).collect();
-        own.sort_unstable();
-        own.dedup();
-        nodes = Some(match nodes {
-            None => own,
-            Some(mut known) => {
-                known.retain(|node| own.binary_search(node).is_ok());
-                known
-            }
-        });
-    }
-    let nodes = match (nodes, of_subjects(kb, plan)) {
+    let nodes = match (fulfilling(kb, &plan.conditions), of_subjects(kb, plan)) {
         (Some(mut known), Some(own)) => {
             known.retain(|node| own.binary_search(node).is_ok());
             known

@@ -221,6 +221,10 @@ impl Writer<'_> {
         }
     }
 
+    fn is_number(&self, at: usize) -> bool {
+        self.column(at).is_some_and(|column| column.kind.is_number())
+    }
+
     /// The bounded expression: the value of a column, or the year of a date.
     fn bounded(&self, at: usize) -> String {
         match self.column(at).map(|column| column.kind) {
@@ -246,6 +250,9 @@ impl Writer<'_> {
             }
             Test::Number { column, bound, number: by, .. } => {
                 format!("{} {} {}", self.bounded(*column), bound.sql(), number(*by))
+            }
+            Test::Date { column, bound, date } if self.is_number(*column) => {
+                format!("{} {} {date}", self.value(*column), bound.sql())
             }
             Test::Date { column, bound, date } => {
                 let cut = format!("substr({}, 1, {})", self.written(*column), date.len());

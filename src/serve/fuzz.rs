@@ -1,19 +1,12 @@
 //! What reads bytes of clients, for the fuzzer. Not an interface for anybody else.
 
-use std::{convert::Infallible, io::Cursor, sync::LazyLock};
+use std::{convert::Infallible, sync::LazyLock};
 
 use axum::body::Bytes;
 use futures_util::{StreamExt as _, stream};
-use rmcp::{ErrorData, model::JsonRpcMessage, transport::Transport as _};
-use tokio::{
-    io::{AsyncReadExt as _, duplex},
-    runtime::{Builder, Runtime},
-};
+use tokio::runtime::{Builder, Runtime};
 
-use crate::{batch, mcp::pipe::Pipe};
-
-/// Bytes of replies at most; more would wait for somebody who reads them.
-const MAX_REPLIES: usize = 64 << 20;
+use crate::{batch, mcp::pipe};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     Builder::new_current_thread().enable_time().build().expect("a runtime of one thread")
@@ -33,20 +26,5 @@ pub const MAX_LINE: usize = batch::MAX_LINE;
 
 /// The number of messages in lines over a pipe, each of which is refused, and all replies.
 pub fn mcp(lines: Vec<u8>) -> (usize, Vec<u8>) {
-    RUNTIME.block_on(async {
-        let (mut ours, theirs) = duplex(MAX_REPLIES);
-        let mut pipe = Pipe::new(Cursor::new(lines), theirs);
-        let mut messages = 0;
-        while let Some(message) = pipe.receive().await {
-            messages += 1;
-            if let JsonRpcMessage::Request(request) = message {
-                let refused = ErrorData::internal_error("refused", None);
-                let _ = pipe.send(JsonRpcMessage::error(refused, Some(request.id))).await;
-            }
-        }
-        drop(pipe);
-        let mut replies = Vec::new();
-        let _ = ours.read_to_end(&mut replies).await;
-        (messages, replies)
-    })
+    RUNTIME.block_on(pipe::refused(lines))
 }

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     lexicon::Function,
-    plan::{Change, Measure, Operation, Plan, Test, TextColumn},
+    plan::{Change, Condition, Measure, Operation, Plan, Test, TextColumn},
     schema::Schema,
 };
 use agent_index::IndexedBase;
@@ -152,6 +152,13 @@ fn put_nodes(base: &IndexedBase, nodes: &mut Json) -> Result<(), String> {
     Ok(())
 }
 
+fn bound(n: usize, most: usize, what: &str) -> Result<(), String> {
+    match n <= most {
+        true => Ok(()),
+        false => Err(format!("{n} {what} are more than {most}")),
+    }
+}
+
 /// A plan whose parts are checked.
 struct Checked<'a> {
     base: &'a IndexedBase,
@@ -164,34 +171,16 @@ struct Checked<'a> {
 impl Checked<'_> {
     fn check(&self) -> Result<(), String> {
         let plan = self.plan;
-        let bound = |n: usize, most: usize, what: &str| match n <= most {
-            true => Ok(()),
-            false => Err(format!("{n} {what} are more than {most}")),
-        };
         bound(plan.columns.len() + plan.texts.len(), MAX_COLUMNS, "columns")?;
         bound(plan.texts.len(), MAX_TEXTS, "columns of texts")?;
         for TextColumn { name, description } in &plan.texts {
             bound(name.len().max(description.len()), MAX_TEXT, "bytes of a column of texts")?;
         }
-        bound(plan.conditions.len(), MAX_PARTS, "conditions")?;
         bound(plan.operation.subjects().len(), MAX_PARTS, "subjects")?;
         for column in &plan.columns {
             self.column(column)?;
         }
-        for condition in &plan.conditions {
-            bound(condition.name.len(), MAX_TEXT, "bytes of a name")?;
-            self.nodes(&condition.nodes)?;
-            let kinds = condition.nodes.iter().map(|&node| self.base.kb.node_type(node));
-            for kind in kinds.collect::<std::collections::BTreeSet<_>>() {
-                let end = self.path(kind, &condition.steps)?;
-                if end != plan.rows {
-                    return Err(format!(
-                        "the steps of {:?} do not end at the rows",
-                        condition.name
-                    ));
-                }
-            }
-        }
+        self.conditions(&plan.conditions, plan.rows)?;
         let tests: Vec<&Test> = plan.tests().collect();
         bound(tests.len(), MAX_PARTS, "tests")?;
         tests.into_iter().try_for_each(|test| self.test(test, 0))?;
@@ -202,6 +191,23 @@ impl Checked<'_> {
             }
         }
         self.operation()
+    }
+
+    /// Checks conditions on nodes of a type.
+    fn conditions(&self, conditions: &[Condition], of: TypeId) -> Result<(), String> {
+        bound(conditions.len(), MAX_PARTS, "conditions")?;
+        for Condition { nodes, steps, name } in conditions {
+            bound(name.len(), MAX_TEXT, "bytes of a name")?;
+            self.nodes(nodes)?;
+            let kinds = nodes.iter().map(|&node| self.base.kb.node_type(node));
+            for kind in kinds.collect::<std::collections::BTreeSet<_>>() {
+                if self.path(kind, steps)? != of {
+                    let of = self.base.kb.type_name(of);
+                    return Err(format!("the steps of {name:?} do not end at a {of}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Checks a metapath; the type at its end.
@@ -232,21 +238,37 @@ impl Checked<'_> {
     fn column(&self, column: &ColumnSpec) -> Result<(), String> {
         match column {
             ColumnSpec::Name => Ok(()),
-            ColumnSpec::Field(field) => match self.schema.sample(self.base, self.plan.rows, *field)
-            {
-                Some(_) => Ok(()),
-                None => {
-                    let kb = &self.base.kb;
-                    let (field, rows) = (kb.field_name(*field), kb.type_name(self.plan.rows));
-                    Err(format!("no {rows} has a field {field:?}"))
+            ColumnSpec::Field(field) => self.field(self.plan.rows, *field),
+            _ if column.steps().is_empty() => Err("a column of links has steps".to_owned()),
+            ColumnSpec::CountAmong { steps, among } => {
+                let end = self.path(self.plan.rows, steps)?;
+                match among.is_empty() {
+                    true => Err("a number among nodes has a condition".to_owned()),
+                    false => self.conditions(among, end),
                 }
-            },
-            ColumnSpec::Names(steps) | ColumnSpec::Count(steps) if steps.is_empty() => {
-                Err("a column of links has steps".to_owned())
+            }
+            ColumnSpec::FieldOf { steps, field } => {
+                self.field(self.path(self.plan.rows, steps)?, *field)
             }
             ColumnSpec::Names(steps) | ColumnSpec::Count(steps) => {
                 self.path(self.plan.rows, steps).map(|_| ())
             }
+        }
+    }
+
+    fn field(&self, of: TypeId, field: FieldId) -> Result<(), String> {
+        let kb = &self.base.kb;
+        let has = self.schema.sample(self.base, of, field).is_some();
+        let none = || format!("no {} has a field {:?}", kb.type_name(of), kb.field_name(field));
+        has.then_some(()).ok_or_else(none)
+    }
+
+    /// The field that a column holds, and the type of the nodes that have it.
+    fn field_of(&self, column: &ColumnSpec) -> Option<(TypeId, FieldId)> {
+        match column {
+            ColumnSpec::Field(field) => Some((self.plan.rows, *field)),
+            ColumnSpec::FieldOf { steps, field } => Some((steps.last()?.to, *field)),
+            _ => None,
         }
     }
 
@@ -269,10 +291,11 @@ impl Checked<'_> {
                 _ => return Err(format!("there is no column {at}")),
             },
             Some(ColumnSpec::Name) => Some(ColumnKind::Text),
-            Some(ColumnSpec::Field(field)) => {
-                self.schema.sample(self.base, self.plan.rows, *field).map(|sample| sample.kind)
+            Some(spec @ (ColumnSpec::Field(_) | ColumnSpec::FieldOf { .. })) => {
+                let (of, field) = self.field_of(spec).unwrap_or((self.plan.rows, FieldId(0)));
+                self.schema.sample(self.base, of, field).map(|sample| sample.kind)
             }
-            Some(ColumnSpec::Count(_)) => Some(ColumnKind::Number),
+            Some(ColumnSpec::Count(_) | ColumnSpec::CountAmong { .. }) => Some(ColumnKind::Number),
             Some(ColumnSpec::Names(_)) => None,
         })
     }
@@ -291,13 +314,13 @@ impl Checked<'_> {
         let kind = self.kind(at)?;
         let Some(spec) = self.plan.columns.get(at) else { return Ok(()) };
         let kb = &self.base.kb;
-        match (spec, kind) {
-            (ColumnSpec::Field(field), Some(kind)) if kind.groups() && !kind.is_number() => {
-                match has_value(kb, self.plan.rows, *field, kind, key) {
+        match (self.field_of(spec), kind) {
+            (Some((of, field)), Some(kind)) if kind.groups() && !kind.is_number() => {
+                match has_value(kb, of, field, kind, key) {
                     true => Ok(()),
                     false => {
-                        let (rows, field) = (kb.type_name(self.plan.rows), kb.field_name(*field));
-                        Err(format!("no {rows} has the {field} {key:?}"))
+                        let (of, field) = (kb.type_name(of), kb.field_name(field));
+                        Err(format!("no {of} has the {field} {key:?}"))
                     }
                 }
             }
@@ -320,11 +343,13 @@ impl Checked<'_> {
                 }
             }
             Test::Date { column, date, .. } => {
-                let is_date = dates::is_part_of_date(date);
-                match self.kind(*column)? == Some(ColumnKind::Date) && is_date {
-                    true => Ok(()),
-                    false => Err(format!("column {column} holds no dates, or {date:?} is none")),
-                }
+                let fits = match self.kind(*column)? {
+                    Some(ColumnKind::Date) => dates::is_part_of_date(date),
+                    Some(kind) => kind.is_number() && date.parse::<u16>().is_ok(),
+                    None => false,
+                };
+                let none = || format!("column {column} holds no dates, or {date:?} is none");
+                fits.then_some(()).ok_or_else(none)
             }
             Test::Value { column, key } => match key.len() <= MAX_TEXT {
                 true => self.value(*column, key),

@@ -177,3 +177,68 @@ fn a_plan_may_have_a_statement_that_only_reads() {
     let error = analyst.run_plan(&filtered).unwrap_err().to_string();
     assert!(error.contains("filters and suppositions of its own"), "{error}");
 }
+
+#[test]
+fn fields_and_numbers_of_linked_nodes_are_columns() {
+    // Books of three authors, one of them by two; an author has a country and a year.
+    let nodes = r#"{"id": 0, "type": "author", "name": "Ann", "details": {"country": "Chile", "born": 1950}}
+{"id": 1, "type": "author", "name": "Bo", "details": {"country": "Norway", "born": 1960}}
+{"id": 2, "type": "author", "name": "Cy", "details": {"country": "Norway"}}
+{"id": 3, "type": "book", "name": "One", "details": {"pages": 100}}
+{"id": 4, "type": "book", "name": "Two", "details": {"pages": 200}}
+{"id": 5, "type": "book", "name": "Three", "details": {"pages": 300}}
+{"id": 6, "type": "book", "name": "Four", "details": {"pages": 400}}
+"#;
+    let edges = "3\tby\t0\n4\tby\t1\n5\tby\t2\n6\tby\t0\n6\tby\t1\n";
+    let analyst = Analyst::new(agent_testing::bases::base_of(nodes, edges, "book"));
+    let steps = json!([{"relation": "by", "direction": "out", "type": "author"}]);
+    let plan = |field: &str, filters: Value, operation: Value| {
+        let of_author = json!({"field_of": {"steps": steps, "field": field}});
+        let columns = json!([of_author, {"field": "pages"}]);
+        json!({"kind": "aggregation", "rows": "book", "columns": columns, "filters": filters, "operation": operation})
+    };
+    let answered = |plan: Value| analyst.run_plan(&plan).map_err(|error| error.to_string());
+
+    let norwegian = json!([{"value": {"column": 0, "key": "norway"}}]);
+    let listed = answered(plan("country", norwegian, json!("list"))).unwrap();
+    assert!(listed.told.starts_with("Four, Three, Two"), "{}", listed.told);
+    assert_eq!(analyst.run_plan(&listed.plan).unwrap().told, listed.told);
+    let groups = json!({"groups": {"group": 0, "part": null, "measure": {"of": ["mean", 1]}, "first": null}});
+    let grouped = answered(plan("country", json!([]), groups)).unwrap();
+    assert_eq!(grouped.result.rows.len(), 2, "{}", grouped.told);
+
+    // A year is a number and a part of a date; of two authors there is no one year.
+    let before = json!([{"date": {"column": 0, "bound": "below", "date": "1955"}}]);
+    let error = answered(plan("born", before.clone(), json!({"number": "rows"}))).unwrap_err();
+    assert!(
+        error.contains("born of book -by-> author leads from one row to several values"),
+        "{error}"
+    );
+    let mut single = plan("born", before, json!("list"));
+    single["conditions"] = json!([{"name": "rest", "nodes": ["One", "Two", "Three"], "steps": []}]);
+    assert!(answered(single).unwrap().told.starts_with("One"));
+
+    // Books of an author that are by another one too.
+    let back = json!([{"relation": "by", "direction": "in", "type": "book"}]);
+    let among = |name: &str| json!([{"name": name, "nodes": [name], "steps": back}]);
+    let counted = |among: Value| {
+        let columns = json!([{"count_among": {"steps": back, "among": among}}]);
+        let first = json!({"first": {"column": 0, "high": true, "top": 1}});
+        answered(
+            json!({"kind": "superlative", "rows": "author", "columns": columns, "operation": first}),
+        )
+    };
+    let most = counted(among("Ann")).unwrap();
+    assert!(most.told.starts_with("Ann: 2"), "{}", most.told);
+    assert!(most.path.iter().any(|line| line.ends_with("those of \"Ann\"")), "{:?}", most.path);
+    assert_eq!(
+        counted(json!([])).unwrap_err(),
+        "the plan cannot be run: a number among nodes has a condition"
+    );
+    let astray = json!([{"name": "Ann", "nodes": ["Ann"], "steps": []}]);
+    assert!(counted(astray).unwrap_err().contains("do not end at a book"));
+    for (field, told) in [("pages", "no author has a field"), ("shoes", "no field")] {
+        let error = answered(plan(field, json!([]), json!("list"))).unwrap_err();
+        assert!(error.contains(told), "{error}");
+    }
+}

@@ -9,6 +9,7 @@ use crate::{
     FieldId, Kb, MetapathStep, NodeId, TypeId,
     table::{
         Cell, Column, ColumnKind, ColumnSpec, Key, MAX_NAMED, MAX_VALUES, NamedValue, column_name,
+        fulfilling,
         value::{YEARS, category, date, quantity},
     },
 };
@@ -32,7 +33,7 @@ const SEPARATOR: &str = "; ";
 /// Minimum share of values with several items in a field of lists.
 const LISTS: f64 = 0.05;
 
-/// The names at the ends of a metapath exceed the memory limit.
+/// The names or values at the ends of a metapath do not fit a cell or the memory limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyNames {
     /// In all cells together; the source of the column.
@@ -41,6 +42,12 @@ pub enum TooManyNames {
     /// In one cell; the source of the column.
     #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]
     Cell(String),
+    /// Several numbers, dates or texts in one cell, which only categories may have; the source of the
+    /// column.
+    #[error(
+        "{0} leads from one row to several values; ask about rows that have the field themselves"
+    )]
+    Several(String),
 }
 
 /// Kind and values of a field in a sample of nodes.
@@ -252,6 +259,16 @@ pub fn read(
             let cells = nodes.iter().map(|&node| Cell::Number(count(node) as f64)).collect();
             column(&format!("n_{}", end(steps)), ColumnKind::Number, cells)
         }
+        ColumnSpec::CountAmong { steps, among } => {
+            let counted = fulfilling(kb, among).unwrap_or_default();
+            let is_counted = |end: &NodeId| counted.binary_search(end).is_ok();
+            let count = |node: NodeId| {
+                reached(kb, node, steps).iter().filter(|end| is_counted(end)).count()
+            };
+            let cells = nodes.iter().map(|&node| Cell::Number(count(node) as f64)).collect();
+            column(&format!("n_{}", end(steps)), ColumnKind::Number, cells)
+        }
+        ColumnSpec::FieldOf { steps, field } => of_ends(kb, kind, nodes, (steps, *field), source)?,
     })
 }
 
@@ -318,6 +335,61 @@ fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: Str
         all.iter().step_by(every).filter_map(|&node| kb.field(node, field)).collect();
     let known = looked.iter().any(|text| !text.is_empty());
     of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source)
+}
+
+/// A field of the nodes that metapaths lead to. Several categories of a row are all in its cell.
+fn of_ends(
+    kb: &Kb,
+    kind: TypeId,
+    nodes: &[NodeId],
+    (steps, field): (&[MetapathStep], FieldId),
+    source: String,
+) -> Result<Column, TooManyNames> {
+    let end = steps.last().map_or(kind, |step| step.to);
+    let ends: Vec<Vec<NodeId>> = nodes.iter().map(|&node| reached(kb, node, steps)).collect();
+    if ends.iter().map(Vec::len).sum::<usize>() > MAX_NAMED {
+        return Err(TooManyNames::Column(source));
+    }
+    let mut all = ends.concat();
+    all.sort_unstable();
+    all.dedup();
+    let column = of_field(kb, end, &all, field, source);
+    let cell = |node: &NodeId| column.cells.get(all.binary_search(node).ok()?);
+    let several = ends.iter().any(|own| own.len() > 1);
+    let mut cells = Vec::with_capacity(nodes.len());
+    for own in &ends {
+        let mut values: Vec<&Cell> =
+            own.iter().filter_map(cell).filter(|of| !of.is_empty()).collect();
+        values.dedup();
+        cells.push(match (column.kind, values.as_slice()) {
+            (_, []) => Cell::Empty,
+            (ColumnKind::Category | ColumnKind::Categories, _) if several => {
+                let mut named: Vec<NamedValue> =
+                    values.into_iter().flat_map(named_values).collect();
+                named.sort();
+                named.dedup();
+                Cell::Many(named.into())
+            }
+            (_, [only]) => (*only).clone(),
+            _ => return Err(TooManyNames::Several(column.source)),
+        });
+    }
+    let kind = match column.kind {
+        ColumnKind::Category if several => ColumnKind::Categories,
+        kind => kind,
+    };
+    Ok(Column { kind, cells, ..column })
+}
+
+/// The categories of a cell.
+fn named_values(cell: &Cell) -> Vec<NamedValue> {
+    match cell {
+        Cell::Text(text) => {
+            vec![NamedValue { key: Key::Value(category(text).into()), name: text.clone() }]
+        }
+        Cell::Many(values) => values.to_vec(),
+        Cell::Empty | Cell::Number(_) => Vec::new(),
+    }
 }
 
 /// A column from texts, one per row, empty if missing; `looked` are texts of the same kind that

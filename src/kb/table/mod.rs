@@ -60,6 +60,52 @@ pub enum ColumnSpec {
     Names(Vec<MetapathStep>),
     /// The number of nodes at the ends of a metapath; zero if there is none.
     Count(Vec<MetapathStep>),
+    /// The number of nodes at the ends of a metapath that other nodes lead to as well.
+    CountAmong {
+        /// The metapath; not empty.
+        steps: Vec<MetapathStep>,
+        /// What all of them fulfil.
+        among: Vec<Reachable>,
+    },
+    /// A field of the nodes at the ends of a metapath.
+    FieldOf {
+        /// The metapath; not empty.
+        steps: Vec<MetapathStep>,
+        /// The field.
+        field: FieldId,
+    },
+}
+
+/// The nodes that a metapath leads to from any of some nodes; without steps these themselves.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reachable {
+    /// Where the metapath begins.
+    pub nodes: Vec<NodeId>,
+    /// The metapath.
+    pub steps: Vec<MetapathStep>,
+    /// What the nodes are called, in words.
+    pub name: String,
+}
+
+impl Reachable {
+    /// The nodes, ascending, each once; unknown ones lead nowhere.
+    pub fn nodes(&self, kb: &Kb) -> Vec<NodeId> {
+        let known = self.nodes.iter().filter(|node| kb.contains(**node));
+        let mut nodes: Vec<NodeId> =
+            known.flat_map(|&node| reached(kb, node, &self.steps)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+}
+
+/// The nodes that fulfil all of some conditions, ascending; `None` if there are none.
+pub fn fulfilling(kb: &Kb, conditions: &[Reachable]) -> Option<Vec<NodeId>> {
+    conditions.iter().map(|condition| condition.nodes(kb)).reduce(|mut all, own| {
+        all.retain(|node| own.binary_search(node).is_ok());
+        all
+    })
 }
 
 impl ColumnSpec {
@@ -72,13 +118,26 @@ impl ColumnSpec {
             Self::Count(steps) => {
                 format!("number of {}", metapath_in_words(kb, rows, steps.iter().copied()))
             }
+            Self::CountAmong { steps, among } => {
+                let path = metapath_in_words(kb, rows, steps.iter().copied());
+                let names: Vec<String> =
+                    among.iter().map(|one| format!("{:?}", one.name)).collect();
+                format!("number of {path}, those of {}", names.join(" and "))
+            }
+            Self::FieldOf { steps, field } => {
+                let path = metapath_in_words(kb, rows, steps.iter().copied());
+                format!("{} of {path}", kb.field_name(*field))
+            }
         }
     }
 
     /// The metapath, if there is one.
     pub fn steps(&self) -> &[MetapathStep] {
         match self {
-            Self::Names(steps) | Self::Count(steps) => steps,
+            Self::Names(steps)
+            | Self::Count(steps)
+            | Self::CountAmong { steps, .. }
+            | Self::FieldOf { steps, .. } => steps,
             Self::Name | Self::Field(_) => &[],
         }
     }

@@ -5,14 +5,17 @@
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use rmcp::{
-    RoleServer,
+    ErrorData, RoleServer,
     model::{JsonRpcMessage, RequestId},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
+    io::{
+        AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+        BufReader, duplex,
+    },
     sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
 };
@@ -28,7 +31,7 @@ const UNPARSABLE: i32 = -32_700;
 const INVALID: i32 = -32_600;
 
 /// What is read from and written to.
-pub(crate) struct Pipe<W> {
+pub(super) struct Pipe<W> {
     messages: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
     replies: Arc<Replies<W>>,
 }
@@ -52,7 +55,7 @@ enum Line {
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Pipe<W> {
     /// Reads lines as they are asked for.
-    pub(crate) fn new(from: impl AsyncRead + Send + Unpin + 'static, to: W) -> Pipe<W> {
+    pub(super) fn new(from: impl AsyncRead + Send + Unpin + 'static, to: W) -> Pipe<W> {
         let places = Arc::new(Semaphore::new(AT_A_TIME));
         let replies =
             Arc::new(Replies { to: Mutex::new(to), under_way: Default::default(), places });
@@ -204,6 +207,26 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Pipe<W> {
         self.messages.close();
         Ok(())
     }
+}
+
+/// The number of messages in lines, each of which is refused, and all replies; for the fuzzer.
+pub(crate) async fn refused(lines: Vec<u8>) -> (usize, Vec<u8>) {
+    /// Bytes of replies at most; more would wait for somebody who reads them.
+    const MAX_REPLIES: usize = 64 << 20;
+    let (mut ours, theirs) = duplex(MAX_REPLIES);
+    let mut pipe = Pipe::new(io::Cursor::new(lines), theirs);
+    let mut messages = 0;
+    while let Some(message) = pipe.receive().await {
+        messages += 1;
+        if let JsonRpcMessage::Request(request) = message {
+            let refused = ErrorData::internal_error("refused", None);
+            let _ = pipe.send(JsonRpcMessage::error(refused, Some(request.id))).await;
+        }
+    }
+    drop(pipe);
+    let mut replies = Vec::new();
+    let _ = ours.read_to_end(&mut replies).await;
+    (messages, replies)
 }
 
 #[cfg(test)]
