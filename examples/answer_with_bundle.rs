@@ -102,6 +102,7 @@ fn make_bundle(
         threads: 2,
         evaluators: None,
         watch: &mut |_| {},
+        waited: Arc::default(),
         stop: &stop,
     })?;
     Ok(())

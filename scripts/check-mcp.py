@@ -15,7 +15,7 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 GENERATION = int(version("mcp").split(".")[0])
-TOOLS = ["describe_base", "query", "search", "get_node", "neighbors"]
+TOOLS = ["describe_base", "query", "search", "ask", "get_node", "neighbors"]
 REPLY_BYTES = 8 << 10
 PARALLEL = 200
 

@@ -280,6 +280,15 @@ class System:
 
     __call__ = query
 
+    def where(self, *conditions: str) -> System:
+        """The same system over the nodes that meet all conditions, such as ``"price<20"``,
+        ``"brand=Lark,Umbra"`` or ``"closed!=*"``; as ``--where`` of the command line.
+
+        :raises AgentError: a condition that names no field or relation.
+        """
+        given = list(conditions)
+        return System(self.base, self._native.filtered(given)) if given else self
+
     def query_batch(
         self,
         texts: Iterable[str],
@@ -377,9 +386,11 @@ class Base:
         """
         return System(self, self._native.system(name, sandbox))
 
-    def search(self, text: str, k: int = 20, *, system: str = "bm25+names") -> Answer:
-        """Ranks nodes for a text, as ``agent search`` does."""
-        return self.system(system).query(text, k, paths=False)
+    def search(
+        self, text: str, k: int = 20, *, system: str = "bm25f", filter: Iterable[str] = ()
+    ) -> Answer:
+        """Ranks nodes for a text, as ``agent search`` does; ``filter`` as :meth:`System.where`."""
+        return self.system(system).where(*filter).query(text, k, paths=False)
 
     def bundle(
         self, file: str | os.PathLike[str], *, force: bool = False, sandbox: Sandbox = None

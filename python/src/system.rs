@@ -10,8 +10,9 @@ use agent::{
     },
     index::IndexedBase,
     infer::{self, AnswerRecord, STAND_IN},
+    kb::filter::{Condition, matching},
     measure::Measure,
-    retrieve::{Baseline, Detail, Retriever, check_query},
+    retrieve::{Baseline, Detail, Filtered, Retriever, check_query},
 };
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
@@ -122,6 +123,20 @@ impl System {
     #[getter]
     fn name(&self) -> String {
         self.answers.name()
+    }
+
+    /// The same over the nodes that meet all conditions.
+    fn filtered(&self, py: Python<'_>, conditions: Vec<String>) -> PyResult<System> {
+        let filtered = || {
+            let wrong = |why: String| Failure::Told(why, None);
+            let parsed = conditions.iter().map(|text| text.parse::<Condition>());
+            let conditions = parsed.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+            let nodes = matching(&self.base.kb, &conditions);
+            let nodes = nodes.map_err(|error| wrong(error.to_string()))?;
+            Ok(Filtered::new(self.answers.clone(), self.base.clone(), nodes))
+        };
+        let answers = Arc::new(without_gil(py, filtered)?);
+        Ok(System { base: self.base.clone(), answers })
     }
 
     /// Answers one question.

@@ -48,6 +48,14 @@ def test_every_system_gives_the_ids_and_score_bits_of_the_command_line(
     same(base.search(QUERY, system=system), printed)
 
 
+def test_conditions_leave_the_nodes_of_the_command_line(world: World, base: ar.Base) -> None:
+    condition = "price<20"
+    printed = lines(world.run("search", "shop", QUERY, "--where", condition, "--json"))
+    same(base.search(QUERY, filter=[condition]), printed)
+    with pytest.raises(ar.AgentError, match="no field or relation"):
+        base.system("bm25f").where("prize<20")
+
+
 def test_a_bundle_answers_as_on_the_command_line(
     world: World, base: ar.Base, bundle: Path
 ) -> None:

@@ -2,7 +2,12 @@
 //!
 //! Independent of who reads the question.
 
-use crate::{AskError, AskReading, answer::Answered, plan::Plan, run};
+use crate::{
+    AskError, AskReading,
+    answer::{Answered, Outcome},
+    plan::Plan,
+    run,
+};
 use agent_kb::Kb;
 
 /// The answer of the plans of a question. Of several readings, the wanted one, counted from 1, or
@@ -36,7 +41,8 @@ pub(crate) fn settled(
             continue;
         }
         readings.push(reading);
-        outcomes.push(answered.outcome.clone());
+        let table = (answered.outcome == Outcome::Table).then(|| answered.result.clone());
+        outcomes.push((answered.outcome.clone(), table));
         if readings.len() == wanted.unwrap_or(1) {
             kept = Some(answered);
         }

@@ -203,7 +203,6 @@ impl Install {
             other => DatasetError::Kb(other),
         })?;
         let kb = Kb::open(&staging.kb_dir())?;
-        check_templates(&templates, &kb, &source)?;
         if let Some(questions) = options.questions {
             sources.queries = questions;
         }
@@ -218,6 +217,9 @@ impl Install {
             }
         };
         let problems = problems.finish()?;
+        if !self.lost_nodes {
+            check_templates(&templates, &kb, &source)?;
+        }
         let changes = served.as_ref().map(|served| changes(served, &kb)).transpose()?;
         let loss = served.zip(changes.as_ref());
         let loss = loss.and_then(|(served, changes)| loss_of(&served, changes, queries.n_queries));

@@ -24,7 +24,7 @@ use crate::{
 /// Maximum number of conditions.
 pub const MAX_CONDITIONS: usize = 20;
 /// Maximum number of values of a condition.
-const MAX_VALUES: usize = 100;
+pub const MAX_VALUES: usize = 100;
 /// Maximum length of a condition, bytes.
 const MAX_BYTES: usize = 4_096;
 /// Maximum number of names that an error lists.

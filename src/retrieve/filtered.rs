@@ -4,7 +4,7 @@
 //! candidates of the set that share words with the query follow, by BM25F; so no node of the set that has a
 //! word of the query is lost, however deep the retriever would rank it.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, ops::Deref, sync::Arc};
 
 use crate::{Answer, Detail, Ranking, RetrieveError, Retriever};
 use agent_index::IndexedBase;
@@ -18,15 +18,15 @@ const MAX_EXPLAINED: usize = 1_000;
 const FOLLOWING_SHARE: f32 = 0.5;
 
 /// A retriever over the nodes of a set.
-pub struct Filtered {
-    inner: Box<dyn Retriever>,
+pub struct Filtered<R> {
+    inner: R,
     base: Arc<IndexedBase>,
     nodes: NodeSet,
 }
 
-impl Filtered {
-    /// The answers of `inner` that are in `nodes`.
-    pub fn new(inner: Box<dyn Retriever>, base: Arc<IndexedBase>, nodes: NodeSet) -> Self {
+impl<R> Filtered<R> {
+    /// The answers of `inner`, owned or borrowed, that are in `nodes`.
+    pub fn new(inner: R, base: Arc<IndexedBase>, nodes: NodeSet) -> Self {
         Self { inner, base, nodes }
     }
 
@@ -44,7 +44,7 @@ impl Filtered {
     }
 }
 
-impl Retriever for Filtered {
+impl<R: Deref<Target: Retriever> + Send + Sync> Retriever for Filtered<R> {
     fn name(&self) -> String {
         self.inner.name()
     }

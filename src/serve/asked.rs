@@ -29,36 +29,36 @@ const ROWS: usize = 100;
 const NODES: usize = 20;
 
 /// A question over many nodes.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
     /// The question; left out with a plan.
     #[serde(default)]
-    question: String,
+    pub(super) question: String,
     /// A plan to run instead of reading a question, as `plan` of an answer.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
-    plan: Option<Value>,
+    pub(super) plan: Option<Value>,
     /// The base; may be left out where there is one.
     #[serde(default)]
-    base: Option<String>,
+    pub(super) base: Option<String>,
     /// Most rows of each table of the reply, 1 to 1000; 100 if left out.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1000, default = 100)]
-    rows: Option<usize>,
+    pub(super) rows: Option<usize>,
     /// Take this one of the readings that were asked back, from 1.
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
-    reading: Option<NonZeroUsize>,
+    pub(super) reading: Option<NonZeroUsize>,
     /// How far the question is left to the language model of the server: 0 not at all, 1 where the
     /// rules do not understand it, 2 always; at most, and if left out, as the server was told.
     #[serde(default)]
     #[schema(minimum = 0, maximum = 2)]
-    effort: Option<u8>,
+    pub(super) effort: Option<u8>,
     /// Time for the answer, milliseconds, 1 to 60000.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
-    timeout_ms: Option<u64>,
+    pub(super) timeout_ms: Option<u64>,
 }
 
 /// An answer by a table.
@@ -120,24 +120,29 @@ pub(super) async fn ask(
     State(server): State<Arc<Server>>,
     Body(asked): Body<Ask>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let opened = opened(&server, asked.base.as_deref())?;
+    answer(&server, asked).await.map(json)
+}
+
+/// The same as JSON.
+pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String, ApiError> {
+    let opened = opened(server, asked.base.as_deref())?;
     let deadline = deadline(asked.timeout_ms)?;
     let rows = page(asked.rows, ROWS, MAX_ROWS)?;
     let effort = server.effort(asked.effort)?;
     let began = Instant::now();
-    let told = match tabled(&server, &opened, &asked, (effort, rows), deadline).await? {
+    let told = match tabled(server, &opened, &asked, (effort, rows), deadline).await? {
         Err(AskError::Ambiguous(readings)) => {
             let ms = began.elapsed().as_secs_f64() * 1e3;
             let readings = ReadingsRecord::new(&asked.question, &readings, ms);
             in_json(&AskReply::Readings(ByReadings { base: opened.name(), readings }))?
         }
         Err(AskError::NoTable) => match opened.active() {
-            Some(active) => by_bundle(&server, opened, &active, asked.question, deadline).await?,
+            Some(active) => by_bundle(server, opened, &active, asked.question, deadline).await?,
             None => return Err(not_answered(&AskError::NoTable)),
         },
         told => told.map_err(|error| not_answered(&error))?,
     };
-    Ok(json(told))
+    Ok(told)
 }
 
 /// The answer by a table: that of the rules, with the model for questions that they do not

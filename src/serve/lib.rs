@@ -52,6 +52,7 @@ mod sent;
 mod socket;
 mod splits;
 mod stores;
+mod within;
 
 #[doc(hidden)]
 pub mod fuzz;

@@ -13,7 +13,7 @@ use utoipa::{IntoResponses, ToSchema};
 
 use crate::queue::Refused;
 use agent_infer::{HitRecord, WayRecord};
-use agent_kb::{Kb, NodeId};
+use agent_kb::{Kb, NodeId, filter::Condition};
 use agent_retrieve::eval::{AnswerRanks, Candidates, ScoreRule};
 
 /// Pause before work that was refused is tried again.
@@ -52,6 +52,11 @@ pub(super) struct QueryRequest {
     /// The base that is asked; may be left out where there is one.
     #[serde(default)]
     pub(super) base: Option<String>,
+    /// Only nodes that meet all of these conditions, such as `site=Munich`, `priority=high,urgent`,
+    /// `created>=2025-03` or `status!=closed`; as `--where` of the command line.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub(super) filter: Vec<Condition>,
     /// Whether the answer says why.
     #[serde(default)]
     pub(super) explain: Detail,
@@ -88,6 +93,11 @@ pub(super) struct SearchRequest {
     /// The base that is searched; may be left out where there is one.
     #[serde(default)]
     pub(super) base: Option<String>,
+    /// Only nodes that meet all of these conditions, such as `site=Munich`, `priority=high,urgent`,
+    /// `created>=2025-03` or `status!=closed`; as `--where` of the command line.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub(super) filter: Vec<Condition>,
     /// Whether the ranking says why.
     #[serde(default)]
     pub(super) explain: Detail,

@@ -36,10 +36,10 @@ use crate::{
     },
     runs,
     sent::{Bounded, bounded, in_json, json},
-    splits, stores,
+    splits, stores, within,
 };
 use agent_dataset::DatasetError;
-use agent_infer::{self as infer, AnswerRecord, bundle::BundleError};
+use agent_infer::{AnswerRecord, bundle::BundleError};
 use agent_retrieve::{Answer, Detail as Told, RetrieveError, Retriever};
 use agent_systems::SystemError;
 
@@ -284,15 +284,11 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     let effort = server.effort(asked.effort)?;
     let (base, query) = (opened.base.clone(), asked.query.clone());
     let is_full = asked.explain == Detail::Full;
+    let nodes = within::nodes(server, &opened, asked.filter, deadline).await?;
     let ask = move |bundle: &dyn Retriever| {
         let explained = if is_full { k } else { 0 };
-        infer::answer(
-            &base,
-            bundle,
-            &asked.query,
-            k,
-            Told { explained_count: explained, paths: asked.paths },
-        )
+        let detail = Told { explained_count: explained, paths: asked.paths };
+        within::answer(&base, bundle, nodes.as_ref(), (&asked.query, k), detail)
     };
     let bundle = active.about.id.clone();
     let tell = move |answer: Answer| {
@@ -360,6 +356,7 @@ pub(super) async fn searched(
     // A system that is opened for the first time takes a while, so that is work as well.
     let shared = server.clone();
     let client = Client::now().explaining(asked.explain == Detail::Full);
+    let nodes = within::nodes(server, &opened, asked.filter, deadline).await?;
     let work = move || {
         let system = system(&shared, &opened, &asked.system)?;
         let began = Instant::now();
@@ -367,7 +364,9 @@ pub(super) async fn searched(
             Detail::None => Told::default(),
             Detail::Full => Told { explained_count: k, paths: true },
         };
-        let answer = infer::answer(&opened.base, system.as_ref(), &asked.query, k, detail)?;
+        let asked_for = (asked.query.as_str(), k);
+        let answer =
+            within::answer(&opened.base, system.as_ref(), nodes.as_ref(), asked_for, detail)?;
         let took_ms = began.elapsed().as_secs_f64() * 1e3;
         let record = AnswerRecord::new(&opened.base.kb, &answer);
         let (hits, route, stand_in) = (record.hits, record.route, record.stand_in);

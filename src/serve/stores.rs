@@ -13,8 +13,9 @@ use crate::{
     reply::{ApiError, Common, OfBody, OfWork},
     routes::{Body, deadline},
     sent::{Bounded, MAX_REPLY, too_long},
+    within,
 };
-use agent_infer as infer;
+use agent_kb::filter::{Condition, MAX_CONDITIONS, MAX_VALUES, Operator};
 use agent_retrieve::{Answer, Detail, Retriever};
 
 /// A search in the form of OpenAI's vector stores.
@@ -30,7 +31,8 @@ pub(super) struct StoreSearch {
     /// Refused: questions are answered as they are.
     #[serde(default)]
     rewrite_query: bool,
-    /// Refused: nodes are not filtered.
+    /// Conditions on nodes: `eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in` and `nin` of a field or relation, or
+    /// several by `and`.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     filters: Option<Value>,
@@ -46,7 +48,6 @@ impl StoreSearch {
     fn check(&self) -> Result<(), ApiError> {
         for (name, is_given) in [
             ("rewrite_query", self.rewrite_query),
-            ("filters", self.filters.is_some()),
             ("ranking_options", self.ranking_options.is_some()),
         ] {
             if is_given {
@@ -57,6 +58,46 @@ impl StoreSearch {
         }
         Ok(())
     }
+}
+
+/// The conditions of a filter; all of them are to hold.
+fn conditions(filter: &Value) -> Result<Vec<Condition>, ApiError> {
+    let bad = || {
+        let remedy = "send {\"type\": \"eq\", \"key\": FIELD, \"value\": VALUE}, with ne, gt, gte, lt, lte, in \
+                      or nin for eq, or {\"type\": \"and\", \"filters\": [...]}";
+        ApiError::bad("the filter is not understood", remedy)
+    };
+    let kind = filter["type"].as_str().ok_or_else(bad)?;
+    if kind == "and" {
+        let all = filter["filters"].as_array().filter(|all| all.len() <= MAX_CONDITIONS);
+        let all = all.ok_or_else(bad)?.iter().map(|one| match one["type"] == "and" {
+            true => Err(bad()),
+            false => conditions(one),
+        });
+        return Ok(all.collect::<Result<Vec<_>, _>>()?.concat());
+    }
+    let operator = match kind {
+        "eq" | "in" => Operator::Is,
+        "ne" | "nin" => Operator::IsNot,
+        "gt" => Operator::More,
+        "gte" => Operator::AtLeast,
+        "lt" => Operator::Less,
+        "lte" => Operator::AtMost,
+        _ => return Err(bad()),
+    };
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        _ => None,
+    };
+    let values: Option<Vec<String>> = match (&filter["value"], kind) {
+        (Value::Array(values), "in" | "nin") => values.iter().map(text).collect(),
+        (value, _) => text(value).map(|value| vec![value]),
+    };
+    let values = values.filter(|values| (1..=MAX_VALUES).contains(&values.len()));
+    let key = filter["key"].as_str().ok_or_else(bad)?;
+    Ok(vec![Condition::new(key, operator, values.ok_or_else(bad)?)])
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -129,12 +170,16 @@ pub(super) async fn vector_store_search(
     })?;
     // One time for all of them.
     let deadline = deadline(None)?;
+    let filter = asked.filters.as_ref().map(conditions).transpose()?;
+    let nodes = within::nodes(&server, &now, filter.unwrap_or_default(), deadline).await?;
     let (mut data, mut left) = (Vec::new(), MAX_REPLY);
     for query in queries.clone() {
         let base = now.base.clone();
         let ask = {
-            let base = base.clone();
-            move |bundle: &dyn Retriever| infer::answer(&base, bundle, &query, k, Detail::default())
+            let (base, nodes) = (base.clone(), nodes.clone());
+            move |bundle: &dyn Retriever| {
+                within::answer(&base, bundle, nodes.as_ref(), (&query, k), Detail::default())
+            }
         };
         let tell = move |answer: Answer| {
             let bytes = answer.ranking().iter().map(|&(node, _)| base.kb.text(node).len());
@@ -171,13 +216,34 @@ mod tests {
         };
         assert_eq!(check(json!({"query": "steel", "rewrite_query": false})), Some(true));
         assert_eq!(check(json!({"query": "steel", "filters": null})), Some(true));
-        for (name, value) in [
-            ("rewrite_query", json!(true)),
-            ("filters", json!({"type": "eq", "key": "type", "value": "brand"})),
-            ("ranking_options", json!({"score_threshold": 0.5})),
-        ] {
+        for (name, value) in
+            [("rewrite_query", json!(true)), ("ranking_options", json!({"score_threshold": 0.5}))]
+        {
             assert_eq!(check(json!({"query": "steel", name: value})), Some(false), "{name}");
         }
         assert_eq!(check(json!({"query": "steel", "limit": 5})), None);
+    }
+
+    #[test]
+    fn filters_are_conditions_or_refused() {
+        let read = |filter| {
+            let conditions = conditions(&filter).ok()?;
+            Some(conditions.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let one = json!({"type": "gte", "key": "price", "value": 5});
+        let several = json!({"type": "in", "key": "brand", "value": ["Lark", "Umbra, Inc."]});
+        assert_eq!(read(one.clone()).unwrap(), ["price>=5"]);
+        let both = json!({"type": "and", "filters": [one, several]});
+        assert_eq!(read(both.clone()).unwrap(), ["price>=5", "brand=Lark,\"Umbra, Inc.\""]);
+        for wrong in [
+            json!({}),
+            json!({"type": "or", "filters": [one]}),
+            json!({"type": "and", "filters": [both]}),
+            json!({"type": "eq", "key": "price"}),
+            json!({"type": "eq", "key": "price", "value": [1, 2]}),
+            json!({"type": "in", "key": "price", "value": []}),
+        ] {
+            assert_eq!(read(wrong.clone()), None, "{wrong}");
+        }
     }
 }

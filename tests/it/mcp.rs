@@ -125,7 +125,7 @@ fn names(tools: &Value) -> Vec<String> {
     tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-const TOOLS: [&str; 5] = ["describe_base", "query", "search", "get_node", "neighbors"];
+const TOOLS: [&str; 6] = ["describe_base", "query", "search", "ask", "get_node", "neighbors"];
 
 #[test]
 fn an_assistant_asks_over_a_pipe() {
@@ -172,7 +172,22 @@ fn an_assistant_asks_over_a_pipe() {
     let found = piped.call("search", &json!({"query": question, "system": "hybrid", "k": 3}));
     assert_eq!(found["structuredContent"]["hits"].as_array().unwrap().len(), 3);
 
+    let many = piped.call("ask", &json!({"question": "How many products are there?"}));
+    let many = &many["structuredContent"];
+    assert!(many["told"].as_str().unwrap().ends_with("(product rows)"), "{many}");
+    let again = piped.call("ask", &json!({"plan": many["plan"]}));
+    assert_eq!(again["structuredContent"]["told"], many["told"]);
+
+    let kept = piped.call("query", &json!({"query": question, "k": 3, "filter": ["price<40"]}));
+    let over_pipe = pairs(&kept["structuredContent"]["hits"]);
+    let kept = ["query", "latest", question, "-k", "3", "--where", "price<40", "--json"];
+    let kept: Value = serde_json::from_str(&world.run(kept).done()).unwrap();
+    assert_eq!(over_pipe, pairs(&kept["hits"]));
+
     for (name, arguments) in [
+        ("ask", json!({})),
+        ("ask", json!({"question": "How many products are of Atlantis?"})),
+        ("ask", json!({"plan": {"rows": "planet"}})),
         ("query", json!({"query": " "})),
         ("query", json!({"query": "a", "k": 0})),
         ("query", json!({"question": "a"})),
@@ -239,8 +254,8 @@ fn both_generations_ask_over_http_behind_keys() {
         answers.push(reply["result"]["structuredContent"].clone());
         let (_, tools) = over_http(&served, &admin, version, "tools/list", &none);
         let tools = names(&tools["result"]);
-        assert_eq!(tools[5], "run_program", "programs need an admin");
-        assert!(tools.iter().any(|tool| tool == "ask"), "{tools:?}");
+        assert_eq!(tools[TOOLS.len()], "run_program", "programs need an admin");
+        assert!(tools.iter().any(|tool| tool == "answer"), "{tools:?}");
     }
     assert_eq!(answers[0], answers[1]);
     let (status, told) = over_http(&served, &read, LATER, "server/discover", &none);

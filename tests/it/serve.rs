@@ -172,6 +172,56 @@ fn a_bundle_answers_as_it_does_on_the_command_line() {
 }
 
 #[test]
+fn conditions_keep_the_nodes_that_they_keep_on_the_command_line() {
+    let world = optimized();
+    let served = Served::start(&world, ["--bundle", "latest"]);
+    let question = "a durable steel bottle";
+    let conditions = ["price<40", "price>=10"];
+    let ids = |hits: &Value| -> Vec<String> {
+        hits.as_array().unwrap().iter().map(|hit| hit["id"].to_string()).collect()
+    };
+    let printed = |command: &[&str]| {
+        let of_condition = conditions.iter().flat_map(|text| ["--where", text]);
+        let command = command.iter().copied().chain(of_condition);
+        world.run(command.chain(["-k", "5", "--json"])).done()
+    };
+    let answer = printed(&["query", "latest", question]);
+    let kept = ids(&serde_json::from_str::<Value>(&answer).unwrap()["hits"]);
+    assert_eq!(kept.len(), 5);
+    let asked = json!({"query": question, "k": 5, "filter": conditions});
+    let (status, answer) = served.send("POST", "/v1/query", &asked);
+    assert_eq!((status, ids(&answer["hits"])), (200, kept.clone()), "{answer}");
+    let (_, all) = served.send("POST", "/v1/query", &json!({"query": question, "k": 5}));
+    assert_ne!(ids(&all["hits"]), kept, "the conditions keep all");
+
+    let found: Vec<Value> = printed(&["search", "shop", question])
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let asked = json!({"query": question, "system": "bm25f", "k": 5, "filter": conditions});
+    let (_, searched) = served.send("POST", "/v1/search", &asked);
+    assert_eq!(ids(&searched["hits"]), ids(&json!(found)));
+
+    let filters = json!({"type": "and", "filters": [
+        {"type": "lt", "key": "price", "value": 40}, {"type": "gte", "key": "price", "value": 10}]});
+    let store = json!({"query": question, "max_num_results": 5, "filters": filters});
+    let (_, page) = served.send("POST", "/v1/vector_stores/shop/search", &store);
+    let files = page["data"].as_array().unwrap().iter();
+    let files: Vec<&str> = files.map(|file| file["file_id"].as_str().unwrap()).collect();
+    assert_eq!(files, kept);
+
+    for (path, wrong) in [
+        ("/v1/query", json!({"query": question, "filter": ["prize<40"]})),
+        ("/v1/query", json!({"query": question, "filter": ["price"]})),
+        ("/v1/search", json!({"query": question, "system": "bm25", "filter": ["name<b"]})),
+        ("/v1/query", json!({"query": question, "filter": vec!["price<40"; 21]})),
+    ] {
+        let (status, refused) = served.send("POST", path, &wrong);
+        assert!([400, 422].contains(&status), "{wrong}: {refused}");
+    }
+}
+
+#[test]
 fn bases_nodes_and_neighbours_are_told_part_by_part() {
     let world = World::shop();
     let served = Served::start(&world, ["--base", "shop"]);

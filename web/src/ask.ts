@@ -20,6 +20,7 @@ import type {
   Way,
 } from './model';
 import {
+  count,
   counted,
   empty,
   highlighted,
@@ -274,7 +275,9 @@ class Ask extends ViewElement {
     const { told, path, sql, result, table, left_out, assumed, ms } = reply;
     const list = (name: string, items: string[]) =>
       items.length ? html`<h3>${name}</h3><ul>${items.map((item) => html`<li>${item}</li>`)}</ul>` : nothing;
-    const rows = table.rows.map(({ id, name, cells }) => html`<tr><th scope="row">${nodeLink({ id, name, type: '' })}</th>${cells.map((cell) => html`<td>${Array.isArray(cell) ? cell.join(', ') : cell}</td>`)}</tr>`);
+    // Those that are counted come first; the others are not what the answer is about.
+    const shown = table.rows.slice(0, table.counted);
+    const rows = shown.map(({ id, name, cells }) => html`<tr><th scope="row">${nodeLink({ id, name, type: '' })}</th>${cells.map((cell) => html`<td>${Array.isArray(cell) ? cell.join(', ') : cell}</td>`)}</tr>`);
     return html`<h2 class="hidden">Answer</h2>
       <p class="value">${told}</p>
       ${result.columns.length > 1 || result.rows.length > 1 ? this.value(result) : nothing}
@@ -285,7 +288,7 @@ class Ask extends ViewElement {
       <div class="wide tall" tabindex="0" role="group" aria-label="Table"><table>
         <thead><tr><th scope="col">name</th>${table.columns.map(({ name, unit }) => html`<th scope="col">${name}${unit ? `, ${unit}` : ''}</th>`)}</tr></thead>
         <tbody>${rows}</tbody></table></div>
-      <p class="soft">${counted(table.n_rows, 'row')}, the first ${table.rows.length} of them here; ${number(ms)} ms</p>
+      <p class="soft">${counted(table.n_rows, 'row')}${table.counted < table.n_rows ? `, ${count(table.counted)} of them counted` : ''}; the first ${shown.length} here; ${number(ms)} ms</p>
       <h3>SQL</h3>
       ${sql.map((statement) => html`<pre tabindex="0">${statement}</pre>`)}`;
   }

@@ -401,6 +401,7 @@ export interface Tabled {
     columns: { name: string; source: string; unit: string | null }[];
     rows: { id: number; name: string; cells: (Cell | Cell[])[] }[];
     n_rows: number;
+    counted: number;
   };
   left_out: { rows: number; why: string }[];
   assumed: string[];

@@ -190,7 +190,7 @@ fn fields_and_numbers_of_linked_nodes_are_columns() {
 {"id": 6, "type": "book", "name": "Four", "details": {"pages": 400}}
 "#;
     let edges = "3\tby\t0\n4\tby\t1\n5\tby\t2\n6\tby\t0\n6\tby\t1\n";
-    let analyst = Analyst::new(agent_testing::bases::base_of(nodes, edges, "book"));
+    let analyst = Analyst::new(agent_testing::base_of(nodes, edges, "book"));
     let steps = json!([{"relation": "by", "direction": "out", "type": "author"}]);
     let plan = |field: &str, filters: Value, operation: Value| {
         let of_author = json!({"field_of": {"steps": steps, "field": field}});

@@ -3,12 +3,12 @@
 /// Paths below `web/dist`, with what is in the files.
 #[rustfmt::skip]
 pub(super) static FILES: &[(&str, &[u8])] = &[
-    ("assets/compare-OOZL5rUq.js", include_bytes!("../../../web/dist/assets/compare-OOZL5rUq.js")),
-    ("assets/diff-BByo5TfT.js", include_bytes!("../../../web/dist/assets/diff-BByo5TfT.js")),
+    ("assets/compare-D0N9rsg2.js", include_bytes!("../../../web/dist/assets/compare-D0N9rsg2.js")),
+    ("assets/diff-74hOeqQh.js", include_bytes!("../../../web/dist/assets/diff-74hOeqQh.js")),
     ("assets/index-C_WavKEA.css", include_bytes!("../../../web/dist/assets/index-C_WavKEA.css")),
-    ("assets/index-DlKNLwez.js", include_bytes!("../../../web/dist/assets/index-DlKNLwez.js")),
-    ("assets/playground-ByxMUwdS.js", include_bytes!("../../../web/dist/assets/playground-ByxMUwdS.js")),
-    ("assets/run-CmmubO86.js", include_bytes!("../../../web/dist/assets/run-CmmubO86.js")),
+    ("assets/index-CzcF2qiP.js", include_bytes!("../../../web/dist/assets/index-CzcF2qiP.js")),
+    ("assets/playground-CZaxq56q.js", include_bytes!("../../../web/dist/assets/playground-CZaxq56q.js")),
+    ("assets/run-BkEycZPU.js", include_bytes!("../../../web/dist/assets/run-BkEycZPU.js")),
     ("assets/run-CnsZ1jie.css", include_bytes!("../../../web/dist/assets/run-CnsZ1jie.css")),
     ("icon.svg", include_bytes!("../../../web/dist/icon.svg")),
     ("index.html", include_bytes!("../../../web/dist/index.html")),

@@ -1,7 +1,7 @@
 //! The tools of assistants: each reads, within a size, and says where the next part begins. Must not
 //! know how answers are found.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use rmcp::{
     ErrorData,
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Server,
+    asked::{self, Ask},
     engine::Opened,
     mcp::fit::{REPLY_BYTES, items, part, short},
     nodes,
@@ -19,10 +20,11 @@ use crate::{
     programs::{RunProgram, ran},
     reply::{ApiError, patiently},
     routes::{self, deadline, opened},
+    within,
 };
 use agent_app::operation::{OPERATIONS, Operation};
 use agent_infer::{self as infer, HitRecord, path_in_words};
-use agent_kb::{Kb, NodeId};
+use agent_kb::{Kb, NodeId, filter::Condition};
 use agent_retrieve::{Answer, Detail, Retriever};
 
 /// Bytes of a reply that its lists and texts may take; the rest is for what stands around them.
@@ -36,7 +38,7 @@ pub(crate) const MAX_NEIGHBORS: usize = 100;
 /// The system of a search where a call does not say.
 const SYSTEM: &str = "bm25f";
 /// Operations that assistants have in a form of their own: on the bases that are served, part by part.
-pub(super) const READS: [&str; 2] = ["query", "search"];
+pub(super) const READS: [&str; 3] = ["query", "search", "ask"];
 /// Calls of tools of a program that are told.
 pub(crate) const TRACED: usize = 20;
 /// Time for an answer, milliseconds; waiting for a busy server comes on top.
@@ -55,6 +57,7 @@ pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
     let hits = json!({"type": "array", "items": {"type": "object", "required": ["rank", "id", "type", "name", "score"]}});
     let text = json!({"type": "string"});
     let list = json!({"type": "array"});
+    let filter = json!({"type": "array", "items": text, "description": "Only nodes such as price<20, color=red,blue"});
     let next = json!({"type": "integer"});
     let mut tools = vec![
         tool(
@@ -67,16 +70,23 @@ pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
         tool(
             "query",
             "Answer a question in words: nodes, best first. explain adds why each is there.",
-            json!({"query": text, "k": k, "explain": {"type": "boolean"}, "base": base, "cursor": cursor}),
+            json!({"query": text, "k": k, "explain": {"type": "boolean"}, "filter": filter, "base": base, "cursor": cursor}),
             &["query"],
             json!({"base": text, "bundle": text, "route": list, "hits": hits, "next_cursor": next}),
         ),
         tool(
             "search",
             "Find nodes by words. system: bm25f (words), dense (meaning) or hybrid (both).",
-            json!({"query": text, "system": {"type": "string", "default": SYSTEM}, "k": k, "base": base, "cursor": cursor}),
+            json!({"query": text, "system": {"type": "string", "default": SYSTEM}, "k": k, "filter": filter, "base": base, "cursor": cursor}),
             &["query"],
             json!({"base": text, "system": text, "hits": hits, "next_cursor": next}),
+        ),
+        tool(
+            "ask",
+            "Answer a question over many nodes: how many, which most, how much on average, whether related. A question with several readings gives them: ask again with reading. plan runs the changed plan of an answer.",
+            json!({"question": text, "reading": {"type": "integer", "minimum": 1}, "plan": {"type": "object"}, "base": base}),
+            &[],
+            json!({"base": text, "told": text, "path": list, "rows": list, "readings": list, "plan": {"type": "object"}, "hits": hits}),
         ),
         tool(
             "get_node",
@@ -154,6 +164,7 @@ pub(super) async fn call(
             "describe_base" => describe_base(server, read(arguments)?),
             "query" => query(server, read(arguments)?).await,
             "search" => search(server, read(arguments)?).await,
+            "ask" => ask(server, read(arguments)?).await,
             "get_node" => get_node(server, &read(arguments)?),
             "neighbors" => neighbors(server, read(arguments)?),
             "run_program" if programs => run_program(server, read(arguments)?).await,
@@ -251,6 +262,8 @@ struct Question {
     explain: bool,
     #[serde(default)]
     system: Option<String>,
+    #[serde(default)]
+    filter: Vec<Condition>,
     base: Option<String>,
     #[serde(default)]
     cursor: usize,
@@ -279,7 +292,11 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError>
     let depth = asked.depth()?;
     let (base, query) = (opened.base.clone(), asked.query.clone());
     let detail = Detail { explained_count: 0, paths: asked.explain };
-    let ask = move |bundle: &dyn Retriever| infer::answer(&base, bundle, &query, depth, detail);
+    let (effort, deadline) = (server.effort(None)?, deadline(Some(TIME_MS))?);
+    let nodes = within::nodes(server, &opened, asked.filter.clone(), deadline).await?;
+    let ask = move |bundle: &dyn Retriever| {
+        within::answer(&base, bundle, nodes.as_ref(), (&query, depth), detail)
+    };
     let bundle = active.about.id.clone();
     let tell = move |answer: Answer| {
         let route: Vec<Value> = answer
@@ -301,7 +318,6 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError>
         }
         Ok(told)
     };
-    let (effort, deadline) = (server.effort(None)?, deadline(Some(TIME_MS))?);
     server.told(&active, effort, deadline, ask, tell).await
 }
 
@@ -309,16 +325,20 @@ async fn search(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError
     let opened = opened(server, asked.base.as_deref())?;
     let depth = asked.depth()?;
     let shared = server.clone();
+    let deadline = deadline(Some(TIME_MS))?;
+    let nodes = within::nodes(server, &opened, asked.filter.clone(), deadline).await?;
     let work = move || {
         let name = asked.system.as_deref().unwrap_or(SYSTEM);
         let system = routes::system(&shared, &opened, name)?;
         let base = &opened.base;
-        let answer = infer::answer(base, system.as_ref(), &asked.query, depth, Detail::default())?;
+        let asked_for = (asked.query.as_str(), depth);
+        let detail = Detail::default();
+        let answer = within::answer(base, system.as_ref(), nodes.as_ref(), asked_for, detail)?;
         let mut told = json!({"base": opened.name(), "system": short(name)});
         add_hits(&mut told, &base.kb, &answer, &asked);
         Ok(told)
     };
-    server.queue.run(deadline(Some(TIME_MS))?, work).await?
+    server.queue.run(deadline, work).await?
 }
 
 /// Adds the nodes of a part; the next one begins where this ends, if there are more.
@@ -356,6 +376,55 @@ fn told_hit(hit: &HitRecord<'_>) -> Value {
         told["words"] = words.iter().take(20).map(|word| Value::from(short(word))).collect();
     }
     told
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfMany {
+    #[serde(default)]
+    question: String,
+    reading: Option<NonZeroUsize>,
+    plan: Option<Value>,
+    base: Option<String>,
+}
+
+/// The answer with what it follows from, its readings, or nodes where the question is for nodes.
+async fn ask(server: &Arc<Server>, asked: OfMany) -> Result<Value, ApiError> {
+    let OfMany { question, reading, plan, base } = asked;
+    let (rows, timeout_ms) = (Some(MAX_K), Some(TIME_MS));
+    let asked = Ask { question, reading, plan, base, rows, timeout_ms, ..Ask::default() };
+    let reply: Value = serde_json::from_str(&asked::answer(server, asked).await?)
+        .map_err(|error| routes::internal(&error))?;
+    let mut told = json!({"base": reply["base"]});
+    let lines = |of: &Value| {
+        let lines = of.as_array().into_iter().flatten().filter_map(Value::as_str);
+        items(lines.map(|line| short(line).into()), LIST_BYTES / 8)
+    };
+    let text = |of: &Value| part(of.as_str().unwrap_or_default(), 0, LIST_BYTES / 8).0.to_owned();
+    let list = |of: &Value| of.as_array().cloned().unwrap_or_default().into_iter();
+    match reply["by"].as_str() {
+        Some("table") => {
+            told["told"] = text(&reply["told"]).into();
+            told["path"] = lines(&reply["path"]).into();
+            told["assumed"] = lines(&reply["assumed"]).into();
+            told["columns"] = reply["result"]["columns"].clone();
+            told["rows"] = items(list(&reply["result"]["rows"]), LIST_BYTES / 4).into();
+            if reply["plan"].to_string().len() <= LIST_BYTES / 3 {
+                told["plan"] = reply["plan"].clone();
+            }
+        }
+        Some("readings") => {
+            let readings = list(&reply["readings"]);
+            let reading =
+                |of: Value| json!({"told": text(&of["told"]), "path": lines(&of["path"])});
+            told["readings"] = items(readings.map(reading), LIST_BYTES).into();
+        }
+        _ => {
+            let brief = |hit: Value| json!({"rank": hit["rank"], "id": hit["id"], "type": hit["type"], "name": short(hit["name"].as_str().unwrap_or_default()), "score": hit["score"]});
+            told["hits"] = items(list(&reply["hits"]).map(brief), LIST_BYTES).into();
+        }
+    }
+    Ok(told)
 }
 
 #[derive(Deserialize)]

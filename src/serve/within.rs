@@ -1,0 +1,45 @@
+//! Answers over the nodes that meet conditions. Must not know how nodes are ranked.
+
+use std::{sync::Arc, time::Instant};
+
+use crate::{Server, engine::Opened, reply::ApiError};
+use agent_index::IndexedBase;
+use agent_infer as infer;
+use agent_kb::{
+    NodeSet,
+    filter::{Condition, matching},
+};
+use agent_retrieve::{Answer, Detail, Filtered, RetrieveError, Retriever};
+
+/// The nodes that meet conditions; none where there is no condition.
+pub(super) async fn nodes(
+    server: &Server,
+    opened: &Opened,
+    filter: Vec<Condition>,
+    deadline: Instant,
+) -> Result<Option<NodeSet>, ApiError> {
+    if filter.is_empty() {
+        return Ok(None);
+    }
+    let base = opened.base.clone();
+    let found = server.queue.run(deadline, move || matching(&base.kb, &filter)).await?;
+    let remedy = "GET /v1/schema lists fields and relations";
+    found.map(Some).map_err(|error| ApiError::bad(error.to_string(), remedy))
+}
+
+/// The answer of a system to a question, over these nodes where there are some.
+pub(super) fn answer(
+    base: &Arc<IndexedBase>,
+    system: &dyn Retriever,
+    nodes: Option<&NodeSet>,
+    (query, k): (&str, usize),
+    detail: Detail,
+) -> Result<Answer, RetrieveError> {
+    match nodes {
+        None => infer::answer(base, system, query, k, detail),
+        Some(nodes) => {
+            let system = Filtered::new(system, base.clone(), nodes.clone());
+            infer::answer(base, &system, query, k, detail)
+        }
+    }
+}
