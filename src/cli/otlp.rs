@@ -43,6 +43,8 @@ fn layer_of<S>(
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
+    // Any client of this program chooses the TLS of the process, which the exporter's needs.
+    agent_remote::http_client(|settings| settings).ok()?;
     let exporter = exporter.build().ok()?;
     let provider = SdkTracerProvider::builder()
         .with_resource(Resource::builder().with_service_name("agent").build())
