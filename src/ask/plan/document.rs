@@ -292,8 +292,8 @@ impl Checked<'_> {
             },
             Some(ColumnSpec::Name) => Some(ColumnKind::Text),
             Some(spec @ (ColumnSpec::Field(_) | ColumnSpec::FieldOf { .. })) => {
-                let (of, field) = self.field_of(spec).unwrap_or((self.plan.rows, FieldId(0)));
-                self.schema.sample(self.base, of, field).map(|sample| sample.kind)
+                let sample = |(of, field)| self.schema.sample(self.base, of, field);
+                self.field_of(spec).and_then(sample).map(|sample| sample.kind)
             }
             Some(ColumnSpec::Count(_) | ColumnSpec::CountAmong { .. }) => Some(ColumnKind::Number),
             Some(ColumnSpec::Names(_)) => None,
