@@ -44,7 +44,7 @@ for dim in (384, 1536):
 words = ('river stone paper light market garden doctor window summer engine music forest planet '
          'silver bridge winter letter kitchen animal school').split()
 with open(os.path.join(sys.argv[1], 'texts-gpu.txt'), 'w') as file:
-    for _ in range(65_536):
+    for _ in range(16_384):
         file.write(' '.join(words[i] for i in torch.randint(len(words), (62,))) + '\n')
 PY
 

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
-use crate::given;
 use crate::matrix::dot;
+use crate::{given, gpu::Device};
 
 const MODELS: [&str; 3] = ["mean", "first", "plain"];
 /// Models of other architectures.
@@ -71,9 +71,11 @@ fn agreement(dir: &Path) -> f32 {
 
 #[test]
 fn vectors_are_those_of_sentence_transformers() {
+    // A device computes with 16 bits.
+    let bound = if Device::first().unwrap().is_some() { 0.9999 } else { 0.99999 };
     for model in MODELS {
         let least = agreement(&dir(model));
-        assert!(least > 0.99999, "{model}: {least}");
+        assert!(least > bound, "{model}: {least}");
     }
 }
 
