@@ -13,7 +13,7 @@ use crate::{
     bundle::{
         Fusion, Member,
         conditions::Conditions,
-        reading::{Phrasings, Reading, read},
+        reading::{Phrasings, Reading, likely_answers, read},
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
         router::Features,
     },
@@ -234,11 +234,40 @@ impl QueryContext {
         let reading = phrasings.and_then(|phrasings| read(base, &conditions, phrasings));
         Self {
             meaning: tail::search_by_meaning(base, query),
-            features: is_ordered.then(|| QueryFeatures::new(base, query)),
+            features: is_ordered.then(|| {
+                QueryFeatures::new(base, query, likely(base, &conditions, &reading, phrasings))
+            }),
             conditions,
             reading,
         }
     }
+}
+
+/// The features of a query alone, as an answer computes them.
+///
+/// # Errors
+/// Those of the embedder.
+pub fn query_features(
+    base: &IndexedBase,
+    query: &str,
+    phrasings: Option<&Phrasings>,
+) -> Result<QueryFeatures, IndexError> {
+    let conditions = Conditions::read(base, query);
+    let reading = phrasings.and_then(|phrasings| read(base, &conditions, phrasings));
+    QueryFeatures::new(base, query, likely(base, &conditions, &reading, phrasings))
+}
+
+/// The nodes that likely metapaths of a question reach; none for a plain question, which its reading
+/// answers.
+fn likely(
+    base: &IndexedBase,
+    conditions: &Conditions,
+    reading: &Option<Reading>,
+    phrasings: Option<&Phrasings>,
+) -> Scores {
+    let phrasings = phrasings.filter(|_| reading.is_none());
+    phrasings
+        .map_or_else(Scores::default, |phrasings| likely_answers(base, &conditions.rest, phrasings))
 }
 
 /// The joined ranking with its features and its reading.

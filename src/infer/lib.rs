@@ -76,7 +76,8 @@ use agent_tools::{Assistant, Session, ToolCache, ToolCall, Trace};
 pub use answer::{STAND_IN, answer};
 pub use expand::{EXPAND_ROLE, Expander, expand_requests};
 pub use join::{
-    JoinSettings, MemberRankings, fuse, join, merged_routes, parts, routes, select_categories,
+    JoinSettings, MemberRankings, fuse, join, merged_routes, parts, query_features, routes,
+    select_categories,
 };
 pub use query_reader::READ_REQUESTS;
 pub use react::{REACT_REQUESTS, REACT_ROLE, React};

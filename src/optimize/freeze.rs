@@ -27,10 +27,10 @@ use agent_infer::{
         LlmProvenance, Member, Provenance, Validation,
         cutoff::Cutoff,
         reading::Phrasings,
-        reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
+        reranker::{NodeFeatures, Reranker, node_features},
         router::{Features, Router, features},
     },
-    join, merged_routes, routes, select_categories,
+    join, merged_routes, query_features, routes, select_categories,
 };
 use agent_kb::NodeId;
 use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
@@ -217,6 +217,7 @@ impl TrainingRankings {
         run: &Run<'_>,
         category_programs: &[CategoryProgram],
         routing: &Routing,
+        phrasings: &Phrasings,
     ) -> Result<Self, OptimizeError> {
         let rankings = without_failures(all_rankings(run, category_programs, false)?);
         run.trials.check_stop()?;
@@ -224,7 +225,8 @@ impl TrainingRankings {
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
             let settings = JoinSettings { fusion, reranker: None };
             let part = member_rankings(&rankings, query, &routing.train[query], settings);
-            Ok(node_features(base, &QueryFeatures::new(base, &labelled.text)?, &part.rankings)?)
+            let of_query = query_features(base, &labelled.text, Some(phrasings))?;
+            Ok(node_features(base, &of_query, &part.rankings)?)
         };
         let train = run.train.queries.par_iter().enumerate();
         let node_features =
@@ -308,7 +310,8 @@ impl MemberEvaluation {
             run.trials.keep(program, &run.validation, &all, &origin, ranked)?;
         }
         let rankings = without_failures(rankings);
-        let training = TrainingRankings::new(run, &category_programs, &routing)?;
+        let training =
+            TrainingRankings::new(run, &category_programs, &routing, &features.phrasings)?;
         let reranker = training.reranker(&run.train.queries, |_| true);
         let fusions = fusions(category_programs.len());
         let fused = Vec::new();

@@ -19,7 +19,7 @@ use agent::{
     bundle::{
         Bundle,
         conditions::Conditions,
-        reading::{Phrasings, read},
+        reading::{Phrasings, likely_answers, read},
     },
     dataset::{
         Home,
@@ -415,6 +415,54 @@ fn steps_are_taken_from_the_name_back_to_what_is_asked_for() {
     ] {
         assert_eq!(answers(&base, asked), Some(vec![right]), "{asked}");
     }
+}
+
+/// Parts of a body.
+fn write_body(dir: &Path) {
+    let names = ["Hand", "Finger", "Arm", "Nail", "Trunk"];
+    let nodes = names.iter().enumerate().map(|(id, name)| {
+        format!("{{\"id\":{id},\"type\":\"organ\",\"name\":\"{name}\",\"details\":{{}}}}\n")
+    });
+    let edges = "src_id\trelation\tdst_id\n1\tpart_of\t0\n0\tpart_of\t2\n3\tpart_of\t1\n";
+    let queries = "id,query,answer_ids\n0,a finger,[1]\n1,an arm,[2]\n2,a nail,[3]\n";
+    write_base(dir, [nodes.collect(), edges.to_owned(), queries.to_owned()], "*", [1, 2, 3]);
+}
+
+#[test]
+fn the_order_of_words_says_the_direction_of_a_relation_within_a_type() {
+    let world = World::new();
+    write_body(&world.path("body"));
+    let base = indexed(&world, &world.path("body"));
+    for (asked, right, other) in [
+        ("parts of the Hand", 1, 2),
+        ("what is the Hand a part of", 2, 1),
+        ("what does the Hand contain", 1, 2),
+        ("which organ contains the Hand", 2, 1),
+        ("of which organ is the Hand a piece", 2, 1),
+    ] {
+        let conditions = Conditions::read(&base, asked);
+        let reading = read(&base, &conditions, &Phrasings::default()).expect(asked);
+        assert_eq!(reading.answers, [right], "{asked}");
+        let ranked: Vec<NodeId> =
+            reading.apply(&[(4, 1.0), (other, 0.5)]).into_iter().map(|pair| pair.0).collect();
+        assert_eq!(ranked, [right, other, 4], "{asked}: the other direction follows");
+    }
+}
+
+#[test]
+fn words_that_nothing_explains_leave_likely_answers() {
+    let world = World::new();
+    write_body(&world.path("body"));
+    let base = indexed(&world, &world.path("body"));
+    let likely = |text: &str| likely_answers(&base, text, &Phrasings::default());
+    let vague = likely("surgeons sometimes amputate parts of the Hand");
+    let score = |node| vague.get(node).unwrap_or(0.0);
+    assert!(score(1) > score(2) && score(2) > 0.0 && score(1) < 0.5, "{vague:?}");
+    assert_eq!(vague.get(0), None, "what is named is no answer");
+    assert!(likely("surgeons sometimes amputate").as_slice().is_empty(), "nothing is named");
+    // One such word beside a likely metapath of one step leaves its answers first.
+    assert_eq!(answers(&base, "bony parts of the Hand"), Some(vec![1]));
+    assert_eq!(answers(&base, "bony bits that surgeons love of the Hand"), None);
 }
 
 #[test]

@@ -17,14 +17,15 @@ struct Row {
     names: Vec<&'static str>,
     means: &'static str,
     excludes: &'static str,
+    reversed: &'static str,
 }
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let row = |line: &'static str| {
         let mut cells = line.split('\t');
-        let [kind, names, means, excludes] =
+        let [kind, names, means, excludes, reversed] =
             std::array::from_fn(|_| cells.next().unwrap_or_default());
-        Row { kind, names: names.split(' ').collect(), means, excludes }
+        Row { kind, names: names.split(' ').collect(), means, excludes, reversed }
     };
     TABLE.lines().filter(|line| !line.starts_with('#')).map(row).collect()
 });
@@ -36,6 +37,10 @@ pub struct Synonyms {
     pub means: Vec<String>,
     /// Stems that exclude it unless it is also meant.
     pub excludes: Vec<String>,
+    /// Those of `means` that say a relation from its other end: "contain" for `part_of`.
+    pub reversed: Vec<String>,
+    /// Whether a relation has no direction: `adjacent_to`.
+    pub mutual: bool,
 }
 
 /// Stems of a text, stop words included.
@@ -50,7 +55,8 @@ pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
         return found;
     }
     let own: Vec<Vec<String>> = names.iter().map(|name| stemmed(stems, name)).collect();
-    for row in ROWS.iter().filter(|row| row.kind == kind) {
+    let is_mutual = |row: &Row| row.kind == "mutual" && kind == "relation";
+    for row in ROWS.iter().filter(|row| row.kind == kind || is_mutual(row)) {
         let of_row: Vec<_> = row.names.iter().map(|name| stems.stem(name)).collect();
         for ((name, own), found) in names.iter().zip(&own).zip(&mut found) {
             let is_own = row.names.contains(&name.as_str())
@@ -58,6 +64,9 @@ pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
             if is_own {
                 found.means.extend(stemmed(stems, row.means));
                 found.excludes.extend(stemmed(stems, row.excludes));
+                found.reversed.extend(stemmed(stems, row.reversed));
+                found.means.extend(stemmed(stems, row.reversed));
+                found.mutual |= is_mutual(row);
             }
         }
     }
@@ -87,8 +96,9 @@ mod tests {
     fn every_row_has_a_kind_a_name_and_words() {
         for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
             let cells: Vec<&str> = line.split('\t').collect();
-            assert!((3..=4).contains(&cells.len()), "{line}");
-            assert!(["type", "relation", "any"].contains(&cells[0]), "{line}");
+            let n = if cells[0] == "mutual" { 2..=2 } else { 3..=5 };
+            assert!(n.contains(&cells.len()), "{line}");
+            assert!(["type", "relation", "mutual", "any"].contains(&cells[0]), "{line}");
         }
     }
 }

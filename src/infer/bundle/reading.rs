@@ -6,18 +6,23 @@
 //! neither part of a name nor a question word; all other questions are left to programs. A bare name
 //! asks for the node with that name, if it may be an answer.
 //!
-//! The likelihood of words under a reading is a naive Bayes model over the presence of words (Maron
-//! 1961) with two sources: names of types and relations as a prior, and the training questions that
-//! the reading answers exactly.
+//! | file | content |
+//! | --- | --- |
+//! | `reading.rs` | names and words of a question, metapaths, the reading and its answers |
+//! | `model` | the likelihood of the words under a reading |
+//! | `direction` | the direction along a relation within a type, from the order of words |
+//! | `soft` | likely metapaths where no reading explains every word |
+
+mod direction;
+mod model;
+mod soft;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{
-    conditions::Conditions,
-    lexicon::{Synonyms, saying_nothing},
-    schema::{Schema, is_form},
+    conditions::Conditions, lexicon::saying_nothing, reading::model::Model, schema::Schema,
 };
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::{IndexedBase, entities::ExactMention};
@@ -25,6 +30,8 @@ use agent_kb::{
     self as kb, Direction, Kb, MetapathStep, NodeId, Path, RelationId, TypeId, answer::Explanation,
     paths_along,
 };
+
+pub use soft::likely_answers;
 
 /// Maximum number of names of a plain question.
 const MAX_NAMES: usize = 3;
@@ -34,9 +41,6 @@ const MAX_SAME: usize = 64;
 const MAX_WORDS: usize = 48;
 /// Maximum number of steps of a metapath.
 const MAX_STEPS: usize = 2;
-/// Maximum number of metapaths from one name to one type that are combined with those of other
-/// names.
-const KEPT_METAPATHS: usize = 12;
 /// Maximum number of readings whose answers are computed, most likely first.
 const TRIED: usize = 24;
 /// Maximum number of edges that a metapath follows; a reading that needs more is not answered.
@@ -44,33 +48,6 @@ const MAX_EDGES: usize = 100_000;
 /// Maximum number of answers of a plain question; programs rank larger sets better by words.
 const MAX_ANSWERS: usize = 1_000;
 
-/// Probability that a question contains a word of the target type.
-const TARGET_WORD_PROBABILITY: f32 = 0.8;
-/// Probability that it contains a word of a followed relation, or of the type of a name.
-const METAPATH_WORD_PROBABILITY: f32 = 0.5;
-/// Probability that it contains a word of the middle type of a metapath.
-const MIDDLE_WORD_PROBABILITY: f32 = 0.3;
-/// Probability that a question has a given synonym of a type or relation of its metapaths.
-const SYNONYM_PROBABILITY: f32 = 0.3;
-/// Log penalty of a relation that a word of the question excludes.
-const EXCLUDED_PENALTY: f32 = -6.0;
-/// Probability of a question word.
-const QUESTION_WORD_PROBABILITY: f32 = 0.1;
-/// Probability of any other word.
-const OTHER_WORD_PROBABILITY: f32 = 0.001;
-/// Minimum probability of an explained word.
-const EXPLAINED: f32 = 0.01;
-/// Weight of the prior, in questions.
-const PRIOR_WEIGHT: f32 = 2.0;
-/// Minimum number of training questions with a word for it to count.
-const MIN_WORD_QUESTIONS: u32 = 2;
-/// Log penalty of each step after the first of a metapath without training questions.
-const LONGER: f32 = -2.0;
-/// Log penalty if the target type is not the first type in the question.
-const LATER_TARGET_PENALTY: f32 = -3.0;
-/// Log penalty of each word of a metapath that does not precede the metapath's name, and of two
-/// steps in forward order: questions state the last step first.
-const ELSEWHERE_PENALTY: f32 = -0.5;
 /// Maximum log distance to the most likely reading, for readings that are tried after better ones
 /// reached nothing.
 const MAX_BEHIND: f32 = 4.0;
@@ -81,8 +58,6 @@ const COMPARING: [&str; 8] =
     ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
 /// Words for a common property of the answers and a name: the metapath follows a step and returns.
 const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
-/// Log penalty of such a word if no metapath returns along its first step.
-const NOTHING_IN_COMMON: f32 = -2.0;
 
 /// One step of a metapath.
 pub type Step = (RelationId, Direction);
@@ -158,6 +133,9 @@ pub struct Reading {
     /// Whether a word was taken for a type or relation whose name has not this word: what training
     /// questions were answered by says nothing about it.
     pub by_synonym: bool,
+    /// Nodes that the metapaths reach in the other direction, where only the order of words says the
+    /// direction; they follow the answers.
+    reverse: Vec<NodeId>,
     /// The answers by date, if the question asks for the newest or oldest.
     by_date: Option<Vec<NodeId>>,
     /// Equally likely readings: for each name its nodes and the metapath from them.
@@ -176,6 +154,8 @@ pub struct Question {
     in_common: bool,
     /// Stems between the previous name and each name.
     before: Vec<Vec<String>>,
+    /// Stems after the last name.
+    after: Vec<String>,
     /// The words of the base's schema.
     pub(super) schema: Schema,
 }
@@ -244,9 +224,19 @@ impl Question {
             (from..name.words.start).filter_map(stem).collect()
         };
         let before = names.iter().map(stems_before).collect();
-        let first = |name: ExactMention| name.nodes.into_iter().take(MAX_SAME).collect();
-        let names = names.into_iter().map(first).collect();
-        Self { names, other_stems, asks, in_common, before, schema }
+        let after = (end..words.len()).filter_map(stem).collect();
+        // A node of that very name goes before nodes that only have it as an alias.
+        let nodes = |name: ExactMention| -> Vec<NodeId> {
+            let said = words.get(name.words).unwrap_or_default().iter().map(|pair| &pair.1);
+            let is_own = |node: &NodeId| {
+                name_words(base.kb.name(*node)).map(|pair| pair.1).eq(said.clone().cloned())
+            };
+            let own: Vec<NodeId> = name.nodes.iter().copied().filter(is_own).collect();
+            let nodes = if own.is_empty() { name.nodes } else { own };
+            nodes.into_iter().take(MAX_SAME).collect()
+        };
+        let names = names.into_iter().map(nodes).collect();
+        Self { names, other_stems, asks, in_common, before, after, schema }
     }
 
     /// Whether the numbers of names and words are within the limits of a plain question.
@@ -330,399 +320,6 @@ pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
     first.iter().filter(in_all).filter(not_named).copied().collect()
 }
 
-/// Likelihood of the words of one question under its readings.
-struct Model<'a> {
-    base: &'a IndexedBase,
-    question: &'a Question,
-    /// Phrasings by their metapaths in words.
-    phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
-    /// The metapaths of all phrasings.
-    learnt: BTreeSet<&'a str>,
-    /// Start and target types of these metapaths.
-    learnt_ends: BTreeSet<(TypeId, TypeId)>,
-    /// See [`Schema::first_mentioned`].
-    first: Option<Vec<TypeId>>,
-    /// The words that are not question words, as bits, like the sets below.
-    topical: u64,
-    /// For each type, then each relation: the words that are forms of a word of its name.
-    of_types: Vec<u64>,
-    of_relations: Vec<u64>,
-    /// Likewise: the words that are synonyms of it.
-    type_synonyms: Vec<u64>,
-    relation_synonyms: Vec<u64>,
-    /// See [`Schema::excluded`].
-    excluded: Vec<bool>,
-    /// The stems of the schema, ascending, each with the words that are forms of it.
-    stems: Vec<String>,
-    forms: Vec<u64>,
-    /// For each type, then each relation: indexes into `stems` of its name.
-    type_stems: Vec<Vec<usize>>,
-    relation_stems: Vec<Vec<usize>>,
-}
-
-/// A metapath, with its text if a phrasing has it.
-struct WordedMetapath<'a> {
-    metapath: Metapath,
-    words: Option<&'a str>,
-}
-
-/// A candidate reading with its log likelihood.
-struct Guess {
-    metapaths: Vec<Metapath>,
-    log: f32,
-    plain: bool,
-    /// Whether a word counts only as a synonym.
-    by_synonym: bool,
-}
-
-/// Bits by index; none beyond the end.
-fn bits(of: &[u64], at: u16) -> u64 {
-    of.get(usize::from(at)).copied().unwrap_or(0)
-}
-
-impl<'a> Model<'a> {
-    fn new(base: &'a IndexedBase, question: &'a Question, phrasings: &'a Phrasings) -> Self {
-        let schema = &question.schema;
-        let first = schema.first_mentioned(&question.other_stems);
-        let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
-        let learnt: BTreeSet<&str> = metapaths.map(String::as_str).collect();
-        let types = || base.kb.types().iter().zip(0u16..);
-        let pairs = types().flat_map(|start| types().map(move |target| (start, target)));
-        let learnt_ends = pairs
-            .filter(|((start, _), (target, _))| {
-                let is_between =
-                    |words: &&str| words.starts_with(*start) && words.ends_with(*target);
-                learnt.iter().any(is_between)
-            })
-            .map(|((_, start), (_, target))| (TypeId(start), TypeId(target)))
-            .collect();
-        let by_metapaths = |phrasing: &'a Phrasing| {
-            (phrasing.metapaths.iter().map(String::as_str).collect(), phrasing)
-        };
-        let phrasings = phrasings.0.iter().map(by_metapaths).collect();
-        let bits = |holds: &dyn Fn(usize) -> bool| -> u64 {
-            let positions = 0..question.other_stems.len().min(MAX_WORDS);
-            positions.filter(|&at| holds(at)).map(|at| 1 << at).sum()
-        };
-        let forms = |own: &Vec<String>| {
-            bits(&|at| own.iter().any(|own| is_form(&question.other_stems[at], own)))
-        };
-        let topical = bits(&|at| !question.asks[at]);
-        let of_types = schema.types.iter().map(forms).collect();
-        let of_relations = schema.relations.iter().map(forms).collect();
-        let equal = |own: &[String]| bits(&|at| own.contains(&question.other_stems[at]));
-        let synonyms = |of: &[Synonyms]| of.iter().map(|own| equal(&own.means)).collect();
-        let type_synonyms = synonyms(&schema.type_synonyms);
-        let relation_synonyms = synonyms(&schema.relation_synonyms);
-        let excluded = schema.excluded(&question.other_stems, &question.asks);
-        let stems: BTreeSet<&String> =
-            schema.types.iter().chain(&schema.relations).flatten().collect();
-        let stems: Vec<String> = stems.into_iter().cloned().collect();
-        let places = |own: &Vec<String>| {
-            own.iter().filter_map(|stem| stems.binary_search(stem).ok()).collect()
-        };
-        let type_stems = schema.types.iter().map(places).collect();
-        let relation_stems = schema.relations.iter().map(places).collect();
-        let forms = |stem: &String| bits(&|at| is_form(&question.other_stems[at], stem));
-        let forms = stems.iter().map(forms).collect();
-        Self {
-            base,
-            question,
-            phrasings,
-            learnt,
-            learnt_ends,
-            first,
-            topical,
-            of_types,
-            of_relations,
-            type_synonyms,
-            relation_synonyms,
-            excluded,
-            stems,
-            forms,
-            type_stems,
-            relation_stems,
-        }
-    }
-
-    fn worded(&self, metapath: Metapath) -> WordedMetapath<'a> {
-        WordedMetapath { words: self.learnt_words(&metapath), metapath }
-    }
-
-    /// A metapath in words, if a phrasing has it.
-    fn learnt_words(&self, metapath: &Metapath) -> Option<&'a str> {
-        if !self.learnt_ends.contains(&(metapath.start, metapath.target)) {
-            return None;
-        }
-        self.learnt.get(metapath_in_words(self.base, metapath).as_str()).copied()
-    }
-
-    /// Whether metapaths may explain every word: by their own names, or by a phrasing.
-    fn may_be_plain(&self, metapaths: &[&WordedMetapath<'_>]) -> bool {
-        let explained = metapaths.iter().fold(0, |explained, one| {
-            explained | self.names_of(&one.metapath) | self.synonyms_of(&one.metapath)
-        });
-        self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
-    }
-
-    /// The words that are forms of names of the types and relations of a metapath.
-    fn names_of(&self, metapath: &Metapath) -> u64 {
-        let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
-        let types = types.map(|kind| bits(&self.of_types, kind.0));
-        let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
-        types.chain(relations).fold(0, |all, own| all | own)
-    }
-
-    /// The words that are synonyms of the types and relations of a metapath.
-    fn synonyms_of(&self, metapath: &Metapath) -> u64 {
-        let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
-        let types = types.map(|kind| bits(&self.type_synonyms, kind.0));
-        let relations = metapath.steps.iter().map(|step| bits(&self.relation_synonyms, step.0.0));
-        types.chain(relations).fold(0, |all, own| all | own)
-    }
-
-    /// Number of steps whose relation is excluded.
-    fn n_excluded(&self, metapaths: &[Metapath]) -> usize {
-        let steps = metapaths.iter().flat_map(|metapath| &metapath.steps);
-        let is_excluded = |step: &&Step| self.excluded.get(usize::from(step.0.0)) == Some(&true);
-        steps.filter(is_excluded).count()
-    }
-
-    /// The phrasing of these metapaths.
-    fn phrasing(&self, metapaths: &[&WordedMetapath<'_>]) -> Option<&'a Phrasing> {
-        let mut words: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
-        words.sort_unstable();
-        self.phrasings.get(words.as_slice()).copied()
-    }
-
-    /// Whether every word is a question word, a word of the schema, or a word of a phrasing; no
-    /// reading explains any other word.
-    fn may_explain(&self) -> bool {
-        let in_phrasing = |stem: &str| {
-            let count = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
-            self.phrasings.values().any(|phrasing| count(phrasing) >= Some(MIN_WORD_QUESTIONS))
-        };
-        let mut words = self.question.other_stems.iter().zip(&self.question.asks);
-        words.all(|(stem, &asks)| {
-            asks || self.question.schema.says(stem)
-                || self.question.schema.is_synonym(stem)
-                || in_phrasing(stem)
-        })
-    }
-
-    /// Indexes of the schema's stems that metapaths contain, ascending, with the probability of each.
-    fn expected(&self, metapaths: &[Metapath]) -> Vec<(usize, f32)> {
-        let mut expected: Vec<(usize, f32)> = Vec::new();
-        // Where a synonym is said, a name's own words are not expected.
-        let mut put = |of: &[Vec<usize>], synonyms: &[u64], at: u16, chance: f32| {
-            let is_replaced = bits(synonyms, at) != 0;
-            let own = of.get(usize::from(at)).into_iter().flatten();
-            let own = own.filter(|&&stem| !is_replaced || self.forms[stem] != 0);
-            expected.extend(own.map(|&stem| (stem, chance)));
-        };
-        for metapath in metapaths {
-            let (types, synonyms) = (&self.type_stems, &self.type_synonyms);
-            put(types, synonyms, metapath.target.0, TARGET_WORD_PROBABILITY);
-            put(types, synonyms, metapath.start.0, METAPATH_WORD_PROBABILITY);
-            for &(RelationId(relation), _) in &metapath.steps {
-                let synonyms = &self.relation_synonyms;
-                put(&self.relation_stems, synonyms, relation, METAPATH_WORD_PROBABILITY);
-            }
-            if let Some(kind) = metapath.middle {
-                put(types, synonyms, kind.0, MIDDLE_WORD_PROBABILITY);
-            }
-        }
-        expected.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
-        expected.dedup_by_key(|pair| pair.0);
-        expected
-    }
-
-    /// The likelihood of the question's words under metapaths, by a phrasing or by the names of types
-    /// and relations, whichever is larger.
-    fn guess(&self, worded: &[&WordedMetapath<'_>]) -> Guess {
-        let metapaths: Vec<Metapath> = worded.iter().map(|one| one.metapath.clone()).collect();
-        let expected = self.expected(&metapaths);
-        let there_and_back = metapaths.iter().any(Metapath::goes_there_and_back);
-        let expected_length =
-            |metapath: &Metapath| self.question.in_common && metapath.goes_there_and_back();
-        let longer = metapaths.iter().filter(|metapath| !expected_length(metapath));
-        let longer: usize = longer.map(|metapath| metapath.steps.len() - 1).sum();
-        let synonyms = metapaths.iter().fold(0, |all, metapath| all | self.synonyms_of(metapath));
-        let unlearnt = self.wording(&expected, synonyms, None);
-        let names = metapaths.iter().fold(0, |all, metapath| all | self.names_of(metapath));
-        let by_synonym = self.topical & synonyms & !names != 0;
-        let (log, plain) = (unlearnt.0 + LONGER * longer as f32, unlearnt.1);
-        let by_schema = Guess { metapaths, log, plain, by_synonym };
-        let learnt = self.phrasing(worded).map(|phrasing| {
-            let (log, plain) = self.wording(&expected, synonyms, Some(phrasing));
-            (log + (phrasing.n as f32 + 1.0).ln(), plain)
-        });
-        let mut guess = by_schema;
-        if guess.metapaths.iter().any(|metapath| metapath.is_one_way_within_a_type()) {
-            guess.plain = false;
-        }
-        if let Some((log, plain)) = learnt
-            && plain
-            && (!guess.plain || log > guess.log)
-        {
-            (guess.log, guess.plain, guess.by_synonym) = (log, plain, false);
-        }
-        let asks_later =
-            |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
-        if guess.metapaths.first().is_some_and(|metapath| asks_later(metapath.target)) {
-            guess.log += LATER_TARGET_PENALTY;
-        }
-        if self.question.in_common && !there_and_back {
-            guess.log += NOTHING_IN_COMMON;
-        }
-        let misplaced =
-            self.n_words_elsewhere(&guess.metapaths) + self.n_in_order(&guess.metapaths);
-        guess.log += ELSEWHERE_PENALTY * misplaced as f32;
-        guess.log += EXCLUDED_PENALTY * self.n_excluded(&guess.metapaths) as f32;
-        guess
-    }
-
-    /// Number of words of the metapaths' relations that do not precede the metapath's name in the
-    /// question; 0 for a single name.
-    fn n_words_elsewhere(&self, metapaths: &[Metapath]) -> usize {
-        let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
-        let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
-            let own =
-                metapath.steps.iter().flat_map(|step| self.question.schema.of_relation(step.0));
-            own.filter(|own| says(&self.question.other_stems, own) && !says(before, own)).count()
-        };
-        match metapaths.len() {
-            0 | 1 => 0,
-            _ => metapaths.iter().zip(&self.question.before).map(of_name).sum(),
-        }
-    }
-
-    /// Number of metapaths whose first step precedes the second in the words before the name.
-    fn n_in_order(&self, metapaths: &[Metapath]) -> usize {
-        let is_in_order = |(metapath, before): &(&Metapath, &Vec<String>)| {
-            let &[(first, _), (second, _)] = metapath.steps.as_slice() else { return false };
-            let last_said = |of: RelationId, not_of: RelationId| {
-                let (own, other) = (
-                    self.question.schema.of_relation(of),
-                    self.question.schema.of_relation(not_of),
-                );
-                let is_own = |stem: &String| {
-                    own.iter().any(|own| is_form(stem, own) && !other.contains(own))
-                };
-                before.iter().rposition(is_own)
-            };
-            let places = last_said(first, second).zip(last_said(second, first));
-            places.is_some_and(|(first, second)| first < second)
-        };
-        metapaths.iter().zip(&self.question.before).filter(is_in_order).count()
-    }
-
-    /// The log likelihood of the words under a reading with these expected stems and words that are
-    /// its synonyms, and whether all words are explained.
-    fn wording(
-        &self,
-        expected: &[(usize, f32)],
-        synonyms: u64,
-        phrasing: Option<&Phrasing>,
-    ) -> (f32, bool) {
-        let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
-        let count = |stem: &str| {
-            let count = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
-            count.filter(|&count| count >= MIN_WORD_QUESTIONS).unwrap_or(0) as f32
-        };
-        let chance =
-            |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
-        let prior = |at: usize, asks: bool| {
-            let forms = expected.iter().filter(|pair| self.forms[pair.0] >> at & 1 == 1);
-            let least = match (synonyms >> at & 1 == 1, asks) {
-                (true, _) => SYNONYM_PROBABILITY,
-                (false, true) => QUESTION_WORD_PROBABILITY,
-                (false, false) => OTHER_WORD_PROBABILITY,
-            };
-            forms.map(|pair| pair.1).fold(least, f32::max)
-        };
-        let (mut log, mut plain) = (0.0, true);
-        for (at, (stem, &asks)) in
-            self.question.other_stems.iter().zip(&self.question.asks).enumerate()
-        {
-            let chance = chance(stem, prior(at, asks));
-            log += chance.ln();
-            plain &= asks || chance >= EXPLAINED;
-        }
-        let is_expected = |stem: &str| {
-            let place = self.stems.binary_search_by(|other| other.as_str().cmp(stem));
-            place.is_ok_and(|at| expected.binary_search_by_key(&at, |pair| pair.0).is_ok())
-        };
-        let is_said =
-            |stem: &str| self.question.other_stems.iter().any(|other| is_form(stem, other));
-        let learnt = phrasing.into_iter().flat_map(|phrasing| phrasing.words.keys());
-        let learnt = learnt.map(String::as_str).filter(|stem| !is_expected(stem) && !is_said(stem));
-        let unsaid: f32 = expected
-            .iter()
-            .filter(|pair| self.forms[pair.0] == 0)
-            .map(|&(stem, prior)| (self.stems[stem].as_str(), prior))
-            .chain(learnt.map(|stem| (stem, OTHER_WORD_PROBABILITY)))
-            .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(OTHER_WORD_PROBABILITY).ln())
-            .sum();
-        (log + unsaid, plain)
-    }
-
-    /// Readings that explain all words, most likely first; ties by their metapaths.
-    fn guesses(&self) -> Vec<Guess> {
-        let types = self.question.linked_types(self.base);
-        let of_name: Vec<Vec<WordedMetapath<'_>>> = types
-            .iter()
-            .map(|types| {
-                let learnt = |metapath: &Metapath| self.learnt_words(metapath).is_some();
-                let of = |&kind: &TypeId| {
-                    let mut metapaths = metapaths_from(self.base, kind, false);
-                    if !self.phrasings.is_empty() {
-                        let directed = metapaths_from(self.base, kind, true);
-                        metapaths.extend(directed.into_iter().filter(learnt));
-                        metapaths.sort();
-                        metapaths.dedup();
-                    }
-                    metapaths.into_iter().map(|metapath| self.worded(metapath))
-                };
-                types.iter().flat_map(of).collect()
-            })
-            .collect();
-        let targets: BTreeSet<TypeId> =
-            of_name.iter().flatten().map(|one| one.metapath.target).collect();
-        let mut guesses: Vec<Guess> =
-            targets.into_iter().flat_map(|target| self.guesses_at(target, &of_name)).collect();
-        guesses.retain(|guess| guess.plain);
-        guesses.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.metapaths.cmp(&b.metapaths)));
-        guesses
-    }
-
-    /// Readings with one target type: combinations of the likeliest metapaths from each name.
-    fn guesses_at(&self, target: TypeId, of_name: &[Vec<WordedMetapath<'_>>]) -> Vec<Guess> {
-        let mut combined: Vec<Vec<&WordedMetapath<'_>>> = vec![Vec::new()];
-        for metapaths in of_name {
-            let own = metapaths.iter().filter(|one| one.metapath.target == target);
-            let mut own: Vec<(f32, &WordedMetapath<'_>)> =
-                own.map(|one| (self.guess(&[one]).log, one)).collect();
-            own.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.metapath.cmp(&b.1.metapath)));
-            let kept: Vec<&WordedMetapath<'_>> = own
-                .into_iter()
-                .map(|pair| pair.1)
-                .enumerate()
-                .filter(|(at, one)| *at < KEPT_METAPATHS || one.words.is_some())
-                .map(|pair| pair.1)
-                .collect();
-            combined = combined
-                .iter()
-                .flat_map(|before| {
-                    kept.iter().map(|&one| before.iter().copied().chain([one]).collect())
-                })
-                .collect();
-        }
-        let plain = combined.iter().filter(|metapaths| self.may_be_plain(metapaths));
-        plain.map(|metapaths| self.guess(metapaths)).collect()
-    }
-}
-
 /// Reads the rest of a question beside its conditions as a plain one; `None` if it is not plain, or no
 /// reading that explains its words has answers. Of the answers, those that fulfil the conditions stay, if
 /// there are any.
@@ -745,10 +342,11 @@ fn read_rest(base: &IndexedBase, text: &str, phrasings: &Phrasings) -> Option<Re
     let named: Vec<NodeId> = named.into_iter().collect();
     let model = Model::new(base, &question, phrasings);
     if !model.may_explain() {
-        return None;
+        return model.nearly_plain();
     }
     let guesses = model.guesses();
-    let least = guesses.first()?.log - MAX_BEHIND;
+    let Some(first) = guesses.first() else { return model.nearly_plain() };
+    let least = first.log - MAX_BEHIND;
     let mut found: Option<(f32, Reading)> = None;
     for guess in guesses.iter().take(TRIED).take_while(|guess| guess.log >= least) {
         if found.as_ref().is_some_and(|(log, _)| guess.log < log - SAME_LOG) {
@@ -779,7 +377,10 @@ fn read_rest(base: &IndexedBase, text: &str, phrasings: &Phrasings) -> Option<Re
             }
         }
     }
-    found.map(|pair| pair.1)
+    found.map(|(_, mut reading)| {
+        reading.reverse = reading.reached_in_reverse(base, &question);
+        reading
+    })
 }
 
 /// The reading of a bare name: the nodes with that name that may be answers.
@@ -826,9 +427,25 @@ impl Reading {
         paths
     }
 
+    /// Nodes that the metapaths reach in the other direction where the order of words says one,
+    /// ascending, without the answers.
+    fn reached_in_reverse(&self, base: &IndexedBase, question: &Question) -> Vec<NodeId> {
+        let said = self.ways.iter().flatten().filter(|(_, metapath)| {
+            metapath.is_one_way_within_a_type() && question.says_direction(metapath) == Some(true)
+        });
+        let reversed = said.flat_map(|(names, metapath)| {
+            let steps = metapath.steps.iter().map(|step| (step.0, step.1.reversed())).collect();
+            reached(base, names, &Metapath { steps, ..metapath.clone() }).unwrap_or_default()
+        });
+        let is_other = |node: &NodeId| {
+            self.answers.binary_search(node).is_err() && self.named.binary_search(node).is_err()
+        };
+        reversed.filter(is_other).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     /// The ranking with the answers of the reading first, missing ones after the ranked ones, and
-    /// without the named nodes. Answers score above 0.5, all other nodes below 0.05, so that the
-    /// cut-off lies between them; best first, ties by smaller id.
+    /// without the named nodes. Answers score above 0.5, nodes of the other direction above 0.25, all
+    /// other nodes below 0.05, so that the cut-off lies between them; best first, ties by smaller id.
     pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
         let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
         let mut ranked: Vec<(NodeId, f32)> = Vec::new();
@@ -838,12 +455,17 @@ impl Reading {
             if self.answers.binary_search(&node).is_ok() {
                 answered.insert(node);
                 ranked.push((node, 0.51 + share));
+            } else if self.reverse.binary_search(&node).is_ok() {
+                answered.insert(node);
+                ranked.push((node, 0.26 + share));
             } else if self.named.binary_search(&node).is_err() {
                 ranked.push((node, share));
             }
         }
         let lacking = self.answers.iter().filter(|node| !answered.contains(node));
         ranked.extend(lacking.map(|&node| (node, 0.505)));
+        let lacking = self.reverse.iter().filter(|node| !answered.contains(node));
+        ranked.extend(lacking.map(|&node| (node, 0.255)));
         if let Some(by_date) = &self.by_date {
             let n = by_date.len() as f32;
             let places: BTreeMap<NodeId, usize> = by_date.iter().copied().zip(0..).collect();

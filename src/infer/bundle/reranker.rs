@@ -37,7 +37,7 @@ const STRONG_SCORE: f32 = 6.0;
 const MIN_LOG: f32 = -60.0;
 
 /// The features of one node, in this order.
-pub const FEATURES: [&str; 19] = [
+pub const FEATURES: [&str; 20] = [
     "scores of programs",
     "scores of programs, logarithm",
     "best score",
@@ -55,6 +55,7 @@ pub const FEATURES: [&str; 19] = [
     "named itself",
     "strongest named neighbour",
     "second named neighbour",
+    "likely metapaths",
     "number of neighbours",
     "length",
 ];
@@ -127,14 +128,17 @@ pub struct QueryFeatures {
     documents: QueryTerms,
     names: QueryTerms,
     meaning: Arc<[f32]>,
+    /// Nodes that likely metapaths of the names reach.
+    likely: Scores,
 }
 
 impl QueryFeatures {
-    /// Computes the inputs of a query.
+    /// Computes the inputs of a query; `likely` are the nodes that its likely metapaths reach, with
+    /// probabilities.
     ///
     /// # Errors
     /// Those of the embedder.
-    pub fn new(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
+    pub fn new(base: &IndexedBase, query: &str, likely: Scores) -> Result<Self, IndexError> {
         let types = base.kb.candidate_types();
         Ok(Self {
             found: base.search_fields(query, types, COMPARED),
@@ -144,6 +148,7 @@ impl QueryFeatures {
             documents: base.terms.query(&base.stems, query),
             names: base.neighbor_names.query(&base.stems, query),
             meaning: base.embed_query(query)?,
+            likely,
         })
     }
 
@@ -170,10 +175,12 @@ pub fn node_features(
     query: &QueryFeatures,
     rankings: &[(f32, &Vec<(NodeId, f32)>)],
 ) -> Result<NodeFeatures, IndexError> {
+    let likely = query.likely.top(FOUND).ranking();
     let put_forward = rankings
         .iter()
         .flat_map(|(_, ranking)| ranking.iter().take(PER_PROGRAM))
         .chain(query.found.iter().take(FOUND))
+        .chain(likely.iter().take(FOUND))
         .map(|pair| pair.0)
         .filter(|&node| base.kb.is_candidate(node));
     let nodes: Vec<NodeId> = put_forward.collect::<BTreeSet<_>>().into_iter().collect();
@@ -211,6 +218,7 @@ pub fn node_features(
             query.linked.get(node).unwrap_or(0.0),
             first,
             second,
+            query.likely.get(node).unwrap_or(0.0),
             (degree(&base.kb, node) as f32).ln_1p() / 5.0,
             (base.terms.length(node) as f32).ln_1p() / 5.0,
         ]
@@ -336,7 +344,8 @@ mod tests {
         query: &str,
         rankings: &[(f32, &Vec<(NodeId, f32)>)],
     ) -> NodeFeatures {
-        node_features(base, &QueryFeatures::new(base, query).unwrap(), rankings).unwrap()
+        node_features(base, &QueryFeatures::new(base, query, Scores::default()).unwrap(), rankings)
+            .unwrap()
     }
 
     /// The value of one feature on a node; none if the node was not put forward.
@@ -383,7 +392,7 @@ mod tests {
         let rows: Vec<[f32; FEATURES.len()]> = [(1.0, 0.5), (0.0, 2.0)]
             .map(|(joined, length)| {
                 let mut row = [0.0; FEATURES.len()];
-                (row[0], row[18]) = (joined, length);
+                (row[0], row[19]) = (joined, length);
                 row
             })
             .to_vec();

@@ -1,0 +1,464 @@
+//! The likelihood of a question's words under its readings: a naive Bayes model over the presence of
+//! words (Maron 1961) with two sources, names of types and relations as a prior, and the training
+//! questions that a reading answers exactly.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    MAX_WORDS, Metapath, Phrasing, Phrasings, Question, Step, metapath_in_words, metapaths_from,
+};
+use crate::bundle::{lexicon::Synonyms, schema::is_form};
+use agent_index::IndexedBase;
+use agent_kb::{RelationId, TypeId};
+
+/// Maximum number of metapaths from one name to one type that are combined with those of other
+/// names.
+const KEPT_METAPATHS: usize = 12;
+/// Probability that a question contains a word of the target type.
+const TARGET_WORD_PROBABILITY: f32 = 0.8;
+/// Probability that it contains a word of a followed relation, or of the type of a name.
+const METAPATH_WORD_PROBABILITY: f32 = 0.5;
+/// Probability that it contains a word of the middle type of a metapath.
+const MIDDLE_WORD_PROBABILITY: f32 = 0.3;
+/// Probability that a question has a given synonym of a type or relation of its metapaths.
+const SYNONYM_PROBABILITY: f32 = 0.3;
+/// Log penalty of a relation that a word of the question excludes.
+const EXCLUDED_PENALTY: f32 = -6.0;
+/// Probability of a question word.
+const QUESTION_WORD_PROBABILITY: f32 = 0.1;
+/// Probability of any other word.
+const OTHER_WORD_PROBABILITY: f32 = 0.001;
+/// Minimum probability of an explained word.
+const EXPLAINED: f32 = 0.01;
+/// Weight of the prior, in questions.
+const PRIOR_WEIGHT: f32 = 2.0;
+/// Minimum number of training questions with a word for it to count.
+const MIN_WORD_QUESTIONS: u32 = 2;
+/// Log penalty of each step after the first of a metapath without training questions.
+pub(super) const LONGER: f32 = -2.0;
+/// Log penalty of a step within a type in one direction that the question does not say.
+const OTHER_DIRECTION_PENALTY: f32 = -4.0;
+/// Log penalty of a step in both directions if the question says one.
+const BOTH_DIRECTIONS_PENALTY: f32 = -2.0;
+/// Log penalty if the target type is not the first type in the question.
+const LATER_TARGET_PENALTY: f32 = -3.0;
+/// Log penalty of each word of a metapath that does not precede the metapath's name, and of two
+/// steps in forward order: questions state the last step first.
+const ELSEWHERE_PENALTY: f32 = -0.5;
+/// Log penalty of such a word if no metapath returns along its first step.
+const NOTHING_IN_COMMON: f32 = -2.0;
+
+/// Likelihood of the words of one question under its readings.
+pub(super) struct Model<'a> {
+    pub(super) base: &'a IndexedBase,
+    pub(super) question: &'a Question,
+    /// Phrasings by their metapaths in words.
+    phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
+    /// The metapaths of all phrasings.
+    learnt: BTreeSet<&'a str>,
+    /// Start and target types of these metapaths.
+    learnt_ends: BTreeSet<(TypeId, TypeId)>,
+    /// See [`Schema::first_mentioned`].
+    first: Option<Vec<TypeId>>,
+    /// The words that are not question words, as bits, like the sets below.
+    pub(super) topical: u64,
+    /// For each type, then each relation: the words that are forms of a word of its name.
+    of_types: Vec<u64>,
+    of_relations: Vec<u64>,
+    /// Likewise: the words that are synonyms of it.
+    type_synonyms: Vec<u64>,
+    relation_synonyms: Vec<u64>,
+    /// See [`Schema::excluded`].
+    excluded: Vec<bool>,
+    /// The stems of the schema, ascending, each with the words that are forms of it.
+    stems: Vec<String>,
+    forms: Vec<u64>,
+    /// For each type, then each relation: indexes into `stems` of its name.
+    type_stems: Vec<Vec<usize>>,
+    relation_stems: Vec<Vec<usize>>,
+}
+
+/// A metapath, with its text if a phrasing has it.
+pub(super) struct WordedMetapath<'a> {
+    pub(super) metapath: Metapath,
+    words: Option<&'a str>,
+}
+
+/// A candidate reading with its log likelihood.
+pub(super) struct Guess {
+    pub(super) metapaths: Vec<Metapath>,
+    pub(super) log: f32,
+    plain: bool,
+    /// Whether a word counts only as a synonym.
+    pub(super) by_synonym: bool,
+}
+
+/// Bits by index; none beyond the end.
+fn bits(of: &[u64], at: u16) -> u64 {
+    of.get(usize::from(at)).copied().unwrap_or(0)
+}
+
+impl<'a> Model<'a> {
+    pub(super) fn new(
+        base: &'a IndexedBase,
+        question: &'a Question,
+        phrasings: &'a Phrasings,
+    ) -> Self {
+        let schema = &question.schema;
+        let first = schema.first_mentioned(&question.other_stems);
+        let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
+        let learnt: BTreeSet<&str> = metapaths.map(String::as_str).collect();
+        let types = || base.kb.types().iter().zip(0u16..);
+        let pairs = types().flat_map(|start| types().map(move |target| (start, target)));
+        let learnt_ends = pairs
+            .filter(|((start, _), (target, _))| {
+                let is_between =
+                    |words: &&str| words.starts_with(*start) && words.ends_with(*target);
+                learnt.iter().any(is_between)
+            })
+            .map(|((_, start), (_, target))| (TypeId(start), TypeId(target)))
+            .collect();
+        let by_metapaths = |phrasing: &'a Phrasing| {
+            (phrasing.metapaths.iter().map(String::as_str).collect(), phrasing)
+        };
+        let phrasings = phrasings.0.iter().map(by_metapaths).collect();
+        let bits = |holds: &dyn Fn(usize) -> bool| -> u64 {
+            let positions = 0..question.other_stems.len().min(MAX_WORDS);
+            positions.filter(|&at| holds(at)).map(|at| 1 << at).sum()
+        };
+        let forms = |own: &Vec<String>| {
+            bits(&|at| own.iter().any(|own| is_form(&question.other_stems[at], own)))
+        };
+        let topical = bits(&|at| !question.asks[at]);
+        let of_types = schema.types.iter().map(forms).collect();
+        let of_relations = schema.relations.iter().map(forms).collect();
+        let equal = |own: &[String]| bits(&|at| own.contains(&question.other_stems[at]));
+        let synonyms = |of: &[Synonyms]| of.iter().map(|own| equal(&own.means)).collect();
+        let type_synonyms = synonyms(&schema.type_synonyms);
+        let relation_synonyms = synonyms(&schema.relation_synonyms);
+        let excluded = schema.excluded(&question.other_stems, &question.asks);
+        let stems: BTreeSet<&String> =
+            schema.types.iter().chain(&schema.relations).flatten().collect();
+        let stems: Vec<String> = stems.into_iter().cloned().collect();
+        let places = |own: &Vec<String>| {
+            own.iter().filter_map(|stem| stems.binary_search(stem).ok()).collect()
+        };
+        let type_stems = schema.types.iter().map(places).collect();
+        let relation_stems = schema.relations.iter().map(places).collect();
+        let forms = |stem: &String| bits(&|at| is_form(&question.other_stems[at], stem));
+        let forms = stems.iter().map(forms).collect();
+        Self {
+            base,
+            question,
+            phrasings,
+            learnt,
+            learnt_ends,
+            first,
+            topical,
+            of_types,
+            of_relations,
+            type_synonyms,
+            relation_synonyms,
+            excluded,
+            stems,
+            forms,
+            type_stems,
+            relation_stems,
+        }
+    }
+
+    fn worded(&self, metapath: Metapath) -> WordedMetapath<'a> {
+        WordedMetapath { words: self.learnt_words(&metapath), metapath }
+    }
+
+    /// A metapath in words, if a phrasing has it.
+    fn learnt_words(&self, metapath: &Metapath) -> Option<&'a str> {
+        if !self.learnt_ends.contains(&(metapath.start, metapath.target)) {
+            return None;
+        }
+        self.learnt.get(metapath_in_words(self.base, metapath).as_str()).copied()
+    }
+
+    /// Whether metapaths may explain every word: by their own names, or by a phrasing.
+    fn may_be_plain(&self, metapaths: &[&WordedMetapath<'_>]) -> bool {
+        let explained = metapaths.iter().fold(0, |explained, one| {
+            explained | self.names_of(&one.metapath) | self.synonyms_of(&one.metapath)
+        });
+        self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
+    }
+
+    /// The share of the topical words that the names of a metapath's types and relations, or their
+    /// synonyms, explain; 1 without such words.
+    pub(super) fn share_explained(&self, metapath: &Metapath) -> f32 {
+        let explained = self.topical & (self.names_of(metapath) | self.synonyms_of(metapath));
+        match self.topical.count_ones() {
+            0 => 1.0,
+            n => explained.count_ones() as f32 / n as f32,
+        }
+    }
+
+    /// The words that are forms of names of the types and relations of a metapath.
+    fn names_of(&self, metapath: &Metapath) -> u64 {
+        let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
+        let types = types.map(|kind| bits(&self.of_types, kind.0));
+        let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
+        types.chain(relations).fold(0, |all, own| all | own)
+    }
+
+    /// The words that are synonyms of the types and relations of a metapath.
+    fn synonyms_of(&self, metapath: &Metapath) -> u64 {
+        let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
+        let types = types.map(|kind| bits(&self.type_synonyms, kind.0));
+        let relations = metapath.steps.iter().map(|step| bits(&self.relation_synonyms, step.0.0));
+        types.chain(relations).fold(0, |all, own| all | own)
+    }
+
+    /// Number of steps whose relation is excluded.
+    fn n_excluded(&self, metapaths: &[Metapath]) -> usize {
+        let steps = metapaths.iter().flat_map(|metapath| &metapath.steps);
+        let is_excluded = |step: &&Step| self.excluded.get(usize::from(step.0.0)) == Some(&true);
+        steps.filter(is_excluded).count()
+    }
+
+    /// The phrasing of these metapaths.
+    fn phrasing(&self, metapaths: &[&WordedMetapath<'_>]) -> Option<&'a Phrasing> {
+        let mut words: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
+        words.sort_unstable();
+        self.phrasings.get(words.as_slice()).copied()
+    }
+
+    /// Whether every word is a question word, a word of the schema, or a word of a phrasing; no
+    /// reading explains any other word.
+    pub(super) fn may_explain(&self) -> bool {
+        let in_phrasing = |stem: &str| {
+            let count = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
+            self.phrasings.values().any(|phrasing| count(phrasing) >= Some(MIN_WORD_QUESTIONS))
+        };
+        let mut words = self.question.other_stems.iter().zip(&self.question.asks);
+        words.all(|(stem, &asks)| {
+            asks || self.question.schema.says(stem)
+                || self.question.schema.is_synonym(stem)
+                || in_phrasing(stem)
+        })
+    }
+
+    /// Indexes of the schema's stems that metapaths contain, ascending, with the probability of each.
+    fn expected(&self, metapaths: &[Metapath]) -> Vec<(usize, f32)> {
+        let mut expected: Vec<(usize, f32)> = Vec::new();
+        // Where a synonym is said, a name's own words are not expected.
+        let mut put = |of: &[Vec<usize>], synonyms: &[u64], at: u16, chance: f32| {
+            let is_replaced = bits(synonyms, at) != 0;
+            let own = of.get(usize::from(at)).into_iter().flatten();
+            let own = own.filter(|&&stem| !is_replaced || self.forms[stem] != 0);
+            expected.extend(own.map(|&stem| (stem, chance)));
+        };
+        for metapath in metapaths {
+            let (types, synonyms) = (&self.type_stems, &self.type_synonyms);
+            put(types, synonyms, metapath.target.0, TARGET_WORD_PROBABILITY);
+            put(types, synonyms, metapath.start.0, METAPATH_WORD_PROBABILITY);
+            for &(RelationId(relation), _) in &metapath.steps {
+                let synonyms = &self.relation_synonyms;
+                put(&self.relation_stems, synonyms, relation, METAPATH_WORD_PROBABILITY);
+            }
+            if let Some(kind) = metapath.middle {
+                put(types, synonyms, kind.0, MIDDLE_WORD_PROBABILITY);
+            }
+        }
+        expected.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        expected.dedup_by_key(|pair| pair.0);
+        expected
+    }
+
+    /// The likelihood of the question's words under metapaths, by a phrasing or by the names of types
+    /// and relations, whichever is larger.
+    pub(super) fn guess(&self, worded: &[&WordedMetapath<'_>]) -> Guess {
+        let metapaths: Vec<Metapath> = worded.iter().map(|one| one.metapath.clone()).collect();
+        let expected = self.expected(&metapaths);
+        let there_and_back = metapaths.iter().any(Metapath::goes_there_and_back);
+        let expected_length =
+            |metapath: &Metapath| self.question.in_common && metapath.goes_there_and_back();
+        let longer = metapaths.iter().filter(|metapath| !expected_length(metapath));
+        let longer: usize = longer.map(|metapath| metapath.steps.len() - 1).sum();
+        let synonyms = metapaths.iter().fold(0, |all, metapath| all | self.synonyms_of(metapath));
+        let unlearnt = self.wording(&expected, synonyms, None);
+        let names = metapaths.iter().fold(0, |all, metapath| all | self.names_of(metapath));
+        let by_synonym = self.topical & synonyms & !names != 0;
+        let (log, plain) = (unlearnt.0 + LONGER * longer as f32, unlearnt.1);
+        let by_schema = Guess { metapaths, log, plain, by_synonym };
+        let learnt = self.phrasing(worded).map(|phrasing| {
+            let (log, plain) = self.wording(&expected, synonyms, Some(phrasing));
+            (log + (phrasing.n as f32 + 1.0).ln(), plain)
+        });
+        let mut guess = by_schema;
+        let said = guess.metapaths.first().and_then(|first| self.question.says_direction(first));
+        if said.is_none_or(|said| !said)
+            && guess.metapaths.iter().any(|metapath| metapath.is_one_way_within_a_type())
+        {
+            guess.plain = false;
+            guess.log += OTHER_DIRECTION_PENALTY;
+        } else if said == Some(false) {
+            guess.log += BOTH_DIRECTIONS_PENALTY;
+        }
+        if let Some((log, plain)) = learnt
+            && plain
+            && (!guess.plain || log > guess.log)
+        {
+            (guess.log, guess.plain, guess.by_synonym) = (log, plain, false);
+        }
+        let asks_later =
+            |target: TypeId| self.first.as_ref().is_some_and(|first| !first.contains(&target));
+        if guess.metapaths.first().is_some_and(|metapath| asks_later(metapath.target)) {
+            guess.log += LATER_TARGET_PENALTY;
+        }
+        if self.question.in_common && !there_and_back {
+            guess.log += NOTHING_IN_COMMON;
+        }
+        let misplaced =
+            self.n_words_elsewhere(&guess.metapaths) + self.n_in_order(&guess.metapaths);
+        guess.log += ELSEWHERE_PENALTY * misplaced as f32;
+        guess.log += EXCLUDED_PENALTY * self.n_excluded(&guess.metapaths) as f32;
+        guess
+    }
+
+    /// Number of words of the metapaths' relations that do not precede the metapath's name in the
+    /// question; 0 for a single name.
+    fn n_words_elsewhere(&self, metapaths: &[Metapath]) -> usize {
+        let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
+        let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
+            let own =
+                metapath.steps.iter().flat_map(|step| self.question.schema.of_relation(step.0));
+            own.filter(|own| says(&self.question.other_stems, own) && !says(before, own)).count()
+        };
+        match metapaths.len() {
+            0 | 1 => 0,
+            _ => metapaths.iter().zip(&self.question.before).map(of_name).sum(),
+        }
+    }
+
+    /// Number of metapaths whose first step precedes the second in the words before the name.
+    fn n_in_order(&self, metapaths: &[Metapath]) -> usize {
+        let is_in_order = |(metapath, before): &(&Metapath, &Vec<String>)| {
+            let &[(first, _), (second, _)] = metapath.steps.as_slice() else { return false };
+            let last_said = |of: RelationId, not_of: RelationId| {
+                let (own, other) = (
+                    self.question.schema.of_relation(of),
+                    self.question.schema.of_relation(not_of),
+                );
+                let is_own = |stem: &String| {
+                    own.iter().any(|own| is_form(stem, own) && !other.contains(own))
+                };
+                before.iter().rposition(is_own)
+            };
+            let places = last_said(first, second).zip(last_said(second, first));
+            places.is_some_and(|(first, second)| first < second)
+        };
+        metapaths.iter().zip(&self.question.before).filter(is_in_order).count()
+    }
+
+    /// The log likelihood of the words under a reading with these expected stems and words that are
+    /// its synonyms, and whether all words are explained.
+    fn wording(
+        &self,
+        expected: &[(usize, f32)],
+        synonyms: u64,
+        phrasing: Option<&Phrasing>,
+    ) -> (f32, bool) {
+        let n = phrasing.map_or(0, |phrasing| phrasing.n) as f32;
+        let count = |stem: &str| {
+            let count = phrasing.and_then(|phrasing| phrasing.words.get(stem)).copied();
+            count.filter(|&count| count >= MIN_WORD_QUESTIONS).unwrap_or(0) as f32
+        };
+        let chance =
+            |stem: &str, prior: f32| (count(stem) + PRIOR_WEIGHT * prior) / (n + PRIOR_WEIGHT);
+        let prior = |at: usize, asks: bool| {
+            let forms = expected.iter().filter(|pair| self.forms[pair.0] >> at & 1 == 1);
+            let least = match (synonyms >> at & 1 == 1, asks) {
+                (true, _) => SYNONYM_PROBABILITY,
+                (false, true) => QUESTION_WORD_PROBABILITY,
+                (false, false) => OTHER_WORD_PROBABILITY,
+            };
+            forms.map(|pair| pair.1).fold(least, f32::max)
+        };
+        let (mut log, mut plain) = (0.0, true);
+        for (at, (stem, &asks)) in
+            self.question.other_stems.iter().zip(&self.question.asks).enumerate()
+        {
+            let chance = chance(stem, prior(at, asks));
+            log += chance.ln();
+            plain &= asks || chance >= EXPLAINED;
+        }
+        let is_expected = |stem: &str| {
+            let place = self.stems.binary_search_by(|other| other.as_str().cmp(stem));
+            place.is_ok_and(|at| expected.binary_search_by_key(&at, |pair| pair.0).is_ok())
+        };
+        let is_said =
+            |stem: &str| self.question.other_stems.iter().any(|other| is_form(stem, other));
+        let learnt = phrasing.into_iter().flat_map(|phrasing| phrasing.words.keys());
+        let learnt = learnt.map(String::as_str).filter(|stem| !is_expected(stem) && !is_said(stem));
+        let unsaid: f32 = expected
+            .iter()
+            .filter(|pair| self.forms[pair.0] == 0)
+            .map(|&(stem, prior)| (self.stems[stem].as_str(), prior))
+            .chain(learnt.map(|stem| (stem, OTHER_WORD_PROBABILITY)))
+            .map(|(stem, prior)| (1.0 - chance(stem, prior)).max(OTHER_WORD_PROBABILITY).ln())
+            .sum();
+        (log + unsaid, plain)
+    }
+
+    /// The metapaths from a type: steps within a type in one direction only where a phrasing or the
+    /// order of the words says it.
+    pub(super) fn metapaths(&self, start: TypeId) -> Vec<WordedMetapath<'a>> {
+        let is_said = |metapath: &Metapath| {
+            self.question.says_direction(metapath) == Some(true)
+                || self.learnt_words(metapath).is_some()
+        };
+        let mut metapaths = metapaths_from(self.base, start, false);
+        let directed = metapaths_from(self.base, start, true);
+        metapaths.extend(directed.into_iter().filter(is_said));
+        metapaths.sort();
+        metapaths.dedup();
+        metapaths.into_iter().map(|metapath| self.worded(metapath)).collect()
+    }
+
+    /// Readings that explain all words, most likely first; ties by their metapaths.
+    pub(super) fn guesses(&self) -> Vec<Guess> {
+        let types = self.question.linked_types(self.base);
+        let of_name: Vec<Vec<WordedMetapath<'_>>> = types
+            .iter()
+            .map(|types| types.iter().flat_map(|&kind| self.metapaths(kind)).collect())
+            .collect();
+        let targets: BTreeSet<TypeId> =
+            of_name.iter().flatten().map(|one| one.metapath.target).collect();
+        let mut guesses: Vec<Guess> =
+            targets.into_iter().flat_map(|target| self.guesses_at(target, &of_name)).collect();
+        guesses.retain(|guess| guess.plain);
+        guesses.sort_by(|a, b| b.log.total_cmp(&a.log).then_with(|| a.metapaths.cmp(&b.metapaths)));
+        guesses
+    }
+
+    /// Readings with one target type: combinations of the likeliest metapaths from each name.
+    fn guesses_at(&self, target: TypeId, of_name: &[Vec<WordedMetapath<'_>>]) -> Vec<Guess> {
+        let mut combined: Vec<Vec<&WordedMetapath<'_>>> = vec![Vec::new()];
+        for metapaths in of_name {
+            let own = metapaths.iter().filter(|one| one.metapath.target == target);
+            let mut own: Vec<(f32, &WordedMetapath<'_>)> =
+                own.map(|one| (self.guess(&[one]).log, one)).collect();
+            own.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.metapath.cmp(&b.1.metapath)));
+            let kept: Vec<&WordedMetapath<'_>> = own
+                .into_iter()
+                .map(|pair| pair.1)
+                .enumerate()
+                .filter(|(at, one)| *at < KEPT_METAPATHS || one.words.is_some())
+                .map(|pair| pair.1)
+                .collect();
+            combined = combined
+                .iter()
+                .flat_map(|before| {
+                    kept.iter().map(|&one| before.iter().copied().chain([one]).collect())
+                })
+                .collect();
+        }
+        let plain = combined.iter().filter(|metapaths| self.may_be_plain(metapaths));
+        plain.map(|metapaths| self.guess(metapaths)).collect()
+    }
+}
