@@ -13,7 +13,7 @@ use crate::{
     bundle::{
         Fusion, Member,
         conditions::Conditions,
-        reading::{Phrasings, Reading, likely_answers, read},
+        reading::{Phrasings, Reading, read_or_guess},
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
         router::Features,
     },
@@ -231,12 +231,12 @@ impl QueryContext {
     ) -> Self {
         let is_ordered = settings.iter().any(|settings| settings.order().is_some());
         let conditions = Conditions::read(base, query);
-        let reading = phrasings.and_then(|phrasings| read(base, &conditions, phrasings));
+        let (reading, likely) = phrasings
+            .map(|phrasings| read_or_guess(base, &conditions, phrasings))
+            .unwrap_or_default();
         Self {
             meaning: tail::search_by_meaning(base, query),
-            features: is_ordered.then(|| {
-                QueryFeatures::new(base, query, likely(base, &conditions, &reading, phrasings))
-            }),
+            features: is_ordered.then(|| QueryFeatures::new(base, query, likely)),
             conditions,
             reading,
         }
@@ -250,24 +250,10 @@ impl QueryContext {
 pub fn query_features(
     base: &IndexedBase,
     query: &str,
-    phrasings: Option<&Phrasings>,
+    phrasings: &Phrasings,
 ) -> Result<QueryFeatures, IndexError> {
-    let conditions = Conditions::read(base, query);
-    let reading = phrasings.and_then(|phrasings| read(base, &conditions, phrasings));
-    QueryFeatures::new(base, query, likely(base, &conditions, &reading, phrasings))
-}
-
-/// The nodes that likely metapaths of a question reach; none for a plain question, which its reading
-/// answers.
-fn likely(
-    base: &IndexedBase,
-    conditions: &Conditions,
-    reading: &Option<Reading>,
-    phrasings: Option<&Phrasings>,
-) -> Scores {
-    let phrasings = phrasings.filter(|_| reading.is_none());
-    phrasings
-        .map_or_else(Scores::default, |phrasings| likely_answers(base, &conditions.rest, phrasings))
+    let (_, likely) = read_or_guess(base, &Conditions::read(base, query), phrasings);
+    QueryFeatures::new(base, query, likely)
 }
 
 /// The joined ranking with its features and its reading.

@@ -225,7 +225,7 @@ impl TrainingRankings {
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
             let settings = JoinSettings { fusion, reranker: None };
             let part = member_rankings(&rankings, query, &routing.train[query], settings);
-            let of_query = query_features(base, &labelled.text, Some(phrasings))?;
+            let of_query = query_features(base, &labelled.text, phrasings)?;
             Ok(node_features(base, &of_query, &part.rankings)?)
         };
         let train = run.train.queries.par_iter().enumerate();

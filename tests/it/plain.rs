@@ -19,7 +19,7 @@ use agent::{
     bundle::{
         Bundle,
         conditions::Conditions,
-        reading::{Phrasings, likely_answers, read},
+        reading::{Phrasings, read, read_or_guess},
     },
     dataset::{
         Home,
@@ -454,7 +454,8 @@ fn words_that_nothing_explains_leave_likely_answers() {
     let world = World::new();
     write_body(&world.path("body"));
     let base = indexed(&world, &world.path("body"));
-    let likely = |text: &str| likely_answers(&base, text, &Phrasings::default());
+    let likely =
+        |text: &str| read_or_guess(&base, &Conditions::read(&base, text), &Phrasings::default()).1;
     let vague = likely("surgeons sometimes amputate parts of the Hand");
     let score = |node| vague.get(node).unwrap_or(0.0);
     assert!(score(1) > score(2) && score(2) > 0.0 && score(1) < 0.5, "{vague:?}");

@@ -27,11 +27,9 @@ use crate::bundle::{
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
-    self as kb, Direction, Kb, MetapathStep, NodeId, Path, RelationId, TypeId, answer::Explanation,
-    paths_along,
+    self as kb, Direction, Kb, MetapathStep, NodeId, Path, RelationId, Scores, TypeId,
+    answer::Explanation, paths_along,
 };
-
-pub use soft::likely_answers;
 
 /// Maximum number of names of a plain question.
 const MAX_NAMES: usize = 3;
@@ -324,29 +322,48 @@ pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
 /// reading that explains its words has answers. Of the answers, those that fulfil the conditions stay, if
 /// there are any.
 pub fn read(base: &IndexedBase, conditions: &Conditions, phrasings: &Phrasings) -> Option<Reading> {
-    let mut reading = read_rest(base, &conditions.rest, phrasings)?;
-    reading.answers = conditions.fulfilled(&base.kb, reading.answers);
-    reading.by_date = conditions.by_date(base, &reading.answers);
-    (reading.answers.len() <= MAX_ANSWERS).then_some(reading)
+    read_or_guess(base, conditions, phrasings).0
 }
 
-fn read_rest(base: &IndexedBase, text: &str, phrasings: &Phrasings) -> Option<Reading> {
-    let question = Question::new(base, text);
+/// [`read`], and for a question that is not plain the nodes that its likely metapaths reach, with
+/// probabilities in `0..=1`.
+pub fn read_or_guess(
+    base: &IndexedBase,
+    conditions: &Conditions,
+    phrasings: &Phrasings,
+) -> (Option<Reading>, Scores) {
+    let question = Question::new(base, &conditions.rest);
     if !question.may_be_plain() {
-        return None;
+        return (None, Scores::default());
     }
+    let finished = |mut reading: Reading| {
+        reading.answers = conditions.fulfilled(&base.kb, reading.answers);
+        reading.by_date = conditions.by_date(base, &reading.answers);
+        (reading.answers.len() <= MAX_ANSWERS).then_some(reading)
+    };
     if let Some(reading) = bare_name(base, &question) {
-        return Some(reading);
+        return (finished(reading), Scores::default());
+    }
+    let model = Model::new(base, &question, phrasings);
+    if let Some(reading) = plain(base, &question, &model).and_then(finished) {
+        return (Some(reading), Scores::default());
+    }
+    let likely = model.likely_metapaths();
+    match model.nearly_plain(&likely).and_then(finished) {
+        Some(reading) => (Some(reading), Scores::default()),
+        None => (None, model.reached_by(likely)),
+    }
+}
+
+/// The reading that explains every word and has answers.
+fn plain(base: &IndexedBase, question: &Question, model: &Model<'_>) -> Option<Reading> {
+    if !model.may_explain() {
+        return None;
     }
     let named: BTreeSet<NodeId> = question.names.iter().flatten().copied().collect();
     let named: Vec<NodeId> = named.into_iter().collect();
-    let model = Model::new(base, &question, phrasings);
-    if !model.may_explain() {
-        return model.nearly_plain();
-    }
     let guesses = model.guesses();
-    let Some(first) = guesses.first() else { return model.nearly_plain() };
-    let least = first.log - MAX_BEHIND;
+    let least = guesses.first()?.log - MAX_BEHIND;
     let mut found: Option<(f32, Reading)> = None;
     for guess in guesses.iter().take(TRIED).take_while(|guess| guess.log >= least) {
         if found.as_ref().is_some_and(|(log, _)| guess.log < log - SAME_LOG) {
@@ -378,7 +395,7 @@ fn read_rest(base: &IndexedBase, text: &str, phrasings: &Phrasings) -> Option<Re
         }
     }
     found.map(|(_, mut reading)| {
-        reading.reverse = reading.reached_in_reverse(base, &question);
+        reading.reverse = reading.reached_in_reverse(base, question);
         reading
     })
 }
@@ -488,7 +505,8 @@ mod tests {
     #[test]
     fn a_name_and_no_word_more_asks_for_what_bears_it() {
         let base = example_base();
-        let read = |query: &str| read_rest(&base, query, &Phrasings::default());
+        let read =
+            |query: &str| read(&base, &Conditions::read(&base, query), &Phrasings::default());
         let product = base.kb.nodes_of_type(base.kb.type_id("product").unwrap())[0];
         let name = base.kb.name(product);
         let reading = read(name).unwrap();

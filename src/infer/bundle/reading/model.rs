@@ -167,7 +167,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    fn worded(&self, metapath: Metapath) -> WordedMetapath<'a> {
+    pub(super) fn worded(&self, metapath: Metapath) -> WordedMetapath<'a> {
         WordedMetapath { words: self.learnt_words(&metapath), metapath }
     }
 
@@ -185,6 +185,11 @@ impl<'a> Model<'a> {
             explained | self.names_of(&one.metapath) | self.synonyms_of(&one.metapath)
         });
         self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
+    }
+
+    /// Whether the names of a metapath's types and relations, or their synonyms, explain a topical word.
+    pub(super) fn explains_a_word(&self, metapath: &Metapath) -> bool {
+        self.topical & (self.names_of(metapath) | self.synonyms_of(metapath)) != 0
     }
 
     /// The share of the topical words that the names of a metapath's types and relations, or their
@@ -407,7 +412,7 @@ impl<'a> Model<'a> {
 
     /// The metapaths from a type: steps within a type in one direction only where a phrasing or the
     /// order of the words says it.
-    pub(super) fn metapaths(&self, start: TypeId) -> Vec<WordedMetapath<'a>> {
+    fn metapaths(&self, start: TypeId) -> Vec<WordedMetapath<'a>> {
         let is_said = |metapath: &Metapath| {
             self.question.says_direction(metapath) == Some(true)
                 || self.learnt_words(metapath).is_some()

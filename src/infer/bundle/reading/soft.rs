@@ -5,11 +5,10 @@
 //! under all of them.
 
 use super::{
-    Metapath, Phrasings, Question, Reading, metapath_in_words,
-    model::{LONGER, Model, WordedMetapath},
+    Metapath, Reading, metapath_in_words, metapaths_from,
+    model::{LONGER, Model},
     reached,
 };
-use agent_index::IndexedBase;
 use agent_kb::{Combine, NodeId, Scores, TypeId};
 
 /// Maximum number of metapaths of a name that are followed, most likely first.
@@ -18,13 +17,13 @@ const FOLLOWED: usize = 24;
 const KEPT: usize = 8;
 /// Maximum log distance to the most likely metapath that reaches nodes.
 const MAX_BEHIND: f32 = 4.0;
-/// Prior probability of one step, and of two; each is spread over all metapaths of that length.
-const PRIOR_BY_STEPS: [f32; 2] = [0.8, 0.2];
+/// Prior probability of two steps, spread over all metapaths of two; that of one step is the rest.
+const TWO_STEPS: f32 = 0.2;
 /// Minimum probability of a metapath that answers a question with one word that it does not explain.
 const MIN_PROBABILITY: f32 = 0.6;
 
 /// A metapath that a question may mean.
-struct LikelyMetapath {
+pub(super) struct LikelyMetapath {
     metapath: Metapath,
     /// Probability among the metapaths that reach nodes.
     probability: f32,
@@ -32,42 +31,50 @@ struct LikelyMetapath {
     nodes: Vec<NodeId>,
 }
 
-/// The nodes that the metapaths of a question's names reach: for each node, the mean over the names of the
-/// probability that a metapath that reaches it is meant, times the share of the question's words that the
-/// most likely metapath explains. In `0..=1`; empty for a question without names, or with more than a
-/// plain question may have.
-pub fn likely_answers(base: &IndexedBase, text: &str, phrasings: &Phrasings) -> Scores {
-    let question = Question::new(base, text);
-    if !question.may_be_plain() {
-        return Scores::default();
-    }
-    let model = Model::new(base, &question, phrasings);
-    let of_name = |(names, types): (&Vec<NodeId>, Vec<TypeId>)| {
-        let likely = model.likely_metapaths(names, &types);
-        let explained = likely.first().map_or(0.0, |first| model.share_explained(&first.metapath));
-        let factor = explained / question.names.len() as f32;
-        let scores = likely.into_iter().map(|LikelyMetapath { probability, nodes, .. }| {
-            Scores::new(nodes.into_iter().map(|node| (node, factor * probability)).collect())
-        });
-        scores.reduce(|all, one| all.combine(&one, Combine::Sum)).unwrap_or_default()
-    };
-    let of_names = question.names.iter().zip(question.linked_types(base)).map(of_name);
-    of_names.reduce(|all, one| all.combine(&one, Combine::Sum)).unwrap_or_default()
-}
-
 impl Model<'_> {
+    /// For each name, the metapaths from it that reach nodes, most likely first.
+    pub(super) fn likely_metapaths(&self) -> Vec<Vec<LikelyMetapath>> {
+        let types = self.question.linked_types(self.base);
+        let pairs = self.question.names.iter().zip(types);
+        pairs.map(|(names, types)| self.likely_from(names, &types)).collect()
+    }
+
+    /// For each node, the mean over the names of the probability that a metapath that reaches it is
+    /// meant, times the share of the question's words that the most likely metapath explains.
+    pub(super) fn reached_by(&self, likely: Vec<Vec<LikelyMetapath>>) -> Scores {
+        let n_names = likely.len() as f32;
+        let of_name = |likely: Vec<LikelyMetapath>| {
+            let explained = likely.first().map_or(0.0, |one| self.share_explained(&one.metapath));
+            let factor = explained / n_names;
+            let scores = likely.into_iter().map(|LikelyMetapath { probability, nodes, .. }| {
+                Scores::new(nodes.into_iter().map(|node| (node, factor * probability)).collect())
+            });
+            sum(scores)
+        };
+        sum(likely.into_iter().map(of_name))
+    }
+
     /// The metapaths from a name that reach nodes, most likely first.
-    fn likely_metapaths(&self, names: &[NodeId], types: &[TypeId]) -> Vec<LikelyMetapath> {
-        let metapaths: Vec<WordedMetapath<'_>> =
-            types.iter().flat_map(|&kind| self.metapaths(kind)).collect();
-        let n_steps = |one: &WordedMetapath<'_>| one.metapath.steps.len();
-        let priors = [1, 2].map(|n| {
-            let n_alike = metapaths.iter().filter(|one| n_steps(one) == n).count().max(1);
-            (PRIOR_BY_STEPS[n - 1] / n_alike as f32).ln() - LONGER * (n - 1) as f32
-        });
-        let log = |one: &WordedMetapath<'_>| self.guess(&[one]).log + priors[n_steps(one) - 1];
-        let mut likely: Vec<(f32, Metapath)> =
-            metapaths.iter().map(|one| (log(one), one.metapath.clone())).collect();
+    fn likely_from(&self, names: &[NodeId], types: &[TypeId]) -> Vec<LikelyMetapath> {
+        let is_said = |metapath: &Metapath| {
+            !metapath.is_one_way_within_a_type()
+                || self.question.says_direction(metapath) == Some(true)
+        };
+        let metapaths = types.iter().flat_map(|&kind| metapaths_from(self.base, kind, true));
+        let (one_step, two_steps): (Vec<Metapath>, Vec<Metapath>) =
+            metapaths.filter(is_said).partition(|metapath| metapath.steps.len() == 1);
+        let prior = |share: f32, n: usize| (share / n.max(1) as f32).ln();
+        let (of_one, of_two) =
+            (prior(1.0 - TWO_STEPS, one_step.len()), prior(TWO_STEPS, two_steps.len()) - LONGER);
+        let two_steps = two_steps.into_iter().filter(|metapath| self.explains_a_word(metapath));
+        let priors = one_step.into_iter().map(|one| (of_one, one));
+        let priors = priors.chain(two_steps.map(|two| (of_two, two)));
+        let mut likely: Vec<(f32, Metapath)> = priors
+            .map(|(prior, metapath)| {
+                let log = self.guess(&[&self.worded(metapath.clone())]).log;
+                (prior + log, metapath)
+            })
+            .collect();
         likely.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let mut kept: Vec<(f32, LikelyMetapath)> = Vec::new();
         for (log, metapath) in likely.into_iter().take(FOLLOWED) {
@@ -90,11 +97,10 @@ impl Model<'_> {
 
     /// The reading of a question with one name and one word that no reading explains, if a metapath of
     /// one step is likely and explains another word.
-    pub(super) fn nearly_plain(&self) -> Option<Reading> {
-        let [names] = self.question.names.as_slice() else { return None };
-        let types = self.question.linked_types(self.base).pop()?;
+    pub(super) fn nearly_plain(&self, likely: &[Vec<LikelyMetapath>]) -> Option<Reading> {
+        let ([names], [likely]) = (self.question.names.as_slice(), likely) else { return None };
+        let likely = likely.first()?;
         let n = self.topical.count_ones();
-        let likely = self.likely_metapaths(names, &types).into_iter().next()?;
         let n_explained = (self.share_explained(&likely.metapath) * n as f32).round() as u32;
         let is_meant = likely.probability >= MIN_PROBABILITY
             && likely.metapath.steps.len() == 1
@@ -104,12 +110,17 @@ impl Model<'_> {
             let reading = Reading {
                 metapaths: vec![metapath_in_words(self.base, &likely.metapath)],
                 named: names.clone(),
-                answers: likely.nodes,
+                answers: likely.nodes.clone(),
                 by_synonym: true,
-                ways: vec![vec![(names.clone(), likely.metapath)]],
+                ways: vec![vec![(names.clone(), likely.metapath.clone())]],
                 ..Reading::default()
             };
             Reading { reverse: reading.reached_in_reverse(self.base, self.question), ..reading }
         })
     }
+}
+
+/// The sum of scores; no score without any.
+fn sum(scores: impl Iterator<Item = Scores>) -> Scores {
+    scores.reduce(|all, one| all.combine(&one, Combine::Sum)).unwrap_or_default()
 }
