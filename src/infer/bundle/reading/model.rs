@@ -187,19 +187,11 @@ impl<'a> Model<'a> {
         self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
     }
 
-    /// Whether the names of a metapath's types and relations, or their synonyms, explain a topical word.
-    pub(super) fn explains_a_word(&self, metapath: &Metapath) -> bool {
-        self.topical & (self.names_of(metapath) | self.synonyms_of(metapath)) != 0
-    }
-
-    /// The share of the topical words that the names of a metapath's types and relations, or their
-    /// synonyms, explain; 1 without such words.
-    pub(super) fn share_explained(&self, metapath: &Metapath) -> f32 {
-        let explained = self.topical & (self.names_of(metapath) | self.synonyms_of(metapath));
-        match self.topical.count_ones() {
-            0 => 1.0,
-            n => explained.count_ones() as f32 / n as f32,
-        }
+    /// Number of topical words that the names of a metapath's types and relations, or their synonyms,
+    /// explain.
+    pub(super) fn n_explained(&self, metapath: &Metapath) -> u32 {
+        let explained = self.names_of(metapath) | self.synonyms_of(metapath);
+        (self.topical & explained).count_ones()
     }
 
     /// The words that are forms of names of the types and relations of a metapath.

@@ -43,9 +43,13 @@ impl Model<'_> {
     /// meant, times the share of the question's words that the most likely metapath explains.
     pub(super) fn reached_by(&self, likely: Vec<Vec<LikelyMetapath>>) -> Scores {
         let n_names = likely.len() as f32;
+        let n_words = self.topical.count_ones();
+        let share = |likely: &LikelyMetapath| match n_words {
+            0 => 1.0,
+            n => self.n_explained(&likely.metapath) as f32 / n as f32,
+        };
         let of_name = |likely: Vec<LikelyMetapath>| {
-            let explained = likely.first().map_or(0.0, |one| self.share_explained(&one.metapath));
-            let factor = explained / n_names;
+            let factor = likely.first().map_or(0.0, share) / n_names;
             let scores = likely.into_iter().map(|LikelyMetapath { probability, nodes, .. }| {
                 Scores::new(nodes.into_iter().map(|node| (node, factor * probability)).collect())
             });
@@ -66,7 +70,7 @@ impl Model<'_> {
         let prior = |share: f32, n: usize| (share / n.max(1) as f32).ln();
         let (of_one, of_two) =
             (prior(1.0 - TWO_STEPS, one_step.len()), prior(TWO_STEPS, two_steps.len()) - LONGER);
-        let two_steps = two_steps.into_iter().filter(|metapath| self.explains_a_word(metapath));
+        let two_steps = two_steps.into_iter().filter(|metapath| self.n_explained(metapath) > 0);
         let priors = one_step.into_iter().map(|one| (of_one, one));
         let priors = priors.chain(two_steps.map(|two| (of_two, two)));
         let mut likely: Vec<(f32, Metapath)> = priors
@@ -100,12 +104,11 @@ impl Model<'_> {
     pub(super) fn nearly_plain(&self, likely: &[Vec<LikelyMetapath>]) -> Option<Reading> {
         let ([names], [likely]) = (self.question.names.as_slice(), likely) else { return None };
         let likely = likely.first()?;
-        let n = self.topical.count_ones();
-        let n_explained = (self.share_explained(&likely.metapath) * n as f32).round() as u32;
+        let n_explained = self.n_explained(&likely.metapath);
         let is_meant = likely.probability >= MIN_PROBABILITY
             && likely.metapath.steps.len() == 1
             && n_explained > 0
-            && n - n_explained <= 1;
+            && self.topical.count_ones() <= n_explained + 1;
         is_meant.then(|| {
             let reading = Reading {
                 metapaths: vec![metapath_in_words(self.base, &likely.metapath)],
