@@ -1,8 +1,8 @@
 //! Processor time of one thread, and a deadline for work by processor and wall time.
 //!
-//! A wall-clock deadline fails good work on a busy machine, so work is charged the processor time of
-//! its thread. That clock does not count waiting or other threads, so wall time is bounded as well, at
-//! [`WALL_PER_WORK`] times the limit.
+//! A wall-clock deadline fails good work on a busy machine, so work is charged the processor time
+//! of its thread. That clock does not count waiting or other threads, so wall time is bounded as
+//! well, at [`WALL_PER_WORK`] times the limit.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// a processor still ends in time.
 pub const WALL_PER_WORK: u32 = 10;
 
-/// The processor time of one thread, readable from any thread; wall time on systems other than Linux.
+/// The processor time of one thread, readable from any thread; wall time on systems other than
+/// Linux.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadClock {
     #[cfg(target_os = "linux")]
@@ -28,8 +29,8 @@ impl ThreadClock {
         }
     }
 
-    /// Processor time of the thread so far; wall time since [`current`](Self::current) once the thread
-    /// has ended.
+    /// Processor time of the thread so far; wall time since [`current`](Self::current) once the
+    /// thread has ended.
     pub fn now(&self) -> Duration {
         #[cfg(target_os = "linux")]
         if let Some(time) = linux::time_of(self.id) {
@@ -46,8 +47,8 @@ mod linux {
     /// The clock of the calling thread; on failure, the clock of whichever thread reads it.
     pub(super) fn current_clock() -> libc::clockid_t {
         let mut id = libc::CLOCK_THREAD_CPUTIME_ID;
-        // SAFETY: the thread is the one that runs, and the place is writable. A refusal leaves the
-        // clock of whoever reads it, which is at most more patient.
+        // SAFETY: the calling thread exists, and `id` is writable. On failure `id` stays the clock
+        // of the reading thread, which can only make a deadline later.
         #[expect(unsafe_code, reason = "the system's interface")]
         let _ = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut id) };
         id
@@ -56,7 +57,7 @@ mod linux {
     /// Time of a clock; none if its thread has ended.
     pub(super) fn time_of(id: libc::clockid_t) -> Option<Duration> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the place is writable; an unknown clock is refused.
+        // SAFETY: `time` is writable; the system returns an error for an unknown clock.
         #[expect(unsafe_code, reason = "the system's interface")]
         let refused = unsafe { libc::clock_gettime(id, &raw mut time) };
         let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
@@ -97,8 +98,8 @@ impl Timer {
         Self { limit: self.limit.saturating_add(more), ..self.with_waiting(more) }
     }
 
-    /// Shortest time until the deadline; zero once it has passed. Makes a system call: a frequent caller
-    /// should call again only after that time.
+    /// Shortest time until the deadline; zero once it has passed. Makes a system call, so a
+    /// frequent caller should call again only after that time.
     pub fn left(&self) -> Duration {
         let computed = self.clock.now().saturating_sub(self.computed_before);
         let wall = self.started.elapsed();

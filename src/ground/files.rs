@@ -21,12 +21,12 @@ use tempfile::{Builder, NamedTempFile, TempDir};
 pub fn open(path: &Path) -> io::Result<File> {
     regular(&fs::metadata(path)?)?;
     let file = File::open(path)?;
-    // What is opened may be another file by now.
+    // The path may lead to another file by now.
     regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Opens a regular file to be read and appended to, also through links; makes it if there is none.
+/// Opens a regular file for reading and appending, also through links; creates a missing file.
 ///
 /// # Errors
 /// As [`open`].
@@ -86,8 +86,8 @@ pub fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// A file that is removed unless it is persisted. Its permissions follow the user's mask, unlike those
-/// of usual temporary files, which are private.
+/// Creates a file that is removed unless it is persisted. Its permissions follow the umask, unlike
+/// those of usual temporary files, which are private.
 ///
 /// # Errors
 /// The error of the system.
@@ -95,7 +95,7 @@ pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
     with_mode(&mut Builder::new(), 0o666).prefix(prefix).tempfile_in(folder)
 }
 
-/// A directory that is removed unless it is kept, with permissions by the user's mask.
+/// Creates a directory that is removed unless it is kept. Its permissions follow the umask.
 ///
 /// # Errors
 /// The error of the system.
@@ -103,7 +103,7 @@ pub fn temporary_dir(folder: &Path, prefix: &str) -> io::Result<TempDir> {
     with_mode(&mut Builder::new(), 0o777).prefix(prefix).tempdir_in(folder)
 }
 
-/// Sets the mode; the system subtracts the user's mask from it.
+/// Sets the mode, from which the system removes the bits of the umask.
 #[cfg(unix)]
 fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, mode: u32) -> &'a mut Builder<'b, 'b> {
     use std::os::unix::fs::PermissionsExt;

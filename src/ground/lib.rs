@@ -1,5 +1,5 @@
-//! Foundations of all other crates: files within limits, tarballs, units of work, words of a text and
-//! thread time. Independent of nodes, queries and models.
+//! Foundations of all other crates: reading files within limits, tarballs, units of work,
+//! tokenization and thread time. Independent of nodes, queries and models.
 
 pub mod clock;
 pub mod files;

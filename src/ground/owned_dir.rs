@@ -1,10 +1,10 @@
-//! Marks directories as belonging to this program, so that it removes nothing from any other.
+//! Marks directories that this program owns, so that it never removes files from any other.
 //!
 //! ```text
 //! DIR/.agent-directory     the kind of the directory, one line
 //! ```
 //!
-//! Must not know what a kind of directory holds.
+//! Independent of the content of the directories.
 
 use std::{
     fs,
@@ -16,14 +16,14 @@ use crate::files;
 
 /// Name of the marker.
 const MARKER: &str = ".agent-directory";
-/// Longest marker, bytes.
+/// Maximum size of a marker, bytes.
 const MAX_MARKER_BYTES: u64 = 64;
 
-/// Why a directory is not taken.
+/// Why a directory cannot be taken into ownership.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnedDirError {
-    /// It holds files and has no marker of this kind.
+    /// The directory holds files and has no marker of this kind.
     #[error("{} holds other files and is not a {kind}; name a new or empty directory", path.display())]
     NotOwned {
         /// The directory.
@@ -31,18 +31,18 @@ pub enum OwnedDirError {
         /// The expected kind.
         kind: &'static str,
     },
-    /// The file system refuses.
+    /// A file operation failed.
     #[error("cannot use {}: {source}", path.display())]
     Io {
         /// The directory.
         path: PathBuf,
-        /// The reason.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Makes and marks a directory of a kind. One that exists must be empty or marked already; several
-/// processes may do so at once.
+/// Creates a directory and marks it with a kind. An existing directory must be empty or already
+/// marked with this kind. Several processes may do so at the same time.
 ///
 /// # Errors
 /// [`OwnedDirError`]; then the directory is unchanged.
@@ -67,7 +67,7 @@ pub fn take(dir: &Path, kind: &'static str) -> Result<(), OwnedDirError> {
     owned(dir, kind)
 }
 
-/// That a directory is marked, maybe by another process in the meantime.
+/// Fails unless a directory is marked, perhaps by another process in the meantime.
 fn owned(dir: &Path, kind: &'static str) -> Result<(), OwnedDirError> {
     let other = || OwnedDirError::NotOwned { path: dir.to_owned(), kind };
     is_marked(dir, kind).then_some(()).ok_or_else(other)
@@ -78,7 +78,7 @@ fn is_marked(dir: &Path, kind: &str) -> bool {
     read.is_ok_and(|bytes| bytes.strip_suffix(b"\n") == Some(kind.as_bytes()))
 }
 
-/// Whether nothing but markers in the making lie in a directory.
+/// Whether a directory is empty, apart from a marker and its temporary files.
 fn is_empty(dir: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(dir)? {
         if !entry?.file_name().to_string_lossy().starts_with(MARKER) {

@@ -1,12 +1,12 @@
-//! The directory of a pool: jobs, each a directory of units, which a run plans and
-//! workers do.
+//! The directory of a pool of workers. It holds jobs, each a directory of units that a run plans
+//! and workers compute.
 //!
 //! ```text
 //! DIR/.agent-directory   marks it as a pool
 //! DIR/jobs/N             a job
 //! ```
 //!
-//! Nothing is removed but jobs of a marked directory. Must not know what a job computes.
+//! Only jobs of a marked directory are ever removed. Independent of what a job computes.
 
 use std::{
     fs, io,
@@ -18,14 +18,14 @@ use crate::{
     units,
 };
 
-/// The kind of a directory that is a pool.
+/// The kind in the marker of a pool.
 const KIND: &str = "pool";
 const JOBS: &str = "jobs";
-/// A job that is being removed.
+/// Name of a job while it is removed.
 const GONE: &str = ".gone";
-/// Digits of the number of a job; names sort as numbers do.
+/// Minimum number of digits in the name of a job, so that names sort as numbers do.
 const DIGITS: usize = 9;
-/// The entry `kind` of the task of a job.
+/// Value of `kind` in the task of every job.
 pub const JOB_KIND: &str = "evaluate";
 
 /// A directory that is marked as a pool.
@@ -35,10 +35,10 @@ pub struct PoolDir {
 }
 
 impl PoolDir {
-    /// Takes a directory that is new, empty or a pool already.
+    /// Opens a pool; creates it if the directory is missing or empty.
     ///
     /// # Errors
-    /// [`OwnedDirError`]; then nothing in it was changed.
+    /// [`OwnedDirError`]; then no file in the directory was changed.
     pub fn take(dir: &Path) -> Result<Self, OwnedDirError> {
         owned_dir::take(dir, KIND)?;
         Ok(Self { dir: dir.to_owned() })
@@ -49,12 +49,12 @@ impl PoolDir {
         &self.dir
     }
 
-    /// Where the job of a number is or will be.
+    /// Path of the job with this number, which need not exist.
     pub fn job(&self, number: u64) -> PathBuf {
         self.jobs_dir().join(format!("{number:0DIGITS$}"))
     }
 
-    /// The jobs, by number.
+    /// Paths of the existing jobs, by name.
     pub fn jobs(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.jobs_dir()).into_iter().flatten().flatten();
         let mut jobs: Vec<PathBuf> =
@@ -63,10 +63,11 @@ impl PoolDir {
         jobs
     }
 
-    /// Removes all jobs, and makes the directory of jobs if there is none; the first free number.
+    /// Removes all jobs, creates the directory of jobs if it is missing, and returns the first free
+    /// number.
     ///
     /// # Errors
-    /// That something cannot be removed or made.
+    /// The error of the system; also if the directory of jobs is a symbolic link.
     pub fn clear(&self) -> io::Result<u64> {
         let dir = self.jobs_dir();
         fs::create_dir_all(&dir)?;
@@ -82,10 +83,10 @@ impl PoolDir {
         Ok(numbers.max().map_or(0, |last| last.saturating_add(1)))
     }
 
-    /// Removes a job, in one step as workers see.
+    /// Removes a job, atomically for workers.
     ///
     /// # Errors
-    /// That it cannot be removed; what is left is removed by the next [`clear`](Self::clear).
+    /// The error of the system; the next [`clear`](Self::clear) removes any remains.
     pub fn remove(&self, job: &Path) -> io::Result<()> {
         let gone = self.jobs_dir().join(GONE);
         fs::rename(job, &gone)?;
@@ -97,7 +98,7 @@ impl PoolDir {
     }
 }
 
-/// Whether a path is a directory with the number and the plan of a job.
+/// Whether a path is a directory whose name is a job's number and whose plan has the kind of jobs.
 fn is_job(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let is_number = name.len() >= DIGITS && name.iter().all(u8::is_ascii_digit);

@@ -1,4 +1,4 @@
-//! Free space of a file system. Must not know what it is for.
+//! Free space of a file system. Independent of what the space is for.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub fn free_bytes(dir: &Path) -> Option<u64> {
     (status == 0).then(bytes).flatten()
 }
 
-/// As on other systems; here the system cannot tell.
+/// Always `None`: not supported on this system.
 #[cfg(not(unix))]
 pub fn free_bytes(_: &Path) -> Option<u64> {
     None

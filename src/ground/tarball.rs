@@ -35,7 +35,7 @@ const MANIFEST: &str = "manifest.json";
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 /// Prefix of temporary files.
 const STAGING_PREFIX: &str = ".tarball-";
-/// Zstandard's own default.
+/// Compression level: Zstandard's default.
 const LEVEL: i32 = 3;
 /// Bytes read and written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -52,7 +52,7 @@ const PREFIX_BYTES: usize = 155;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TarballError {
-    /// A file or directory could not be read or written; a full disk ends here too.
+    /// A file or directory could not be read or written, for example because the disk is full.
     #[error("cannot {action} {}: {source}{}", path.display(), files::remedy(source))]
     Io {
         /// Attempted action, an infinitive.
@@ -199,7 +199,7 @@ pub fn pack(
         let head = head.ok_or_else(|| TarballError::BadPath { path: path.clone() })?;
         out.write_all(&head).map_err(failed())?;
         let file = files::open(place).map_err(TarballError::io("read", place))?;
-        // A file that grows never ends.
+        // A file that keeps growing would never end.
         let file = file.take(member.bytes.saturating_add(1));
         let (bytes, digest) = copy(file, place, Some((&mut out, to)), watch)?;
         if (bytes, hex(digest)) != (member.bytes, member.blake3.clone()) {

@@ -5,8 +5,8 @@
 //! DIR/plan.json      the task, the numbers of items and units, digests of the inputs
 //! DIR/in/N           the items of unit N, one per line
 //! DIR/NAME           a file that every unit reads, if the task has one
-//! DIR/out/DIGEST     the result of a unit; DIGEST is of the plan and its number
-//! DIR/claims/N       locked by the process that works on unit N; its name, if it signs
+//! DIR/out/DIGEST     the result of a unit; DIGEST is of the plan and the unit's number
+//! DIR/claims/N       locked by the process that works on unit N; holds its name if it signs
 //! ```
 //!
 //! The directory appears in one step, and so does each result. A result is the output of the unit,
@@ -36,11 +36,11 @@ const FORMAT: &str = "agent-units-1";
 const SEAL_START: &[u8] = br#"{"format":"agent-units-1","#;
 /// Maximum size of a plan, bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
-/// Longest file that units read, and longest input of a unit, bytes.
+/// Maximum size of the file that units read, and of the input of a unit, bytes.
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// Longest name of a process that signs a claim, bytes.
+/// Maximum length of the name of a process that signs a claim, bytes.
 const MAX_SIGNATURE_BYTES: u64 = 100;
-/// Longest seal, bytes.
+/// Maximum size of a seal, bytes.
 const MAX_SEAL_BYTES: u64 = 1 << 20;
 /// Bytes read or written at a time.
 const BLOCK_BYTES: usize = 1 << 16;
@@ -95,7 +95,7 @@ pub enum UnitsError {
     },
 }
 
-/// The task of the plan in a directory, whichever version made it; `None` without a plan.
+/// The task of the plan in a directory, of any version; `None` without a plan.
 pub fn planned_task(dir: &Path) -> Option<Value> {
     let bytes = files::read(&dir.join(PLAN), MAX_PLAN_BYTES).ok()?;
     serde_json::from_slice::<Value>(&bytes).ok()?.get_mut("task").map(Value::take)
@@ -202,7 +202,7 @@ impl Units {
             fs::rename(staging.path(), dir)
         };
         make().map_err(io_error(dir))?;
-        // It has another name by now.
+        // The directory was renamed, so there is nothing to remove.
         let _ = staging.keep();
         Self::open(dir)
     }
@@ -254,14 +254,15 @@ impl Units {
         self.plan.inputs.is_empty()
     }
 
-    /// Path of the file that every unit reads, after its digest was checked.
+    /// Checks the digest of the file that every unit reads, and returns its path; none if the task
+    /// has no such file.
     ///
     /// # Errors
     /// [`UnitsError::Changed`], [`UnitsError::Io`].
     pub fn file(&self) -> Result<Option<PathBuf>, UnitsError> {
         let Some((name, digest)) = &self.plan.file else { return Ok(None) };
         let path = self.dir.join(name);
-        // A plan names no file but its own.
+        // The file must lie in the directory itself.
         if Path::new(name).file_name() != Some(name.as_ref()) {
             return Err(UnitsError::Changed(path));
         }
@@ -304,8 +305,9 @@ impl Units {
         Content::open(&self.result(unit), unit).is_ok_and(|content| read(content).is_ok())
     }
 
-    /// Locks a unit until the claim is dropped; none if another process holds the lock. Always
-    /// succeeds on file systems without locks: then a unit may be computed twice.
+    /// Locks a unit until the claim is dropped; none if another process holds the lock or the lock
+    /// file cannot be opened. On file systems without locks, two processes may claim the same unit
+    /// and both compute it.
     pub fn claim(&self, unit: u64) -> Option<Claim> {
         let path = self.dir.join(CLAIMS).join(unit.to_string());
         let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
@@ -377,7 +379,7 @@ impl Units {
         Ok(results.collected)
     }
 
-    /// Where the result of a unit is.
+    /// Path of the result of a unit.
     pub fn result(&self, unit: u64) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.digest.as_bytes()).update(&unit.to_le_bytes());
@@ -389,10 +391,10 @@ impl Units {
 pub struct Claim(File);
 
 impl Claim {
-    /// Notes the name of this process, of at most 100 bytes.
+    /// Writes the name of this process, of at most 100 bytes, into the lock file.
     ///
     /// # Errors
-    /// That it cannot be written.
+    /// The error of the system.
     pub fn sign(&self, name: &str) -> io::Result<()> {
         let mut file = &self.0;
         file.set_len(0)?;
@@ -441,7 +443,7 @@ impl ResultWriter<'_> {
             let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.as_file().sync_all()?;
             file.persist(&path)?;
-            // So that the name survives a power cut too.
+            // Syncs the directory, so that the rename survives a power cut.
             let dir = units.dir.join(RESULTS);
             if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
         };
@@ -479,8 +481,8 @@ impl Read for Content {
     }
 }
 
-/// Outputs of all units, in order and without seals. Reading fails at a result that changed after it
-/// was checked.
+/// Outputs of all units, in order and without seals. Reading fails at a result that changed after
+/// it was checked.
 pub struct Results<'a> {
     units: &'a Units,
     next: u64,
@@ -533,7 +535,7 @@ fn seal_of(mut file: &File) -> io::Result<Option<(u64, Seal)>> {
     Ok(sealed)
 }
 
-/// The items of one of `n` units.
+/// The numbers of the items of a unit, if `items` items are split into `n` units.
 fn share(items: u64, n: u64, unit: u64) -> Range<u64> {
     let at = |unit: u64| (u128::from(items) * u128::from(unit) / u128::from(n)) as u64;
     at(unit)..at(unit + 1)

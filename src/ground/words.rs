@@ -1,16 +1,16 @@
-//! Words of a text, as all indexes and text comparisons use them.
+//! Tokenization of texts, shared by all indexes and text comparisons.
 //!
 //! Three tokenizations, from strict to loose:
-//! - [`for_each_reference_word`]: lower case, at least two word characters, 33 stop words dropped; the
-//!   analysis of the BM25 baseline of STaRK (pattern `\b\w\w+\b`, no stemming).
-//! - [`name_words`]: case and accents folded, every alphanumeric run, nothing dropped; names are
-//!   looked up by these.
-//! - [`Stems`]: name words of at least two characters, stop words dropped, stems of the languages of a base;
-//!   for languages with compounds or many forms also the letter n-grams of the stems, and for scripts without spaces
-//!   pairs of characters.
+//! - [`for_each_reference_word`]: lower case, at least two word characters, 33 stop words dropped;
+//!   the analysis of the BM25 baseline of STaRK (pattern `\b\w\w+\b`, no stemming).
+//! - [`name_words`]: case and accents folded, every alphanumeric run, nothing dropped; used to look
+//!   up names.
+//! - [`Stems`]: name words of at least two characters, stop words dropped, stemmed in the languages
+//!   of a base; for languages with compounds or many forms also the letter n-grams of the stems,
+//!   and for scripts without spaces pairs of characters.
 //!
-//! A word has one stem, by all stemmers of the base one after the other, in texts and queries alike.
-//! Independent of nodes, indexes and queries.
+//! Each word has one stem, in texts and queries alike: the stemmers of all languages of the base
+//! are applied in turn. Independent of nodes, indexes and queries.
 
 mod language;
 mod quoted;
@@ -30,7 +30,7 @@ pub use crate::words::{
 pub const MAX_WORD_LETTERS: usize = 64;
 /// Letters of an n-gram of a stem; docs/languages.md gives the reason.
 const GRAM_LETTERS: usize = 4;
-/// Weight of all n-grams of a word of a query together, that of its stem being 1; each has at most 1.
+/// Total weight of the n-grams of a query word, whose stem has weight 1; each n-gram has at most 1.
 const GRAMS_WEIGHT: f32 = 2.0;
 
 /// Function words that carry no topic, sorted; the English list of Lucene's standard analyzer.
@@ -172,8 +172,8 @@ pub fn is_question_word(word: &str) -> bool {
 }
 
 /// The known name nearest to an unknown one by optimal string alignment (insertions, deletions,
-/// substitutions and swaps of neighbours), if its distance is at most `max_distance` and less than the
-/// length of the name; ties go to the first.
+/// substitutions and swaps of neighbours), if its distance is at most `max_distance` and less than
+/// the length of the unknown name, characters; ties go to the first.
 pub fn nearest<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -302,8 +302,8 @@ impl Stems {
         self.languages
     }
 
-    /// The stem of a folded word; the word itself if longer than [`MAX_WORD_LETTERS`], because
-    /// stemming is quadratic in the length.
+    /// The stem of a folded word; the word itself if it has more than [`MAX_WORD_LETTERS`] bytes,
+    /// because stemming is quadratic in the length.
     pub fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
         if word.len() > MAX_WORD_LETTERS {
             return Cow::Borrowed(word);
@@ -322,10 +322,10 @@ impl Stems {
         stem
     }
 
-    /// Calls `each` with the terms that a folded word is found by, and their weights in a query: its stem, in
-    /// languages with compounds or many forms also the n-grams of the stem; for a run of a script without
-    /// spaces its pairs of characters. None for a stop word, and for a single character that is none of such a
-    /// script.
+    /// Calls `each` with the index terms of a folded word and their weights in a query: its stem
+    /// and, in languages with compounds or many forms, the n-grams of the stem. For a run of a
+    /// script without spaces, the words are its pairs of characters. Stop words, and single
+    /// characters of other scripts, have no terms.
     pub fn for_each_term(&self, word: &str, each: &mut dyn FnMut(&str, f32)) {
         self.languages.for_each_part(&self.languages.composed(word), &mut |part| {
             let is_single = part.chars().nth(1).is_none();
@@ -356,7 +356,8 @@ impl Stems {
         name_words(text).flat_map(|(_, word)| self.terms(&word))
     }
 
-    /// Terms of a query with their weights: as [`of`](Self::of), without words that only shape a question.
+    /// Terms of a query with their weights: as [`of`](Self::of), without words that only shape a
+    /// question.
     pub fn of_query(&self, text: &str) -> impl Iterator<Item = (String, f32)> {
         let asked = name_words(text).filter(|(_, word)| !self.languages.is_question_word(word));
         asked.flat_map(|(_, word)| {
@@ -371,7 +372,8 @@ impl Stems {
     }
 }
 
-/// Calls `each` with the n-grams of a stem or word that is longer than one, and of letters only.
+/// Calls `each` with the n-grams of a stem or word. There are none if it is too long, is no longer
+/// than one n-gram, or has characters other than letters.
 pub fn grams(stem: &str, each: &mut dyn FnMut(&str)) {
     if is_too_long(stem) {
         return;
@@ -392,7 +394,7 @@ pub enum Analysis {
 }
 
 impl Analysis {
-    /// The analysis of documents: of words in English, as in the baseline, else of terms.
+    /// The analysis of documents: words for English, as in the baseline, otherwise stems.
     pub fn of_documents(languages: Languages) -> Self {
         match languages.is_english() {
             true => Self::Words,
@@ -409,7 +411,8 @@ impl Analysis {
         }
     }
 
-    /// Its bytes in a file: 0 or 1, then the places of languages other than English alone.
+    /// Encodes the analysis for a file: byte 0 or 1, then the places of the languages unless they
+    /// are English alone.
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
             Self::Words => vec![0],
@@ -418,7 +421,7 @@ impl Analysis {
         }
     }
 
-    /// The analysis of these bytes; `None` if there is no such.
+    /// Decodes the bytes of [`to_bytes`](Self::to_bytes); `None` if they are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0] => Some(Self::Words),
@@ -428,7 +431,7 @@ impl Analysis {
         }
     }
 
-    /// The stems that its forms are made with.
+    /// The stemmer for [`for_each_form`](Self::for_each_form).
     pub fn stems(self) -> Stems {
         match self {
             Self::Words => Stems::default(),

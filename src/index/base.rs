@@ -76,8 +76,8 @@ impl IndexedBase {
         Self::open_with(kb_dir, index_dir, name, Access::none().clone())
     }
 
-    /// The same with what its embedder may need from outside; one that cannot be opened fails at
-    /// the first text.
+    /// [`open`](Self::open) with external resources for the embedder. An external embedder that
+    /// cannot be opened fails at the first text.
     ///
     /// # Errors
     /// As [`IndexedBase::open`].
@@ -220,7 +220,7 @@ impl IndexedBase {
         self.text.search_weighted(&self.stems, text, types, k)
     }
 
-    /// A text to score single nodes with.
+    /// Analyses a text for [`match_fields`](Self::match_fields).
     pub fn fields_query(&self, text: &str) -> FieldsQuery {
         let asked: Vec<(String, f32)> = self.stems.of_query(text).collect();
         FieldsQuery::new(self.fields(), &asked, |stem| self.text.weighted_idf(stem))

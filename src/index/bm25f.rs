@@ -1,12 +1,13 @@
-//! BM25F (Robertson, Zaragoza & Taylor 2004): one score over the fields of a node, its document and the
-//! names of its neighbours, by stems.
+//! BM25F (Robertson, Zaragoza & Taylor 2004): one score over two fields of a node, its document and
+//! the names of its neighbours, by stems.
 //!
-//! A stem's count in a field is divided by the field's length relative to the mean, weighted, and summed
-//! over the fields before it saturates: `tf = Σ weight * count / (1 - b + b * length / mean)`, and the score
-//! is the sum of `idf * tf / (tf + k1)` over the words of the query, those that only shape a question left
-//! out. The weights are fixed when an index is built; docs/lab/2026-11-24-bm25f.md has what other ones are
-//! worth. Counts so weighted are kept in sixteenths as those of one text, so that the
-//! [postings](crate::postings) prune as for any other.
+//! A stem's count in a field is divided by the field's length relative to the mean, weighted, and
+//! summed over the fields before it saturates:
+//! `tf = Σ weight * count / (1 - b + b * length / mean)`. The score is the sum of
+//! `idf * tf / (tf + k1)` over the words of the query, without question words. The weights are
+//! fixed when an index is built; docs/lab/2026-11-24-bm25f.md compares other weights. Weighted
+//! counts are stored in sixteenths, as the counts of a single text, so that search over the
+//! [postings](crate::postings) prunes as for any other text.
 
 use std::path::Path;
 
@@ -21,29 +22,30 @@ use crate::{
 use agent_ground::words::{Analysis, Languages};
 use agent_kb::NodeId;
 
-/// Weighted counts are kept in parts of this size.
+/// Scale of stored counts: a weighted count of 1 is stored as this number.
 const PARTS: f32 = 16.0;
-/// Saturation.
+/// Saturation parameter `k1`, for unscaled counts.
 const K1: f32 = 1.2;
-/// The setting of postings that hold weighted counts, whose lengths are in the counts.
+/// BM25 setting of postings with weighted counts; the counts include length normalisation, hence
+/// `b` is 0.
 pub(crate) const SETTING: Bm25 = Bm25 { k1: K1 * PARTS, b: 0.0 };
 /// The fields: documents and names of neighbours.
 const FIELDS: [Field; 2] = [Field { weight: 1.0, b: 0.5 }, Field { weight: 4.0, b: 0.4 }];
-/// Nodes that are sorted at a time.
+/// Nodes whose postings are sorted at a time.
 const BATCH: usize = 4_096;
 
-/// How much a field counts, and how far its length tells against it.
+/// Weight and length normalisation (`b`, in `0..=1`) of a field.
 struct Field {
     weight: f32,
     b: f32,
 }
 
-/// The forward indexes of the fields, whose stems have common numbers.
+/// The forward indexes of the fields, with one numbering of the stems of all fields.
 struct Fields<'a> {
     indexes: [&'a TermIndex; 2],
-    /// The stems of all fields, ascending.
+    /// The stems of all fields, ascending; the position of a stem is its number.
     stems: Vec<&'a str>,
-    /// For each field, the common numbers of its stems.
+    /// For each field, the number in `stems` of each of its stem ids.
     numbers: [Vec<u32>; 2],
 }
 
@@ -53,13 +55,14 @@ pub struct FieldsQuery(Vec<QueryStem>);
 
 #[derive(Clone, Debug)]
 struct QueryStem {
-    /// Its number in each field that has it.
+    /// Stem id in each field; `None` if the field does not have the stem.
     ids: [Option<u32>; 2],
     weight: f32,
 }
 
 impl FieldsQuery {
-    /// The stems of a text with their weights, each times its inverse document frequency as `idf` gives it.
+    /// A query of weighted stems. Each weight is multiplied by the stem's `idf`; stems without an
+    /// idf are dropped.
     pub(crate) fn new(
         indexes: [&TermIndex; 2],
         asked: &[(String, f32)],
@@ -77,12 +80,12 @@ impl FieldsQuery {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no stems.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The score of a node, as the search of all nodes gives it. O(stems).
+    /// The score of a node, equal to its score in a search over all nodes. O(stems).
     pub(crate) fn score(&self, indexes: [&TermIndex; 2], node: NodeId) -> f32 {
         let [documents, names] = indexes;
         let per_count = [FIELDS[0].per_count(documents, node), FIELDS[1].per_count(names, node)];
@@ -101,12 +104,12 @@ impl FieldsQuery {
     }
 }
 
-/// A weighted count in parts.
+/// A weighted count scaled by [`PARTS`] and rounded, at least 1.
 fn in_parts(weighted: f32) -> u32 {
     (weighted * PARTS).round().max(1.0) as u32
 }
 
-/// A builder of the index that will be the file `path`.
+/// A builder of the index in the file `path`.
 pub(crate) fn builder(path: &Path, languages: Languages) -> PostingsBuilder {
     PostingsBuilder::weighted(path, Analysis::Stems(languages), SETTING)
 }
@@ -151,7 +154,7 @@ impl<'a> Fields<'a> {
         Self { indexes, stems, numbers }
     }
 
-    /// Stem, node and weighted count in parts, ascending.
+    /// Postings of nodes: stem number, node and scaled count, ascending.
     fn postings(&self, nodes: std::ops::Range<NodeId>) -> Vec<(u32, NodeId, u32)> {
         let mut postings = Vec::new();
         let mut counts: Vec<(u32, f32)> = Vec::new();
@@ -174,7 +177,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Field {
-    /// What one occurrence in a node's text counts.
+    /// Weighted count of one occurrence in a node's text.
     fn per_count(&self, index: &TermIndex, node: NodeId) -> f32 {
         let relative = index.length(node) as f32 / index.mean_length().max(f32::MIN_POSITIVE);
         self.weight / (1.0 - self.b + self.b * relative)

@@ -126,11 +126,11 @@ pub struct ChunkIndex {
     vectors: VectorIndex,
     /// The nodes with chunks, ascending.
     nodes: Array<u32>,
-    /// Bounds of each node's chunks among all.
+    /// Chunks of the `i`-th node: `bounds[i]..bounds[i + 1]`.
     bounds: Array<u64>,
 }
 
-/// Cuts and embeds all documents into a directory.
+/// Splits the documents of all candidates into chunks and writes their vectors to a directory.
 pub(super) fn build(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
@@ -162,7 +162,7 @@ impl ChunkIndex {
     /// Maps the files in a directory; constant time.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] if they are not chunk files, or not of one build.
+    /// [`IndexError::Damaged`] if they are malformed, or from different builds.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let arrays = Arrays::open(&dir.join(PLACES))?;
         let vectors = VectorIndex::open(&dir.join(VECTORS))?;

@@ -6,8 +6,8 @@
 //! - exactly: all words of a name in order, regardless of word boundaries and inflection, so that
 //!   "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
 //! - in part: some words of a name, weighted by rarity;
-//! - inside a run of a script without spaces, whose characters are words here, and whose pairs of
-//!   characters are stems;
+//! - inside a run of a script without spaces: each character is a word, and each pair of adjacent
+//!   characters a stem;
 //! - with a typo: one edit in a word of at least five letters. A query word that occurs in some
 //!   name may also be a typo, but only if the query covers no name with that word.
 //!
@@ -58,7 +58,7 @@ const MAX_EXACT_WORDS: usize = 32;
 const MAX_ENTRIES_TRIED: usize = 30_000;
 /// Maximum number of entries of a stem that is tried as the intended word of a typo.
 const MAX_TYPO_ENTRIES: usize = 2_000;
-/// Entries or nodes processed between two checks whether to continue.
+/// Entries or nodes processed between two calls of `go_on`.
 const ENTRIES_AT_ONCE: usize = 256;
 /// Entry counts below this have a precomputed idf; most stems are rarer.
 const CACHED_IDFS: usize = 4_096;
@@ -119,10 +119,10 @@ pub struct EntityIndex {
     stems: Stems,
     /// Idf by number of entries, below [`CACHED_IDFS`]; filled at first use.
     idfs: OnceLock<Vec<f32>>,
-    /// Idf mass of each entry, as bits, filled at first use; 0 if not computed yet.
+    /// Idf mass of each entry, as bits of an `f32`, filled at first use; 0 if not computed yet.
     masses: OnceLock<Box<[AtomicU32]>>,
-    /// Nodes linked to recent texts, by their words: the router, every program and the reranker link the
-    /// same query.
+    /// Nodes linked to recent texts, by their words: the router, every program and the reranker
+    /// link the same query.
     named: Mutex<VecDeque<(String, Arc<CachedMentions>)>>,
     /// Positions of keys, filled at first use.
     exact_places: KeyPlaces,
@@ -211,9 +211,9 @@ impl EntityIndex {
         })
     }
 
-    /// Links a text to nodes, with strength in `0..=1`: the `k` strongest of each of `types`, or of all types
-    /// if empty. A full name in order is strongest; a partial name counts by the covered share of its idf
-    /// mass, squared.
+    /// Links a text to nodes, with strength in `0..=1`: the `k` strongest of each of `types`, or of
+    /// each type if `types` is empty. A full name in order is strongest; the strength of a partial
+    /// name grows with the square of the covered share of its idf mass.
     pub fn link(&self, kb: &Kb, text: &str, types: &[TypeId], k: usize) -> Scores {
         let Ok(found) = self.link_while(kb, text, types, k, &mut || Ok::<(), Infallible>(()));
         found
@@ -245,7 +245,7 @@ impl EntityIndex {
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Arc<LinkedNodes>, E> {
-        // Only words matter.
+        // The result depends on the words alone, so they are the cache key.
         let words = agent_ground::words::name_words(text);
         let words: Vec<&str> = words.filter_map(|(range, _)| text.get(range)).collect();
         let words = words.join(" ");
@@ -455,8 +455,8 @@ impl EntityIndex {
         self.exact_entries.as_slice().get(same).unwrap_or(&[])
     }
 
-    /// Strength with which words name an entry of the same words, one of `same` such entries; zero
-    /// if they do not.
+    /// Strength of a span as a mention of an entry with the same words or stems; 0 if it is none.
+    /// `same` is the number of entries with these words.
     fn strength_of_whole(&self, span: &Span, entry: u32, same: usize) -> f32 {
         let at = |array: &Array<u8>| array.as_slice().get(entry as usize).copied().unwrap_or(0);
         let (flags, n_words) = (at(&self.entry_flags), usize::from(at(&self.entry_words)));
@@ -534,8 +534,9 @@ impl EntityIndex {
         }
     }
 
-    /// Calls back for entries that share a stem with the query and, but for a typo, another: the
-    /// typo is a query word that other names contain, but no name covered by the query.
+    /// Calls `keep` with entries that share a stem with the query and contain the correction of one
+    /// of its words, and their strength. Only words that occur in some name, but in no name that
+    /// the query covers, are corrected.
     fn for_known_typos<E>(
         &self,
         linked: &QueryWords,

@@ -27,7 +27,8 @@ pub fn languages(kb: &Kb) -> Languages {
     kb.manifest().languages.unwrap_or_else(|| detect(pieces(kb)))
 }
 
-/// The languages of most pieces of text.
+/// The languages of at least [`MIN_SHARE`] of the pieces whose language is detected; English if
+/// there are none.
 fn detect(pieces: impl Iterator<Item = String>) -> Languages {
     let known: Vec<(whatlang::Lang, Language)> = Language::all()
         .filter_map(|it| Some((whatlang::Lang::from_code(it.long_code())?, it)))

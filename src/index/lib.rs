@@ -8,7 +8,7 @@
 //!   record.json        version and fingerprint; written last
 //!   text/              BM25 over documents, documents with names, fields   (text, postings)
 //!   terms, names_terms forward indexes of documents and of neighbours' names   (terms)
-//!   names              entity linking                                      (names)
+//!   names              entity linking                                      (entities)
 //! vectors/             what depends on the embedder too
 //!   record.json        version, fingerprints, embedder, optional parts; written last
 //!   vectors            one embedding per node                              (vectors)

@@ -172,11 +172,11 @@ impl TermIndexBuilder {
         io::copy(&mut BufReader::with_capacity(SPOOL_BUFFER, spool), out).map(drop)
     }
 
-    /// Adds what another builder [gave](Self::give), of at most `n` nodes behind those that there
-    /// are; how many they were.
+    /// Appends the output of another builder's [`give`](Self::give), of at most `n` nodes; returns
+    /// their number.
     ///
     /// # Errors
-    /// [`IndexError::Io`] that it is something else, others as [`Self::add`].
+    /// [`IndexError::Io`] if the input is malformed, others as [`Self::add`].
     pub fn take(&mut self, input: &mut dyn Read, n: usize) -> Result<usize, IndexError> {
         let other = || failed(invalid_data("entries do not match the nodes and stems"));
         let stems = stream::read_words(input).map_err(failed)?;

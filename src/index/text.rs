@@ -1,9 +1,9 @@
 //! Text search over all nodes: given words, the best nodes by BM25.
 //!
 //! Indexed per node: its document, its document with the names of its neighbours, and each of its
-//! fields; each is one file of [`postings`](crate::postings). One more, `weighted`, is of stems of document
-//! and names together: `bm25f`. The file `nodes` has the array `types` `[n]` and the number
-//! of `fields` `[1]`.
+//! fields; each is one file of [`postings`](crate::postings). The further file `weighted` indexes
+//! the stems of documents and names together for BM25F (`bm25f`). The file `nodes` has the array
+//! `types` `[n]` and the number of `fields` `[1]`.
 
 use std::{
     collections::HashMap,
@@ -27,10 +27,10 @@ use agent_kb::{FieldId, NodeId, TypeId};
 
 const NODES: &str = "nodes";
 const WEIGHTED: &str = "weighted";
-/// Sets of types whose nodes are kept as masks; at this number all are dropped.
+/// Maximum number of sets of types with a cached mask of their nodes; a full cache is emptied.
 const MAX_KEPT_MASKS: usize = 64;
 
-/// Which text is searched.
+/// The searched text of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextPart {
     /// The node's document.
@@ -48,7 +48,7 @@ impl TextPart {
         [Self::Document, Self::DocumentWithNames].into_iter().chain(fields)
     }
 
-    /// Its place among the parts.
+    /// Position among the parts.
     fn place(self) -> usize {
         match self {
             Self::Document => 0,
@@ -90,7 +90,7 @@ impl TextIndexBuilder {
         Self { dir: dir.to_owned(), parts }
     }
 
-    /// Adds a node behind all that there are. [`Self::settle`] after each bounds the memory.
+    /// Adds a node; ids must ascend. Call [`Self::settle`] after each node to bound memory.
     pub fn add<'a>(
         &mut self,
         node: NodeId,
@@ -107,7 +107,7 @@ impl TextIndexBuilder {
         }
     }
 
-    /// Bounds the memory.
+    /// Bounds memory: tokenizes buffered text and moves postings to disk above their limits.
     ///
     /// # Errors
     /// As [`settle`].
@@ -115,12 +115,13 @@ impl TextIndexBuilder {
         settle(&mut self.parts)
     }
 
-    /// Whether so much was added that it is to be given away.
+    /// Whether the buffered text reached its limit, so that [`give`](Self::give) should be called.
     pub fn is_much(&self) -> bool {
         is_much(&self.parts)
     }
 
-    /// Writes what was added since, for a builder elsewhere to [take](Self::take).
+    /// Writes the postings of the texts added since the last call, to be [taken](Self::take) by
+    /// another builder.
     ///
     /// # Errors
     /// Those of `out`.
@@ -128,8 +129,8 @@ impl TextIndexBuilder {
         self.parts.iter_mut().try_for_each(|part| part.give(out))
     }
 
-    /// Adds what another builder [gave](Self::give), of nodes behind all that there are and before
-    /// `end`. Memory is bounded.
+    /// Adds the output of another builder's [`give`](Self::give); its nodes must follow all added
+    /// nodes and be below `end`. Memory is bounded.
     ///
     /// # Errors
     /// As [`PostingsBuilder::take`].
@@ -138,7 +139,7 @@ impl TextIndexBuilder {
         make_room(&mut self.parts)
     }
 
-    /// Writes the files; each node has one of the types.
+    /// Writes the files; `types` yields the type of each node, in id order.
     ///
     /// # Errors
     /// [`IndexError::Io`] names the path.
@@ -204,7 +205,8 @@ impl TextIndex {
         self.weighted.idf(stem)
     }
 
-    /// The `k` best nodes by BM25F, as [`IndexedBase::search_fields`](crate::IndexedBase::search_fields).
+    /// The `k` best nodes by BM25F; see
+    /// [`IndexedBase::search_fields`](crate::IndexedBase::search_fields).
     pub(crate) fn search_weighted(
         &self,
         stems: &Stems,
@@ -217,8 +219,8 @@ impl TextIndex {
         self.weighted.search_forms(&asked, bm25f::SETTING, allowed.as_deref(), k)
     }
 
-    /// For each of the types the `k` best of its nodes, as [`search`](Self::search) finds them; the
-    /// text is gone through once for all types.
+    /// For each type, the result of [`search`](Self::search) among its nodes; the query is analysed
+    /// once for all types.
     pub fn search_each(
         &self,
         text: &str,
@@ -234,13 +236,13 @@ impl TextIndex {
         )
     }
 
-    /// The texts of a part that belong to nodes of these types, as a collection of their own;
-    /// `None` for a field that the base does not have. O(nodes).
+    /// The texts of a part that belong to nodes of these types, as a separate collection; `None`
+    /// for a field that the base does not have. O(nodes).
     pub fn collection(&self, part: TextPart, types: &[TypeId]) -> Option<Collection> {
         Some(self.parts.get(part.place())?.collection(self.mask(types)))
     }
 
-    /// The `k` best of a collection of this part, as [`Postings::search_in`].
+    /// The `k` best nodes of a collection of this part; see [`Postings::search_in`].
     pub fn search_in(
         &self,
         text: &str,
@@ -253,7 +255,7 @@ impl TextIndex {
         postings.map_or_else(Vec::new, |part| part.search_in(text, setting, collection, k))
     }
 
-    /// A bit for each node of these types, 64 a number, lowest first.
+    /// Bitmap of the nodes of these types: 64 nodes per number, lowest bit first. Cached.
     fn mask(&self, types: &[TypeId]) -> Arc<[u64]> {
         let lock = || self.masks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mask) = lock().get(types) {

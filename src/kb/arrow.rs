@@ -38,8 +38,8 @@ const ID_BUFFERS: usize = 2;
 /// Buffers of a `utf8` column (validity, offsets, data).
 const STRING_BUFFERS: usize = 3;
 
-/// Counts and hashes the bytes written to a file. Hashing happens below the buffer, so small writes are
-/// cheap.
+/// Counts and hashes the bytes written to a file. Hashing happens below the buffer, so small writes
+/// are cheap.
 pub(super) struct HashingFile {
     path: PathBuf,
     file: BufWriter<HashingWriter>,
@@ -53,7 +53,7 @@ struct HashingWriter {
 
 impl Write for HashingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Not more than caches hold until they are digested.
+        // Few enough bytes to stay in the processor's cache until they are hashed.
         let bytes = bytes.get(..WRITE_BUFFER).unwrap_or(bytes);
         let n = self.file.write(bytes)?;
         self.hasher.update(bytes.get(..n).unwrap_or(bytes));

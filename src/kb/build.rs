@@ -25,9 +25,9 @@ use agent_ground::words::{Languages, is_control};
 /// Title, licence and candidate types of a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KbMeta {
-    /// Title for people.
+    /// Human-readable title.
     pub title: String,
-    /// Licence for people.
+    /// Human-readable licence.
     pub licence: String,
     /// Types whose nodes may be answers; empty or `"*"` means all.
     pub candidate_types: Vec<String>,
@@ -35,14 +35,14 @@ pub struct KbMeta {
     pub languages: Option<Languages>,
 }
 
-/// Slots of the cache of recent names: every edge names its relation, and hashing all would be
-/// slow.
+/// Number of slots in the cache of recent names, which avoids hashing the relation name of every
+/// edge.
 const RECENT: usize = 256;
-/// Name of fields in messages.
+/// Singular of "fields" in messages.
 const FIELD: &str = "field";
 /// Maximum length of the excerpt of a refused name, characters.
 const SHOWN_CHARS: usize = 60;
-/// Bytes digested at once: enough for wide instructions.
+/// Size of the buffer before the digest, bytes: large enough for wide instructions.
 const DIGEST_BUFFER: usize = 64 << 10;
 
 /// Assigns numbers to names, in order of first use.
@@ -84,7 +84,7 @@ impl Interner {
             let bytes = name.len();
             return Err(KbError::BadLabel { what: singular, bytes, limit: MAX_LABEL_BYTES });
         }
-        // Fields are left as they are: nothing that runs is made from their names.
+        // Field names are not checked: no program is generated from them.
         if singular != FIELD && name.contains(is_control) {
             let beginning: String = name.chars().take(SHOWN_CHARS).collect();
             let shown = format!("{beginning:?}");
@@ -230,12 +230,12 @@ impl KbWriter {
         Ok(node)
     }
 
-    /// As [`KbWriter::push_node`], with the key of the node in the imported data. Either all nodes of a
-    /// base have keys or none; duplicates are not checked.
+    /// As [`KbWriter::push_node`], with the key of the node in the imported data. Either all nodes
+    /// of a base have keys or none; duplicates are not checked.
     ///
     /// # Errors
-    /// As [`KbWriter::push_node`]; [`KbError::MissingKeys`] if the key is empty or longer than
-    /// [`MAX_KEY_BYTES`], or if an earlier node has no key.
+    /// As [`KbWriter::push_node`]; [`KbError::BadLabel`] also if the key is empty or longer than
+    /// [`MAX_KEY_BYTES`]; [`KbError::MissingKeys`] if an earlier node has no key.
     pub fn push_keyed_node(
         &mut self,
         key: &str,
@@ -307,8 +307,8 @@ impl KbWriter {
     /// returns false to stop. Time is `O(e log e)` in the edges of a relation.
     ///
     /// # Errors
-    /// [`KbError::NoNodes`], [`KbError::MissingKeys`], [`KbError::UnknownCandidateType`], [`KbError::Stopped`] or
-    /// [`KbError::Io`].
+    /// [`KbError::NoNodes`], [`KbError::MissingKeys`], [`KbError::UnknownCandidateType`],
+    /// [`KbError::Stopped`] or [`KbError::Io`].
     pub fn finish(
         mut self,
         meta: &KbMeta,

@@ -6,7 +6,7 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KbError {
-    /// A file or directory could not be read or written; a full disk ends here too.
+    /// A file or directory could not be read or written, for example because the disk is full.
     #[error("cannot {action} {path}: {source}{}", files::remedy(source))]
     Io {
         /// Attempted action, an infinitive ("write", "open").

@@ -1,16 +1,18 @@
-//! Conditions on nodes: `site=Munich`, `priority=high,urgent`, `created>=2025-03`, `status!=closed`.
+//! Conditions on nodes, such as `site=Munich`, `priority=high,urgent`, `created>=2025-03` and
+//! `status!=closed`.
 //!
 //! | left side | values of a node |
 //! | --- | --- |
-//! | `type`, `id`, `name` | its type, the id in its data, its name |
+//! | `type`, `id`, `name` | its type, its id in the imported data, its name |
 //! | a field | the text of the field, and each item of a list |
 //! | a relation, or the type it leads to | names and ids of the neighbours |
 //! | `relation.field` | the values of a field of the neighbours |
 //!
-//! A name that is a field and leads to neighbours (`site`, with `has_site` or the type `site`) means both. Texts
-//! are equal if their words are, in any case. Numbers are compared as numbers. A date is compared with
-//! as much of a date as is given: `created<=2025-03` includes all of March. `!=` holds for nodes without a value
-//! too, if others of their type have one. All conditions must hold.
+//! A name that is both a field and a relation or type (`site`, with `has_site` or the type `site`)
+//! refers to both. Texts are equal if their words are, ignoring case. Numbers are compared as
+//! numbers. A date is cut to the precision of the operand before the comparison, so
+//! `created<=2025-03` includes all of March. `!=` also holds for nodes without a value, if another
+//! node of their type has one. A node must satisfy all conditions.
 
 use std::{cmp::Ordering, collections::BTreeSet, fmt, str::FromStr};
 
@@ -29,11 +31,11 @@ pub const MAX_VALUES: usize = 100;
 const MAX_BYTES: usize = 4_096;
 /// Maximum number of names that an error lists.
 const MAX_LISTED: usize = 60;
-/// The value that all texts equal.
+/// Wildcard: equal to any value.
 const ANY: &str = "*";
 /// Separator of list items in a field.
 const SEPARATOR: &str = "; ";
-/// Operators, those that others begin with last.
+/// Operators by sign; a sign that is a prefix of another sign comes after it.
 const OPERATORS: [(&str, Operator); 6] = [
     ("!=", Operator::IsNot),
     (">=", Operator::AtLeast),
@@ -46,15 +48,15 @@ const OPERATORS: [(&str, Operator); 6] = [
 /// Why conditions cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// A left side that names nothing of the base.
+    /// The left side is not a field, relation or type of the base.
     #[error("no field or relation \"{name}\"; use one of: {known}")]
     UnknownField {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// The names of the base.
+        /// Valid names, comma-separated.
         known: String,
     },
-    /// An order of texts.
+    /// An ordering operator with a value that is neither a number nor a date.
     #[error(
         "\"{condition}\": {value:?} is neither a number nor a date; compare texts with = or !="
     )]
@@ -102,7 +104,8 @@ impl fmt::Display for Condition {
 }
 
 impl Condition {
-    /// A condition from its parts, with one value at least. Values with a comma are shown in quotes.
+    /// Builds a condition from its parts; `values` must not be empty. Values that contain a comma
+    /// are displayed in quotes.
     pub fn new(field: impl Into<String>, operator: Operator, values: Vec<String>) -> Condition {
         let field = field.into();
         let sign = OPERATORS.iter().find(|pair| pair.1 == operator).map_or("=", |pair| pair.0);
@@ -119,7 +122,8 @@ impl Condition {
 impl FromStr for Condition {
     type Err = String;
 
-    /// `FIELD OPERATOR VALUE`, with several values by comma after `=` and `!=`; double quotes keep commas.
+    /// Parses `FIELD OPERATOR VALUE`. After `=` and `!=`, commas separate several values; commas
+    /// within double quotes are kept.
     fn from_str(text: &str) -> Result<Condition, String> {
         let form = "write FIELD=VALUE, with one of = != < <= > >=";
         if text.len() > MAX_BYTES {
@@ -156,7 +160,7 @@ impl<'de> Deserialize<'de> for Condition {
     }
 }
 
-/// The values of a list by comma, outside of double quotes.
+/// Splits at commas outside of double quotes; trims the values and drops the quotes.
 fn split(text: &str) -> Vec<String> {
     let (mut values, mut value, mut is_quoted) = (Vec::new(), String::new(), false);
     for c in text.chars() {
@@ -170,16 +174,16 @@ fn split(text: &str) -> Vec<String> {
     values.into_iter().map(|value| value.trim().to_owned()).collect()
 }
 
-/// What a left side means in a base.
+/// The left side of a condition, resolved against a base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Source {
     own: Vec<Own>,
     steps: Vec<(RelationId, Direction)>,
-    /// What is read of the nodes at the ends of the steps.
+    /// Attributes of the nodes at the ends of `steps`.
     ends: Vec<Own>,
 }
 
-/// A text of a node.
+/// An attribute of a node, read as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
     Type,
@@ -201,7 +205,8 @@ impl Own {
     }
 }
 
-/// The nodes for which all conditions hold. O(nodes and edges that a left side has).
+/// Returns the nodes that satisfy all conditions. Linear in the nodes and edges that the left sides
+/// refer to.
 ///
 /// # Errors
 /// [`FilterError`].
@@ -233,18 +238,18 @@ fn of_condition(kb: &Kb, condition: &Condition) -> Result<NodeSet, FilterError> 
     })
 }
 
-/// A condition that is checked on single nodes.
+/// A condition, resolved against a base, to check single nodes.
 pub struct Check<'a> {
     kb: &'a Kb,
     source: Source,
     operator: Operator,
     operands: Vec<Operand<'a>>,
-    /// The types of which a node may have a value, for `!=`.
+    /// Types with a node that has a value; only set for `!=`.
     types: BTreeSet<TypeId>,
 }
 
 impl<'a> Check<'a> {
-    /// Looks up what a condition names.
+    /// Resolves the left side of a condition and parses its values.
     ///
     /// # Errors
     /// [`FilterError`].
@@ -265,7 +270,7 @@ impl<'a> Check<'a> {
         Ok(Self { kb, source, operator, operands, types })
     }
 
-    /// Whether the condition holds for a node. O(neighbours that it reads).
+    /// Whether the condition holds for a node. Linear in the neighbours that it reads.
     pub fn holds(&self, node: NodeId) -> bool {
         let kb = self.kb;
         let of = |own: &[Own], node| {
@@ -306,7 +311,7 @@ impl Source {
         Ok(source)
     }
 
-    /// The nodes of which a value holds.
+    /// The nodes with a value that satisfies the predicate.
     fn nodes(&self, kb: &Kb, holds: &dyn Fn(&str) -> bool) -> NodeSet {
         let of = |own: &[Own], node| own.iter().any(|own| own.any(kb, node, holds));
         let mut nodes: Vec<NodeId> = match self.own.is_empty() {
@@ -325,7 +330,7 @@ impl Source {
         NodeSet::new(nodes)
     }
 
-    /// The types of which a node has a value.
+    /// The types with a node that has a value.
     fn types(&self, kb: &Kb) -> BTreeSet<TypeId> {
         let has = |&kind: &TypeId| {
             let has = |own: &Own| match *own {
@@ -356,12 +361,12 @@ fn ends(kb: &Kb, relation: RelationId, direction: Direction) -> BTreeSet<TypeId>
     ends.collect()
 }
 
-/// A name without case, with underscores.
+/// A name in lower case, with underscores instead of spaces and hyphens.
 fn folded(name: &str) -> String {
     name.to_lowercase().replace([' ', '-'], "_")
 }
 
-/// What a name means of a node itself.
+/// The attributes of a node that a name refers to: fields, or its type, id or name.
 fn own(kb: &Kb, name: &str) -> Vec<Own> {
     let fields = kb.field_names().iter().enumerate();
     let fields = fields.filter(|(_, known)| folded(known) == folded(name));
@@ -375,7 +380,8 @@ fn own(kb: &Kb, name: &str) -> Vec<Own> {
     own
 }
 
-/// The relations that a name means: by its own name or `has_NAME` either way, or towards the type of that name.
+/// The relations that a name refers to: those of that name, in either direction; `has_NAME`, in its
+/// stored direction; and those that lead to the type of that name.
 fn steps(kb: &Kb, name: &str) -> Vec<(RelationId, Direction)> {
     let name = folded(name);
     let mut steps = Vec::new();
@@ -401,7 +407,7 @@ fn steps(kb: &Kb, name: &str) -> Vec<(RelationId, Direction)> {
     steps
 }
 
-/// The names that conditions may use.
+/// Names that conditions may use, for messages; at most [`MAX_LISTED`].
 fn known(kb: &Kb) -> String {
     let names: BTreeSet<&str> =
         kb.field_names().iter().chain(kb.relations()).map(String::as_str).collect();
@@ -417,7 +423,7 @@ struct Operand<'a> {
     text: &'a str,
     folded: String,
     number: Option<f64>,
-    /// A year, a month or a day, with the year first.
+    /// The text as a year, month or day: a prefix of `YYYY-MM-DD`.
     date: Option<String>,
 }
 
@@ -447,7 +453,7 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// The order of a value and this one; none if they are not of one kind.
+    /// Compares a value with this operand; none unless both are numbers or both are dates.
     fn order(&self, value: &str) -> Option<Ordering> {
         if let (Some(wanted), Some(date)) = (&self.date, date(value)) {
             return Some(date.get(..wanted.len())?.cmp(wanted));
@@ -456,7 +462,7 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// A year, month or day as the beginning of a date with the year first.
+/// Parses a year, month or day to a prefix of `YYYY-MM-DD`.
 fn part_of_date(text: &str) -> Option<String> {
     let is_number =
         |part: &str, n: usize| part.len() == n && part.chars().all(|c| c.is_ascii_digit());

@@ -12,8 +12,8 @@
 //!                  other files, and a digest of itself
 //! nodes.arrow   := Arrow IPC file (id: uint32, type: utf8, name: utf8, text: utf8), row = node id
 //! fields.arrow  := Arrow IPC file (node: uint32, field: utf8, value: utf8), sorted by node
-//! keys.arrow    := Arrow IPC file (node: uint32, key: utf8), row = node id; ids of nodes
-//!                  in the imported data, where they are not their numbers
+//! keys.arrow    := Arrow IPC file (node: uint32, key: utf8), row = node id; keys of nodes
+//!                  in the imported data; absent if keys are the node ids
 //! graph.bin     := magic[8] pad section* table
 //! section       := array of u16, u32 or u64, starting at a multiple of 64 bytes
 //! table         := entry*                    (place, count and digest are in the manifest)
@@ -45,7 +45,7 @@
 //! | limit | unit | value | reason |
 //! | --- | --- | --- | --- |
 //! | [`MAX_NODES`] | nodes | 2^32 - 2 | ids are `u32` and offsets need one more |
-//! | [`MAX_EDGES`] | edges | 2 * 10^9 | 8 bytes each in memory during the build; offsets of a relation are `u32` |
+//! | [`MAX_EDGES`] | edges | 2 * 10^9 | 8 bytes each in memory during the build; `u32` offsets |
 //! | [`MAX_LABELS`] | types, relations, fields | 65,535 each | ids are `u16` |
 //! | [`MAX_LABEL_BYTES`] | bytes | 1,024 | a label is a word, not a document |
 //! | [`MAX_KEY_BYTES`] | bytes | 1,024 | an id is not a document; URLs fit |

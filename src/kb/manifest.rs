@@ -71,9 +71,9 @@ fn digest(path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<blake3::Hash
 pub struct Manifest {
     /// Format version of all files of the base.
     pub format_version: u64,
-    /// Title for people.
+    /// Human-readable title.
     pub title: String,
-    /// Licence for people.
+    /// Human-readable licence.
     pub licence: String,
     /// Languages of the texts, if the data name them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,7 +32,7 @@ impl Marks {
         let Some(bits) = self.bits.get_mut(word) else { return false };
         let before = *bits;
         *bits |= 1 << (node % 64);
-        // Always, as no processor foresees whether it is needed.
+        // Unconditional, because a branch would be mispredicted often.
         if let Some(filled) = self.filled.get_mut(word / 64) {
             *filled |= 1 << (word % 64);
         }

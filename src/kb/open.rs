@@ -83,7 +83,7 @@ pub struct Kb {
     candidate_types: Vec<TypeId>,
     is_candidate_type: Vec<bool>,
     tuples: Vec<Tuple>,
-    /// Relations of the edges of each type's nodes, ascending, by type.
+    /// For each type, the relations of its nodes' edges in either direction, ascending.
     relations_by_type: Vec<Vec<RelationId>>,
     nodes: Table,
     fields: Table,
@@ -174,12 +174,12 @@ impl Kb {
         &self.manifest
     }
 
-    /// Title for people.
+    /// Human-readable title.
     pub fn title(&self) -> &str {
         &self.manifest.title
     }
 
-    /// Licence for people.
+    /// Human-readable licence.
     pub fn licence(&self) -> &str {
         &self.manifest.licence
     }
@@ -316,8 +316,8 @@ impl Kb {
         self.value(row)
     }
 
-    /// Whether an access so far met a list with invalid ids, which was returned as empty: `graph.bin` is
-    /// damaged.
+    /// Whether any access so far met a list with invalid ids, which it returned as empty. If so,
+    /// `graph.bin` is damaged.
     pub fn met_damage(&self) -> bool {
         self.met_damage.load(Ordering::Relaxed)
     }
@@ -341,7 +341,8 @@ impl Kb {
         }
     }
 
-    /// The number of [`Kb::neighbors`]. O(1), except for `Any` of a node with edges both ways.
+    /// The length of the list of [`Kb::neighbors`]. O(1), except for `Any` if the node has edges
+    /// both ways.
     pub fn degree(&self, node: NodeId, relation: RelationId, direction: Direction) -> usize {
         let (out, into) = (self.out(node, relation), self.into(node, relation));
         match direction {
@@ -379,8 +380,9 @@ impl Kb {
         self.is_candidate_type.get(type_id).copied().unwrap_or_default()
     }
 
-    /// The types of values of columns: no candidates, without edges to other nodes, and whose nodes have
-    /// no fields and are named as their id. O(nodes) at worst.
+    /// The types whose nodes only stand for values of a column: not candidate types, without
+    /// outgoing edges, and with nodes that have no fields and a name equal to their key. Empty if
+    /// the base has no keys. O(nodes) at worst.
     pub fn value_types(&self) -> Vec<TypeId> {
         let leads = |kind: TypeId| self.tuples.iter().any(|tuple| tuple.source == kind);
         let is_value = |&node: &NodeId| {
@@ -417,7 +419,7 @@ impl Kb {
 
     /// The nodes if all of them exist, otherwise the empty list.
     fn known<'a>(&self, nodes: &'a [NodeId]) -> &'a [NodeId] {
-        // Without an early end, many ids are compared at a time.
+        // No early exit, so that the loop vectorizes.
         let largest = nodes.iter().fold(0, |largest, &node| node.max(largest));
         if self.contains(largest) {
             return nodes;

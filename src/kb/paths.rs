@@ -1,5 +1,5 @@
-//! Shortest paths between nodes over edges of any relation and direction, and paths along a metapath,
-//! by breadth-first search over [`KbGraph`].
+//! Shortest paths between nodes over edges of any relation and direction, and paths along a
+//! metapath, by breadth-first search over [`KbGraph`].
 //!
 //! Ties, at each step from the end: the previous node with the smallest id, then an edge in its
 //! stored direction, then the first relation.
@@ -83,8 +83,8 @@ const EDGES_PER_NODE: usize = 8;
 type Predecessors = HashMap<NodeId, (NodeId, Hop)>;
 
 /// For each node of `to`, in order, the shortest path from any node of `from`; none if no path lies
-/// within the bounds. Before a node is expanded, `follow` receives its number of edges. O(visited
-/// edges + bytes of nodes of the base / 8).
+/// within the bounds. Before a node is expanded, `follow` receives its number of edges plus 1.
+/// O(visited edges), with one byte of memory for each node of the base.
 ///
 /// # Errors
 /// The error of `follow`.
@@ -105,8 +105,8 @@ pub fn shortest_paths<E>(
     }
     let (mut reached, mut nodes, mut edges) = (Predecessors::new(), bounds.nodes, bounds.edges);
     'levels: for level in 1..=bounds.hops {
-        // Nothing follows the last edges of a path, and most that leave a large frontier lead nowhere:
-        // they are looked for from their other end.
+        // On the last level most edges of a large frontier miss the targets, so the edges are found
+        // from the targets instead.
         let at_ends =
             level == bounds.hops && is_fewer(kb, &missing, EDGES_PER_NODE * frontier.len());
         let mut ends = at_ends.then(|| LastEdges::new(kb, &frontier, &missing));

@@ -32,7 +32,7 @@ pub fn publish(finished: &Path, target: &Path) -> Result<(), KbError> {
     if let Some(parent) = target.parent() {
         sync_dir(parent)?;
     }
-    // What was set aside is of no use any more; a rest of it does no harm and goes next time.
+    // Best effort: remains of the old directory do no harm and are removed by the next publish.
     let _ = remove_if_present(&aside);
     Ok(())
 }

@@ -51,7 +51,7 @@ impl Adjacency {
         Adjacency { first: self.first, nodes, offsets, targets: self.targets }
     }
 
-    /// The pairs by row, each reversed.
+    /// All pairs as (target, row), ordered by row.
     fn turned(&self) -> impl Iterator<Item = (NodeId, NodeId)> + Clone + '_ {
         self.rows().flat_map(|(node, targets)| targets.iter().map(move |&target| (target, node)))
     }

@@ -21,8 +21,8 @@ pub enum Combine {
 }
 
 impl Scores {
-    /// Scores from pairs in any order; keeps the largest score of repeated ids and drops scores that
-    /// are not finite. O(n log n).
+    /// Scores from pairs in any order; keeps the largest score of repeated ids and drops scores
+    /// that are not finite. O(n log n).
     pub fn new(mut pairs: Vec<(NodeId, f32)>) -> Self {
         pairs.retain(|(_, score)| score.is_finite());
         if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
@@ -163,7 +163,7 @@ impl Scores {
     }
 }
 
-/// Orders pairs best first: score descending, then id ascending. Both zeros are one score.
+/// Orders pairs best first: score descending, then id ascending. Negative zero equals zero.
 pub fn best_first(a: &(NodeId, f32), b: &(NodeId, f32)) -> std::cmp::Ordering {
     // A negative zero plus zero is zero; no other number changes.
     (b.1 + 0.0).total_cmp(&(a.1 + 0.0)).then(a.0.cmp(&b.0))

@@ -2,8 +2,8 @@
 //!
 //! SQLite itself counts its heap for the whole process, so that one large statement would stop all
 //! others. A statement runs on one thread; SQLite's allocator is therefore wrapped with one that
-//! counts for each thread. That must happen before SQLite starts, hence [`connect`] and [`in_memory`]
-//! are the only places that open a database.
+//! counts for each thread. That must happen before SQLite starts, hence [`connect`] and
+//! [`in_memory`] are the only places that open a database.
 
 use std::{
     cell::Cell,
@@ -47,8 +47,8 @@ pub fn in_memory() -> rusqlite::Result<Connection> {
     connect(":memory:", OpenFlags::default())
 }
 
-/// Bytes that SQLite has taken on this thread less those that it gave back here. Memory that another
-/// thread gives back is counted there, so only the growth during one statement has a meaning.
+/// Bytes that SQLite allocated on this thread minus bytes that it freed on this thread. Memory
+/// freed by another thread is counted there, so only the growth during one statement has a meaning.
 pub fn heap() -> i64 {
     HEAP.get()
 }

@@ -52,7 +52,8 @@ struct Period {
 }
 
 impl Requester {
-    /// The bytes of the reply; fails at the attempt's own deadline or at `deadline`.
+    /// Sends the request and returns the bytes of the reply. Fails at the deadline of the attempt
+    /// or at `deadline`, whichever is earlier.
     pub(super) async fn attempt(
         &self,
         url: &Url,
@@ -87,7 +88,7 @@ impl Requester {
         if length > limit as u64 {
             return Err(too_long());
         }
-        // It is within the limit, which is a number of bytes in memory.
+        // Does not fail: the length is at most `limit`, a `usize`.
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
         while self.read_more(&mut reply, time, &mut bytes).await? {
             if bytes.len() > limit {
@@ -141,7 +142,7 @@ impl Requester {
             (true, false) => "no connection".to_owned(),
             (false, _) => "the connection broke off".to_owned(),
         };
-        // The outermost error names the address.
+        // Only the innermost cause is shown, as the outermost error names the address.
         if error.source().is_some() {
             // Writing to a text cannot fail.
             let _ = write!(message, " ({})", self.secrets.shown(&innermost(error)));
@@ -176,7 +177,7 @@ impl Requester {
     }
 }
 
-/// Output of a future before the deadline.
+/// Awaits a future until the deadline, then fails with the message of `late`.
 async fn before<T>(
     deadline: Instant,
     future: impl Future<Output = T>,

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Counts failures in a row.
+/// Circuit breaker of one service: opens after a number of failures in a row.
 pub(super) struct CircuitBreaker {
     threshold: u32,
     state: Mutex<State>,

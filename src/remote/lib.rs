@@ -65,8 +65,8 @@ pub struct Limits {
     pub idle: Duration,
     /// Time for one attempt, from the connection to the last byte.
     pub attempt: Duration,
-    /// Time for all attempts of a request and all delays between them, without the wait for its
-    /// turn.
+    /// Time for all attempts of a request and all delays between them, without the wait for a slot
+    /// among the concurrent requests.
     pub total: Duration,
     /// Maximum number of attempts of a request, the first one included.
     pub attempts: u32,
@@ -113,7 +113,7 @@ impl Default for Limits {
 pub fn http_client(
     settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, String> {
-    // Another part of the process may have chosen before; then its choice holds.
+    // Fails if the process already has a provider, which is then used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     settings(Client::builder()).build().map_err(|error| {
         let cause = innermost(&error);
@@ -257,7 +257,7 @@ impl Service {
                 .connect_timeout(limits.connect)
                 .pool_idle_timeout(IDLE_CONNECTION)
                 .redirect(Policy::none());
-            // What is on this machine is not behind the proxy of the network.
+            // A service on this machine is not behind the network's proxy.
             if account::is_local(&base) { client.no_proxy() } else { client }
         });
         let client = client.map_err(RemoteError::Setup)?;
@@ -279,7 +279,7 @@ impl Service {
         Ok(Service { requester: Arc::new(requester), runtime: Some(runtime) })
     }
 
-    /// The name of its host.
+    /// Host name of the service.
     pub fn host(&self) -> &str {
         &self.requester.host
     }
@@ -289,7 +289,7 @@ impl Service {
         self.requester.limits
     }
 
-    /// Number of retries.
+    /// Number of retries so far, over all requests.
     pub fn retries(&self) -> u64 {
         self.requester.retries.load(Ordering::Relaxed)
     }

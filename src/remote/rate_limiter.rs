@@ -24,10 +24,10 @@ impl RateLimiter {
         RateLimiter { requests, tokens, next: Mutex::default() }
     }
 
-    /// Start of an attempt of this weight, in the order of the calls.
+    /// Reserves and returns the start of an attempt of this weight, in the order of the calls.
     ///
     /// # Errors
-    /// The delay that it would need, if that passes the deadline; the limiter is then unchanged.
+    /// The necessary delay, if it passes the deadline; the limiter is then unchanged.
     pub(super) fn turn(
         &self,
         now: Instant,
@@ -36,7 +36,7 @@ impl RateLimiter {
     ) -> Result<Instant, Duration> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = next.map_or(now, |next| next.max(now));
-        // Who need not wait is never too late.
+        // Without a delay, the attempt may start even after the deadline.
         if begin > now.max(deadline) {
             return Err(begin - now);
         }

@@ -175,7 +175,7 @@ impl Requester {
         reply
     }
 
-    /// Waits before the next attempt.
+    /// Returns the delay before the next attempt, or the error of the request if there is none.
     fn wait(
         &self,
         state: &mut RequestState<'_>,
@@ -201,7 +201,8 @@ impl Requester {
         self.failed(state, format!("{last}; no time is left for another attempt in {total} s"))
     }
 
-    /// Fails the request and, if it is the probe, all requests that wait for it.
+    /// The error of a request that gave up; if it is the probe, also fails the requests that wait
+    /// for the probe.
     fn failed(&self, state: &RequestState<'_>, message: String) -> RemoteError {
         if state.probe.is_some() {
             self.circuit_breaker.gave_up();

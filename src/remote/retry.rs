@@ -12,7 +12,7 @@ use std::{
 /// The retry schedule of one request.
 #[derive(Debug)]
 pub struct Retry {
-    /// Attempts, the first one included.
+    /// Maximum number of attempts, the first one included.
     max_attempts: u32,
     max_delay: Duration,
     first_delay: Duration,

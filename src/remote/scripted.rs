@@ -144,7 +144,7 @@ fn serve(
 /// Follows a list of steps; returns whether the connection stays open.
 fn act(mut stream: &TcpStream, acts: &[Act], written: &AtomicUsize) -> bool {
     for act in acts {
-        // Who asks may have gone.
+        // The client may have closed the connection.
         let sent = match act {
             Act::Send(bytes) => stream.write_all(bytes).is_ok(),
             Act::Drip(bytes, pause) => bytes.iter().all(|byte| {

@@ -1,7 +1,8 @@
 //! Languages of texts: names, stemmers, stop words, spellings, and scripts without spaces.
 //!
-//! Words that are looked up here are folded: lower case, without accents. A stemmer is written for accents, so
-//! [`spelled`] puts back those that its endings need; the forms `ä`, `ae` and `a` of a German vowel become one.
+//! Words are looked up in folded form: lower case, without accents. Stemmers expect accents, so
+//! [`Language::spelled`] restores those that their endings need. It also unifies the spellings `ä`,
+//! `ae` and `a` of a German vowel.
 
 use std::{borrow::Cow, fmt, ops::Range, str::FromStr, sync::LazyLock};
 
@@ -15,19 +16,20 @@ use crate::words::{QUESTION_WORDS, is_stop_word};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Language(u8);
 
-/// How words of a language are found in its texts.
+/// How texts of a language are split into terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Words stand between spaces.
     Spaced,
-    /// So they do, but several are written as one, or they have more forms than the stemmer joins: letter
-    /// n-grams find their parts.
+    /// Words stand between spaces, but the language has compounds, or more forms than the stemmer
+    /// joins; letter n-grams match parts of words.
     Parted,
-    /// Words stand side by side, or with particles: pairs of characters stand for them.
+    /// Words stand without spaces between them, or with particles attached; pairs of characters are
+    /// used instead of words.
     Unspaced,
 }
 
-/// What is known of a language.
+/// Properties of a language.
 struct Row {
     /// The code of ISO 639-1.
     code: &'static str,
@@ -36,11 +38,11 @@ struct Row {
     name: &'static str,
     stemmer: Option<Algorithm>,
     kind: Kind,
-    /// Function words, folded, between spaces.
+    /// Function words, folded, separated by spaces.
     stop_words: &'static str,
 }
 
-/// A row; the places of languages are stored in indexes, so new ones go behind.
+/// A row of [`TABLE`].
 const fn row(
     codes: (&'static str, &'static str),
     name: &'static str,
@@ -51,7 +53,8 @@ const fn row(
     Row { code: codes.0, long_code: codes.1, name, stemmer, kind, stop_words }
 }
 
-/// All languages. English has its stop words in [`STOP_WORDS`](crate::words::STOP_WORDS).
+/// All languages. Indexes store the place of a language in this table, so new ones are appended.
+/// English has its stop words in [`STOP_WORDS`](crate::words::STOP_WORDS).
 static TABLE: [Row; 22] = [
     row(("en", "eng"), "English", Some(Algorithm::English), Kind::Spaced, ""),
     row(("ar", "ara"), "Arabic", Some(Algorithm::Arabic), Kind::Spaced, ""),
@@ -184,8 +187,8 @@ fn ending<'a>(word: &'a str, endings: &[(&str, &str)]) -> Cow<'a, str> {
     endings.iter().find_map(replaced).map_or(Cow::Borrowed(word), Cow::Owned)
 }
 
-/// A word with the spellings `ae`, `oe` and `ue` of umlauts replaced by the vowel, but not behind another
-/// vowel or `q`, where they are two sounds; and with `letters` replaced.
+/// A word with `letters` replaced and then the spellings `ae`, `oe` and `ue` of umlauts replaced by
+/// the vowel, except after another vowel or `q`, where they are two sounds.
 fn umlauts<'a>(word: &'a str, letters: &[(&str, &str)]) -> Cow<'a, str> {
     let mut word = Cow::Borrowed(word);
     for (from, to) in letters {
@@ -214,7 +217,7 @@ fn umlauts<'a>(word: &'a str, letters: &[(&str, &str)]) -> Cow<'a, str> {
 #[serde(try_from = "Codes", into = "Codes")]
 pub struct Languages(u32);
 
-/// Languages in files: a code, or a list of them.
+/// Serialized form of [`Languages`]: a code, or a list of codes.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Codes {
@@ -242,7 +245,7 @@ impl From<Languages> for Codes {
     }
 }
 
-/// The name of no language.
+/// The code of [`Languages::NONE`].
 const NONE: &str = "none";
 
 impl FromStr for Languages {
@@ -293,7 +296,7 @@ impl Default for Languages {
 impl Languages {
     /// English alone.
     pub const ENGLISH: Self = Self(1);
-    /// No language: words are compared as they are, but for case and accents.
+    /// No language: words are compared without stemming, ignoring case and accents.
     pub const NONE: Self = Self(0);
 
     /// The languages, in the order of their places.
@@ -311,7 +314,7 @@ impl Languages {
         *self == Self::ENGLISH
     }
 
-    /// Their places, to be stored.
+    /// The places of the languages, ascending, as files store them.
     pub fn places(self) -> impl Iterator<Item = u8> {
         self.iter().map(|language| language.0)
     }
@@ -326,12 +329,12 @@ impl Languages {
         self.iter().any(|language| language.row().kind == kind)
     }
 
-    /// Whether letter n-grams find parts of words.
+    /// Whether letter n-grams of stems are terms as well.
     pub fn have_grams(self) -> bool {
         self.any(Kind::Parted)
     }
 
-    /// Whether runs of scripts without spaces are cut.
+    /// Whether runs of scripts without spaces are cut into pairs of characters.
     pub fn are_cut(self) -> bool {
         self.any(Kind::Unspaced)
     }
@@ -352,7 +355,7 @@ impl Languages {
         self.is_stop_word(word) || self.has(Language::ENGLISH) && QUESTION_WORDS.contains(&word)
     }
 
-    /// A folded word with its Korean syllables composed, where they are to be cut.
+    /// A folded word, with its Korean syllables composed if such words are cut.
     pub fn composed(self, word: &str) -> Cow<'_, str> {
         match self.are_cut() && word.contains(|c| matches!(c, '\u{1100}'..='\u{11ff}')) {
             true => Cow::Owned(word.nfc().collect()),
@@ -360,8 +363,9 @@ impl Languages {
         }
     }
 
-    /// Calls `each` with the words of a folded and composed run: the run itself, or, for a script without spaces, its pairs of
-    /// characters, a character alone only where it has no neighbour.
+    /// Calls `each` with the parts of a folded and composed run: the run itself, or, for a script
+    /// without spaces, each pair of adjacent characters; a character without such a neighbour is a
+    /// part by itself.
     pub fn for_each_part(self, run: &str, each: &mut dyn FnMut(&str)) {
         if !self.are_cut() || run.is_ascii() || !run.chars().any(is_unspaced) {
             return each(run);
@@ -381,7 +385,8 @@ impl Languages {
     }
 }
 
-/// Whether a character is of a script whose words stand side by side, or, in Korean, with particles.
+/// Whether a character is of a script without spaces between words, or of Korean, which attaches
+/// particles to words.
 pub fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
         | '\u{3005}'..='\u{3007}' | '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}'
@@ -389,8 +394,9 @@ pub fn is_unspaced(c: char) -> bool {
         | '\u{ff66}'..='\u{ff9d}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// The parts of a run of word characters: each character of a script without spaces, with the marks that
-/// follow it, and what stands between them. The flag: whether it is such a character.
+/// Splits a run of word characters into byte ranges: each character of a script without spaces,
+/// with the combining marks that follow it, and each stretch between such characters. The flag is
+/// true for a character of such a script.
 pub fn letters(run: &str) -> impl Iterator<Item = (Range<usize>, bool)> {
     let mut chars = run.char_indices().peekable();
     std::iter::from_fn(move || {

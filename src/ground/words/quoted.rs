@@ -24,7 +24,7 @@ pub fn quoted(text: &str) -> Vec<&str> {
     quoted_ranges(text).into_iter().filter_map(|range| text.get(range)).map(str::trim).collect()
 }
 
-/// The byte ranges of the parts that [`quoted`] gives, with the blanks around them.
+/// The byte ranges of the parts of [`quoted`], before they are trimmed.
 pub fn quoted_ranges(text: &str) -> Vec<Range<usize>> {
     let marks = marks(text);
     let mut spans = Vec::new();

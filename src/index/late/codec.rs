@@ -2,9 +2,8 @@
 //! number (the residual compression of ColBERTv2: Santhanam et al. 2022).
 //!
 //! A residual number falls into one of `2^bits` buckets, whose bounds are quantiles of the
-//! residuals of a sample, and decodes to its bucket's mean quantile. A code is the centroid's
-//! number in two bytes, then the buckets, least significant bits first. Decoded vectors have length
-//! 1.
+//! residuals of a sample, and decodes to the median of its bucket. A code is the centroid's number
+//! in two bytes, then the buckets, least significant bits first. Decoded vectors have length 1.
 
 use rayon::prelude::*;
 
@@ -110,8 +109,8 @@ impl Codec<'_> {
         code
     }
 
-    /// Decodes a code into `vector` (`[dim]`), of length 1; zeros if it is not a code of this
-    /// codec.
+    /// Decodes a code into `vector` (`[dim]`), of length 1; zeros if the code is malformed. `table`
+    /// is the result of [`Codec::table`].
     pub(super) fn decode(&self, code: &[u8], table: &[f32], vector: &mut [f32]) {
         vector.fill(0.0);
         let [low, high, residuals @ ..] = code else { return };

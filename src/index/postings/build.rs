@@ -64,8 +64,8 @@ pub struct PostingsBuilder {
     runs: Vec<File>,
 }
 
-/// Bounds the memory of builders: reads what they gathered when that is much, and moves to disk
-/// what they hold.
+/// Bounds the memory of builders: tokenizes their buffered text once it reaches a limit, then moves
+/// postings to disk as [`make_room`].
 ///
 /// # Errors
 /// [`IndexError::Io`] when the disk is full, [`IndexError::TooLarge`] past 4.2 billion words.
@@ -77,12 +77,13 @@ pub fn settle(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
     make_room(builders)
 }
 
-/// Whether builders have gathered so much that it is to be read, or given away.
+/// Whether the buffered text of all builders together reached its limit.
 pub fn is_much(builders: &[PostingsBuilder]) -> bool {
     builders.iter().map(|builder| builder.text.len()).sum::<usize>() >= BATCH_BYTES
 }
 
-/// Bounds the memory of builders that took what others gave.
+/// Bounds the memory of builders: moves postings to disk, largest builder first, while they exceed
+/// a limit.
 ///
 /// # Errors
 /// [`IndexError::Io`] when the disk is full.
@@ -144,8 +145,9 @@ impl PostingsBuilder {
         self.ends.push((node, self.text.len()));
     }
 
-    /// Adds the postings of some nodes, behind all that were added: the number of a word, a node and a
-    /// count, ascending. Each text counts as one word long. [`make_room`] after that bounds the memory.
+    /// Adds postings of `nodes`, which must follow all added nodes: word number, node and count,
+    /// ascending; `word` gives the text of a word number. Each text counts as one word long. Call
+    /// [`make_room`] afterwards to bound memory.
     ///
     /// # Errors
     /// [`IndexError::TooLarge`] as [`settle`].
@@ -186,7 +188,8 @@ impl PostingsBuilder {
         self.chunks.iter().map(Chunk::held).sum()
     }
 
-    /// Writes what was gathered, for a builder elsewhere to [take](Self::take).
+    /// Tokenizes the buffered texts and writes their postings, to be [taken](Self::take) by another
+    /// builder.
     ///
     /// # Errors
     /// Those of `out`.
@@ -196,11 +199,11 @@ impl PostingsBuilder {
         chunks.iter().try_for_each(|(words, chunk)| chunk.write(words.iter().map(|one| one.0), out))
     }
 
-    /// Adds what another builder [gave](Self::give), of nodes behind all that were added and before
-    /// `end`; [`make_room`] after that bounds the memory.
+    /// Adds the output of another builder's [`give`](Self::give); its nodes must follow all added
+    /// nodes and be below `end`. Call [`make_room`] afterwards to bound memory.
     ///
     /// # Errors
-    /// [`IndexError::Io`] that it is something else, [`IndexError::TooLarge`] as [`settle`].
+    /// [`IndexError::Io`] if the input is malformed, [`IndexError::TooLarge`] as [`settle`].
     pub fn take(&mut self, input: &mut dyn Read, end: NodeId) -> Result<(), IndexError> {
         self.read()?;
         for _ in 0..stream::read_number(input).map_err(failed)? {

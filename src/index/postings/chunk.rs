@@ -12,9 +12,9 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// Postings of some texts by word. A word's part is the number of its nodes, then for each node the
-/// gap to the one before, less one (the first one's id), doubled, plus one if the count follows
-/// less two.
+/// Postings of some texts by word. The part of a word is its number of nodes, then for each node
+/// `2 * gap + flag`, where `gap` is the id minus the previous id minus 1 (for the first node, the
+/// id). If `flag` is 1, `count - 2` follows; otherwise the count is 1.
 #[derive(Default)]
 pub(super) struct Chunk {
     /// Numbers of the words.

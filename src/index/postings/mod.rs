@@ -3,8 +3,9 @@
 //! Nodes fall into blocks of 8 consecutive ids. A word of many nodes keeps, for each block, a bound
 //! of its score there; a query adds the bounds of its words and reads only blocks that can still
 //! reach the best `k`, most promising first, after Mallia, Suel & Tonellotto 2024 (block-max
-//! pruning). In these, the bounds of the words that a node has tell whether it is scored: exactly,
-//! from counts and lengths. Words of few nodes have no bounds; all their postings are scored.
+//! pruning). In such a block, a node is scored (exactly, from counts and lengths) only if the
+//! bounds of its words can reach the best `k`. Words of few nodes have no bounds; all their
+//! postings are scored.
 //!
 //! One file of arrays; `n` nodes, `m` words:
 //!
@@ -50,7 +51,7 @@ const BLOCK: usize = 8;
 const RANGE: usize = 64;
 /// A word in fewer than one of this many nodes is rare.
 const RARE: usize = 16;
-/// Distinct words of a query that are searched; later ones are dropped.
+/// Maximum number of words of a query, repeated ones included; later ones are dropped.
 pub const MAX_QUERY_WORDS: usize = 256;
 
 /// The inverted index of one text per node.

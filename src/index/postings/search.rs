@@ -13,15 +13,16 @@ use crate::{
 use agent_ground::words::for_each_reference_word;
 use agent_kb::NodeId;
 
-/// What a bound may fall short of a score by rounding, as a share of it.
+/// Maximum relative amount by which rounding may put a bound below the score.
 const SLACK: f32 = 1e-4;
 /// One of this many bounds is sampled to estimate which are among the best.
 const SAMPLED: usize = 16;
-/// So many times `k` blocks are scored before the next lower ones.
+/// Blocks are scored in steps of falling bounds: the `n`-th step ends after about `LEVELS[n] * k`
+/// blocks.
 const LEVELS: [usize; 3] = [1, 4, 16];
-/// Blocks that a mask of allowed nodes is of.
+/// Blocks per 64-bit mask of allowed nodes.
 const MASKED: usize = u64::BITS as usize / BLOCK;
-/// For each byte, its bits as numbers.
+/// For each byte, its bits as 0.0 or 1.0, lowest first.
 static BITS: [[f32; BLOCK]; 256] = {
     let mut bits = [[0.0; BLOCK]; 256];
     let mut at = 0;
@@ -37,23 +38,23 @@ thread_local! {
     static RARE_SCORES: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Some of the texts of an index, as a collection of their own: what else is indexed shows in no
-/// score.
+/// A subset of the indexed texts, searched as a separate collection: other texts do not affect
+/// scores.
 pub struct Collection {
-    /// A bit for each node, 64 a number, lowest first.
+    /// Bitmap of the nodes: 64 per number, lowest bit first.
     nodes: Arc<[u64]>,
     n: usize,
-    /// Words of a text, on average.
+    /// Mean number of words of a text.
     mean: f32,
 }
 
 impl Collection {
-    /// How many texts it has.
+    /// Number of texts.
     pub fn n_texts(&self) -> usize {
         self.n
     }
 
-    /// Words of a text, on average.
+    /// Mean number of words of a text.
     pub fn mean_length(&self) -> f32 {
         self.mean
     }
@@ -76,7 +77,7 @@ struct Term<'a> {
 /// The best nodes so far: more than `k`, truncated periodically.
 struct TopNodes {
     k: usize,
-    /// Scores above inverted ids: the greater, the better.
+    /// Bits of the score in the upper half, the inverted id in the lower: the greater, the better.
     found: Vec<u64>,
     /// The `k`-th best score; 0 until there are `k`.
     floor: f32,
@@ -124,13 +125,13 @@ struct Search<'a> {
     lengths: &'a [u32],
     /// Scores of the rare words by node.
     rare: Vec<f32>,
-    /// For each byte that is a bound, the share of a weight that it stands for.
+    /// Maximum share of a word's weight for each bound byte.
     shares: Shares,
     /// Frequent words, rarest first.
     frequent: Vec<Term<'a>>,
     /// The first block with a wanted node.
     first: usize,
-    /// Upper bounds on the scores of each block from there on.
+    /// Upper bounds on the scores in each block from `first` on.
     bounds: Vec<f32>,
     best: TopNodes,
 }
@@ -151,7 +152,7 @@ impl Postings {
         self.best(self.words(text, None), setting, self.mean, allowed, k)
     }
 
-    /// The same for words in the form in which they are indexed, with weights.
+    /// [`search`](Self::search) for weighted words that are already in their indexed form.
     pub(crate) fn search_forms(
         &self,
         forms: &[(String, f32)],
@@ -164,8 +165,8 @@ impl Postings {
         self.best(self.weighted(ids, None), setting, self.mean, allowed, k)
     }
 
-    /// The same for each of several sets of nodes, given as `allowed` is: what each search would
-    /// find. The words are gone through once.
+    /// [`search`](Self::search) in each of several sets of nodes, which are bitmaps as `allowed`.
+    /// Words and bounds are read once for all sets.
     pub fn search_each(
         &self,
         text: &str,
@@ -177,8 +178,8 @@ impl Postings {
         self.best_of_each(self.words(text, None), setting, self.mean, &sets, k)
     }
 
-    /// The same among a collection, as if nothing else were indexed: the number of texts, those
-    /// with a word and the mean length are the collection's. O(postings).
+    /// [`search`](Self::search) in a collection, with the number of texts, document frequencies and
+    /// mean length of the collection. O(postings).
     pub fn search_in(
         &self,
         text: &str,
@@ -324,7 +325,7 @@ impl Postings {
 }
 
 impl<'a> Search<'a> {
-    /// Adds a word: a rare one's scores, a frequent one's bounds.
+    /// Adds a word: the scores of a rare word, the block bounds of a frequent word.
     fn add(&mut self, count: u32, id: u32, weight: f32, touched: &mut Vec<NodeId>) {
         let mut bytes = self.index.postings.part(&self.index.starts, id as usize);
         if is_rare(count, self.lengths.len()) {
@@ -472,7 +473,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Which of eight bounds are above 0 and reach the least.
+/// Bit mask of the bounds that are above 0 and at least `floor`.
 #[inline]
 fn reached(bounds: &[f32; BLOCK], floor: f32) -> u8 {
     let floor = floor.max(f32::MIN_POSITIVE);

@@ -1,5 +1,5 @@
-//! A read-only directory for tantivy, so that an index may lie in a read-only place and no lock file is
-//! created.
+//! A read-only directory for tantivy, so that an index may be on a read-only file system and no
+//! lock file is created.
 
 use std::{io, path::Path, sync::Arc};
 

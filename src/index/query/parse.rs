@@ -4,12 +4,12 @@
 //! | --- | --- |
 //! | `bottle` | the word in the name or document |
 //! | `brand:northpeak`, `has_brand:northpeak` | in a field, or in the name of a neighbour |
-//! | `"steel bottle"`, `"steel bottle"~1` | the words in order, with one word between or moved by one |
-//! | `flas*`, `"steel bot"*` | words that begin so |
-//! | `flask~1`, `flask~2` | words with so many letters put in, left out, changed or swapped |
-//! | `price:[5 TO 20]`, `price:{5 TO *}`, `price:>=5` | fields that are numbers in a range |
-//! | `type: IN [brand product]` | any of some words |
-//! | `+a b -c`, `a AND (b OR NOT c)`, `a^2` | must, may, must not; what counts twice |
+//! | `"steel bottle"`, `"steel bottle"~1` | the words in order; with a slop of one word |
+//! | `flas*`, `"steel bot"*` | words with this prefix; phrases whose last word has this prefix |
+//! | `flask~1`, `flask~2` | words within this edit distance; a swap counts as one edit |
+//! | `price:[5 TO 20]`, `price:{5 TO *}`, `price:>=5` | numeric fields in a range |
+//! | `type: IN [brand product]` | any of the listed words |
+//! | `+a b -c`, `a AND (b OR NOT c)`, `a^2` | required, optional, excluded; doubled score |
 //!
 //! `fields.` or `rel.` before a name resolves an ambiguous one; without it, a field comes before a
 //! relation.
@@ -52,7 +52,7 @@ const MAX_LISTED: usize = 20;
 /// Why a query cannot be searched.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The query is too long; its length.
+    /// The query is too long; holds its length, bytes.
     #[error("the query has {0} bytes; at most {MAX_QUERY_BYTES} are read")]
     Long(usize),
     /// The query is invalid.
@@ -78,7 +78,7 @@ enum Target {
     Relation(u16),
 }
 
-/// Reads one query.
+/// Parser of one query.
 pub(super) struct Parser<'a> {
     pub(super) kb: &'a Kb,
     pub(super) at: Fields,
@@ -143,7 +143,7 @@ impl Parser<'_> {
                 for (occur, part) in parts {
                     all.push((occur.unwrap_or(Occur::Should), self.tree(part)?));
                 }
-                // What is only left out is left out of all nodes.
+                // A query of exclusions alone matches all other nodes.
                 if all.iter().all(|part| part.0 == Occur::MustNot) {
                     all.push((Occur::Must, Box::new(AllQuery)));
                 }
@@ -220,7 +220,8 @@ impl Parser<'_> {
         })
     }
 
-    /// A word without its suffix: number of allowed typos, and whether it is a prefix.
+    /// Splits `*` or `~n` off a word: the word, its number of allowed typos, and whether it is a
+    /// prefix.
     fn signs<'t>(&self, written: &'t str) -> Result<(&'t str, u8, bool), QueryError> {
         if let Some(text) = written.strip_suffix('*') {
             return Ok((text, 0, true));
@@ -258,7 +259,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The same query in every field of a target.
+    /// A query that matches in any field of a target.
     fn everywhere(
         &self,
         target: &Target,
@@ -316,7 +317,7 @@ impl Parser<'_> {
             })
         };
         let (mut lower, upper) = (bound(lower)?, bound(upper)?);
-        // A range without ends is that of all numbers.
+        // A range without bounds matches all numbers.
         if (&lower, &upper) == (&Bound::Unbounded, &Bound::Unbounded) {
             lower = bound(&UserInputBound::Inclusive(f64::MIN.to_string()))?;
         }

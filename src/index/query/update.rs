@@ -103,7 +103,7 @@ struct UpdatePlan {
 }
 
 impl UpdatePlan {
-    /// O(text of both).
+    /// Matches documents by digest. O(text of both versions).
     fn new(old: &Kb, nodes: &[u32], kb: &Kb) -> Self {
         let there = (0..).zip(nodes).filter(|(_, node)| old.contains(**node));
         let mut then: Vec<([u8; DIGEST_BYTES], u32)> =
@@ -136,9 +136,9 @@ impl UpdatePlan {
     }
 }
 
-/// Updates the index of the previous version into an empty directory. Returns false and writes nothing if
-/// a new index must be built: the previous version has other fields or relations, is damaged, was updated
-/// often, or has less than half of the documents.
+/// Updates the index of the previous version into an empty directory. Returns false and writes
+/// nothing if a new index must be built: the previous version has other fields or relations, is
+/// damaged, was updated often, or has less than half of the documents.
 ///
 /// O(text of both versions); only changes are indexed.
 pub(crate) fn update(
@@ -209,7 +209,7 @@ fn link(names: &Strings, from: &Path, to: &Path) -> io::Result<()> {
     for at in 0..names.len() {
         let name = String::from_utf8_lossy(names.get(at));
         let (source, target) = (from.join(&*name), to.join(&*name));
-        // The one file that is written again.
+        // The only file that an update overwrites, so it must not be linked.
         let is_list = name == LIST;
         if name != SLOTS && (is_list || fs::hard_link(&source, &target).is_err()) {
             fs::copy(&source, &target)?;

@@ -33,7 +33,7 @@ pub(super) struct DeviceSearch {
 
 impl DeviceSearch {
     fn rows(&self, index: &VectorIndex) -> Result<Option<&TopK>, GpuError> {
-        // Asked at every search: the device may have failed elsewhere since.
+        // Checked at every search, because the device may have failed in another part since.
         let Some(device) = Device::first()? else { return Ok(None) };
         if self.rows.get().is_none() {
             let all = decode(index.bytes(0..index.n), index.precision);
@@ -84,8 +84,8 @@ impl VectorIndex {
     }
 }
 
-/// The best `k` of the hits, if no other row can be among them; `rest` bounds the scores of all
-/// other rows, none if there are none.
+/// The best `k` of the hits, or `None` if another row may be among them. `rest` is an upper bound
+/// on the scores of all other rows; `None` if there are no other rows.
 fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Hits> {
     hits.sort_unstable();
     hits.truncate(k);

@@ -138,7 +138,7 @@ impl Kernel {
             // SAFETY: likewise.
             #[cfg(target_arch = "x86_64")]
             Kernel::Vnni => unsafe { vnni::pair(rows, pair, out) },
-            // SAFETY: likewise; tiles are found out after the wide registers.
+            // SAFETY: likewise; `Amx` is only made where the instructions of `Vnni` exist too.
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
             Kernel::Amx => unsafe { vnni::pair(rows, pair, out) },
         }
@@ -222,7 +222,7 @@ impl Kernel {
 
 #[cfg(target_arch = "x86_64")]
 fn has_vnni() -> bool {
-    // `vnni` builds upon `f`; one test of `reaching_one` is compiled for `avx2`.
+    // The VNNI functions also need `avx512f`; `reaching_one` needs `avx2`.
     use std::arch::is_x86_feature_detected as has;
     has!("avx512vnni") && has!("avx512f") && has!("avx2")
 }
@@ -348,8 +348,8 @@ mod vnni {
         for (group, rows) in rows.chunks_exact(PAIR_ROWS * stride).enumerate() {
             let mut sums = [[_mm512_setzero_si512(); PAIR_ROWS]; 2];
             for at in (0..stride).step_by(STEP) {
-                // SAFETY: `at + STEP <= stride`, the length of a query and of each of the rows. What is
-                // fetched ahead need not exist.
+                // SAFETY: `at + STEP <= stride`, the length of a query and of each of the rows.
+                // Prefetched addresses need not be valid.
                 unsafe {
                     let query = pair.map(|query| _mm512_loadu_si512(query.as_ptr().add(at).cast()));
                     let [first, second] = &mut sums;
@@ -428,7 +428,7 @@ mod vnni {
                 let allowed = _mm512_fmadd_ps(rest, _mm512_loadu_ps(lanes.rest.as_ptr()), allowed);
                 let bound = _mm512_fmadd_ps(estimate, scale, allowed);
                 let threshold = _mm512_loadu_ps(lanes.threshold.as_ptr());
-                // Not below, so that what is not a number passes.
+                // Compares with "not less than", so that a NaN bound passes.
                 *mask = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(bound, threshold);
             }
         }

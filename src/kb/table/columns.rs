@@ -42,8 +42,7 @@ pub enum TooManyNames {
     /// In one cell; the source of the column.
     #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]
     Cell(String),
-    /// Several numbers, dates or texts in one cell, which only categories may have; the source of the
-    /// column.
+    /// Several values in one cell of a column that is not of categories; the source of the column.
     #[error(
         "{0} leads from one row to several values; ask about rows that have the field themselves"
     )]
@@ -123,8 +122,8 @@ fn items(kind: ColumnKind, text: &str) -> impl Iterator<Item = &str> {
     text.split(separator).map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// Whether any node of a type has a value in a field after normalisation. Reads nodes until one
-/// has.
+/// Whether any node of a type has the value `key`, normalised by [`category`], in a field. Stops at
+/// the first such node.
 pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key: &str) -> bool {
     let has = |node: &NodeId| {
         kb.field(*node, field)
@@ -133,7 +132,7 @@ pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key:
     kb.nodes_of_type(kind).iter().any(has)
 }
 
-/// Names of fields whose four digits are years.
+/// Words in the names of fields whose numbers are years.
 const YEAR_NAMES: [&str; 8] =
     ["born", "died", "birth", "death", "founded", "established", "published", "released"];
 
@@ -310,8 +309,8 @@ pub fn read_named(
     }
 }
 
-/// Whether a step ends at its type only, and at another type than its start, so that degrees are
-/// counts.
+/// Whether all edges of a step from `from` end at the type of the step, which is not `from`. Then
+/// the degree of a node is the number of nodes that the step reaches.
 fn leads_to_one_type(kb: &Kb, from: TypeId, step: MetapathStep) -> bool {
     use crate::Direction;
     let mut ends = kb.tuples().iter().filter(|tuple| tuple.relation == step.relation);
@@ -327,8 +326,7 @@ fn leads_to_one_type(kb: &Kb, from: TypeId, step: MetapathStep) -> bool {
 fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: String) -> Column {
     let texts: Vec<&str> =
         nodes.iter().map(|&node| kb.field(node, field).unwrap_or_default()).collect();
-    // What a field holds is that of the whole type, so that the same column of fewer rows has the
-    // same kind.
+    // The kind is determined from all nodes of the type, so that it does not depend on the rows.
     let all = kb.nodes_of_type(kind);
     let every = all.len().div_ceil(SAMPLED).max(1);
     let looked: Vec<&str> =
@@ -337,7 +335,8 @@ fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: Str
     of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source)
 }
 
-/// A field of the nodes that metapaths lead to. Several categories of a row are all in its cell.
+/// Reads a field of the nodes at the ends of a metapath. A cell holds all categories that its row
+/// reaches.
 fn of_ends(
     kb: &Kb,
     kind: TypeId,

@@ -1,17 +1,18 @@
 //! In-memory tables for read-only SQL: runs untrusted statements within limits.
 //!
-//! A table `t` has the columns `id`, the node, and one for each of its own; of a column with several
-//! values in a cell, `t` has them joined, as far as 32 KiB go (as of any text), and a table `t_COLUMN(id, key, value)`
-//! has all of them, a row each, where `key` is what tells values apart.
+//! A table `t` has a column `id`, the node, followed by its own columns. If cells of a column hold
+//! several values, the column in `t` has them joined, and a table `t_COLUMN(id, key, value)` has
+//! one row for each value, where `key` identifies the value. Texts in `t`, joined or not, are cut
+//! at 32 KiB.
 //!
 //! # Restrictions
 //!
-//! It is one statement that begins with `select` or `with`, without comments; it is parsed only
-//! with an authorizer that knows nothing but reading the loaded tables and harmless functions, so
-//! that writes, `attach`, `pragma`, recursion and built-in tables are refused before anything runs.
-//! Its rows, their bytes and its heap are limited. A timer interrupts it at its deadline: SQLite then
-//! stops at the next jump of its machine, so one text, one function call and the instructions without
-//! a jump are limited too.
+//! The input must be one statement that begins with `select` or `with`, without comments. An
+//! authorizer allows only reads of the loaded tables and harmless functions, so writes, `attach`,
+//! `pragma`, recursion and built-in tables are refused before anything runs. The number of rows,
+//! their bytes and the heap are limited. A timer interrupts a statement at its deadline. SQLite
+//! then stops at the next jump of its virtual machine, so the size of a text, the time of a
+//! function call and the number of instructions are limited too.
 
 use std::{
     sync::{Arc, mpsc},
@@ -32,33 +33,33 @@ use crate::{
     table::{Cell, Key, NamedValue, Table, functions, texts, watch::Watch},
 };
 
-/// Instructions of SQLite's machine between two looks at deadline and heap.
+/// Instructions of SQLite's virtual machine between two checks of deadline and heap.
 const STEPS_AT_ONCE: i32 = 1_000;
-/// How often a statement is interrupted after its deadline: an interruption before its first
-/// instruction is lost.
+/// Interval of interrupts after the deadline; they repeat because SQLite ignores an interrupt
+/// before the first instruction.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Bytes of one text and of one row of a statement.
+/// Maximum size of one text or row in a statement, bytes.
 pub(super) const MAX_TEXT: i32 = 64 << 10;
-/// Bytes of one row while tables are loaded.
+/// Maximum size of one row while tables are loaded, bytes.
 const MAX_ROW: i32 = 1 << 20;
-/// Bytes of one cell, of its values joined or of its text, so that the rows of a table of 16 columns
-/// are no longer than that.
+/// Maximum size of one cell (its text or joined values), bytes; 16 such columns fit into
+/// [`MAX_ROW`].
 const MAX_CELL: usize = 1 << 15;
-/// Bytes of a statement.
+/// Maximum size of a statement, bytes.
 const MAX_SQL: usize = 20_000;
 /// Maximum depth of an expression.
 const MAX_DEPTH: i32 = 100;
 /// Maximum number of parts of a compound statement.
 const MAX_COMPOUND: i32 = 20;
 pub(super) const MAX_PATTERN: i32 = 200;
-/// Instructions that one statement is translated to.
+/// Maximum number of virtual machine instructions of one compiled statement.
 const MAX_INSTRUCTIONS: i32 = 3_000;
-/// Bytes of all rows of a result.
+/// Maximum size of all rows of a result, bytes.
 const MAX_RESULT: usize = 16 << 20;
-/// Pages of 4 KiB that all tables of a database may fill.
+/// Maximum number of pages of 4 KiB for all tables of a database.
 const MAX_PAGES: u32 = 262_144;
-/// Functions of SQLite that statements may call beside those of `functions` and `texts`. The time of
-/// each is linear in its texts.
+/// SQLite functions that statements may call, in addition to those of `functions` and `texts`. Each
+/// takes time linear in its texts.
 pub(super) const FUNCTIONS: [&str; 31] = [
     "abs",
     "avg",
@@ -129,7 +130,7 @@ pub enum SqlError {
         /// The limit.
         rows: usize,
     },
-    /// Its intermediate results are too large.
+    /// The intermediate results of the statement are too large.
     #[error("the statement needs more than {} MiB of memory; group or limit its rows", .0 >> 20)]
     TooMuchMemory(u64),
     /// The tables do not fit into memory, or SQLite failed otherwise.
@@ -233,7 +234,7 @@ impl Database {
                     wait = AGAIN;
                 }
             };
-            // Without a thread, the handler of progress is left.
+            // If the thread cannot start, the progress handler still checks the deadline.
             let _timer = thread::Builder::new().spawn_scoped(scope, timer);
             let found = self.rows(sql, limits);
             drop(done);
@@ -299,7 +300,7 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Limits, functions, authorizer and deadline of a connection.
+/// Sets the limits, functions, authorizer and progress handler of a connection.
 fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<()> {
     functions::register(connection)?;
     texts::register(connection, watch)?;
@@ -307,7 +308,7 @@ fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<(
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    // A column that is not there is an error, and no text.
+    // An unknown double-quoted column is an error, not a string literal.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     for (limit, most) in [
         (Limit::SQLITE_LIMIT_LENGTH, MAX_ROW),
@@ -328,7 +329,8 @@ fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<(
     connection.progress_handler(STEPS_AT_ONCE, Some(move || seen.is_to_stop()))
 }
 
-/// Checks by its words that a text is one read-only statement.
+/// Checks, without parsing, that a text is one statement that begins with `select` or `with` and
+/// has no comment.
 fn is_one_reading_statement(sql: &str) -> Result<(), SqlError> {
     if sql.len() > MAX_SQL {
         return Err(SqlError::TooLong(sql.len()));
@@ -389,7 +391,8 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// Writes a table, and one for each column with several values in a cell; their names.
+/// Writes a table, and another one for each column with several values in a cell; returns the names
+/// of the written tables.
 fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<Vec<String>> {
     let mut names = vec![name.to_owned()];
     let columns: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
@@ -428,7 +431,7 @@ fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<
             let Cell::Many(named) = cell else { continue };
             all.extend(named.iter().map(|one| (one, i64::from(*node))));
         }
-        // In the order of its key, a table is written without a search, and grouped without a sort.
+        // In primary key order, inserts need no search and grouping needs no sort.
         all.sort_unstable_by(|one, other| (&one.0.key, one.1).cmp(&(&other.0.key, other.1)));
         for (one, node) in all {
             insert.raw_bind_parameter(1, node)?;

@@ -1,4 +1,5 @@
-//! Reads dates in the words of a text: "March 2025", "5 May 2024", "Q1 2025", "2025-05-19", "2019".
+//! Finds dates among the words of a text: "March 2025", "5 May 2024", "Q1 2025", "2025-05-19" or
+//! "2019".
 
 use std::ops::Range;
 
@@ -19,16 +20,16 @@ pub const MONTHS: [&str; 12] = [
     "november",
     "december",
 ];
-/// Years that four digits may be.
+/// Numbers of four digits that are read as years.
 const YEARS: std::ops::RangeInclusive<u32> = 1800..=2100;
 
-/// A date or a span of two, each a year, month or day with the year first: `2025`, `2025-03`,
-/// `2025-03-31`. A date before `from`, cut to its length, is before the span.
+/// A single date or a span between two, each a year, month or day: `2025`, `2025-03`,
+/// `2025-03-31`. A date is before the span if, cut to the length of `from`, it is less than `from`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DateSpan {
     /// The first date.
     pub from: String,
-    /// The last date; equal to the first if there is one.
+    /// The last date; equal to `from` for a single date.
     pub to: String,
 }
 
@@ -37,13 +38,13 @@ impl DateSpan {
         Self { from: date.clone(), to: date }
     }
 
-    /// Whether it is one year.
+    /// Whether the span is a single year.
     pub fn is_year(&self) -> bool {
         self.from == self.to && self.from.len() == 4
     }
 }
 
-/// The year that a word is.
+/// Parses a word of four digits as a year; none outside 1800 to 2100.
 pub fn as_year(word: &str) -> Option<u32> {
     let is_year = word.len() == 4 && word.chars().all(|c| c.is_ascii_digit());
     word.parse().ok().filter(|year| is_year && YEARS.contains(year))
@@ -59,8 +60,8 @@ pub fn is_part_of_date(text: &str) -> bool {
     date(&whole).as_deref() == Some(whole.as_str())
 }
 
-/// The date that begins at a word, and the position of the word after it. `words` are those of
-/// [`name_words`](agent_ground::words::name_words), folded; an empty one is never part of a date.
+/// The date that begins at word `at`, and the index of the word after the date. `words` are the
+/// folded [`name_words`](agent_ground::words::name_words); no date begins at an empty word.
 pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<(DateSpan, usize)> {
     let word = |at: usize| words.get(at).map(|word| word.1);
     let is_of = |at: usize| word(at) == Some("of");
@@ -77,7 +78,7 @@ pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<
     if word(at)?.is_empty() {
         return None;
     }
-    // Digits with separators are one date of several words.
+    // A date written with separators spans several words.
     let start = words.get(at)?.0.start;
     let written = text.get(start..)?.split_whitespace().next().unwrap_or_default();
     let written = written.trim_end_matches(|c: char| !c.is_alphanumeric());

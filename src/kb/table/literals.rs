@@ -1,7 +1,7 @@
-//! Rewrites text in double quotation marks to literals, as some databases do.
+//! Rewrites double-quoted operands of comparisons to string literals, as some databases do.
 //!
-//! In SQL `"x"` is a column. In a comparison, if no table or column has this name, it can only be a
-//! text; elsewhere it stays, and is an error.
+//! In SQL `"x"` is an identifier. In a comparison, if no table or column has this name, it can only
+//! be meant as a string; elsewhere it is left unchanged, and is an error.
 
 /// Replaces double-quoted texts in comparisons by literals, unless a table or column has that name;
 /// returns the statement and these texts in order.
@@ -33,7 +33,7 @@ pub fn with_literals(sql: &str, names: &[&str]) -> (String, Vec<String>) {
     (written, texts)
 }
 
-/// End of a quotation; a doubled mark is part of it.
+/// Offset of the mark that closes a quotation; a doubled mark is part of the quoted text.
 fn closed(text: &str, end: char) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -55,7 +55,7 @@ fn is_compared(before: &str) -> bool {
     if !before.ends_with(['(', ',']) {
         return false;
     }
-    // Back over the texts of a list to where it begins.
+    // Scan back over the literals of a list to its opening parenthesis.
     let mut depth_of_text = false;
     for (at, c) in before.char_indices().rev() {
         match c {

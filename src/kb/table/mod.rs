@@ -9,7 +9,7 @@
 //!
 //! | limit | unit | value | reason |
 //! | --- | --- | --- | --- |
-//! | [`MAX_ROWS`] | rows of a table | 1,000,000 | a cell is 24 bytes, and a copy of it goes to SQLite |
+//! | [`MAX_ROWS`] | rows of a table | 1,000,000 | a cell is 24 bytes, plus its copy in SQLite |
 //! | [`MAX_COLUMNS`] | columns of a table | 16 | a question names a few |
 //! | [`MAX_VALUES`] | values of one cell | 100,000 | names that a metapath leads to |
 //! | [`MAX_NAMED`] | names of one column | 10,000,000 | a name is 40 bytes, beside its text |
@@ -60,11 +60,11 @@ pub enum ColumnSpec {
     Names(Vec<MetapathStep>),
     /// The number of nodes at the ends of a metapath; zero if there is none.
     Count(Vec<MetapathStep>),
-    /// The number of nodes at the ends of a metapath that other nodes lead to as well.
+    /// The number of nodes at the ends of a metapath that satisfy further conditions.
     CountAmong {
         /// The metapath; not empty.
         steps: Vec<MetapathStep>,
-        /// What all of them fulfil.
+        /// Sets of nodes; a counted node is in all of them.
         among: Vec<Reachable>,
     },
     /// A field of the nodes at the ends of a metapath.
@@ -76,20 +76,20 @@ pub enum ColumnSpec {
     },
 }
 
-/// The nodes that a metapath leads to from any of some nodes; without steps these themselves.
+/// The nodes at the ends of a metapath from any of the given nodes; without steps, the given nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reachable {
-    /// Where the metapath begins.
+    /// Start nodes of the metapath.
     pub nodes: Vec<NodeId>,
     /// The metapath.
     pub steps: Vec<MetapathStep>,
-    /// What the nodes are called, in words.
+    /// Display name of the nodes.
     pub name: String,
 }
 
 impl Reachable {
-    /// The nodes, ascending, each once; unknown ones lead nowhere.
+    /// The nodes at the ends, ascending, each once; start nodes that do not exist are skipped.
     pub fn nodes(&self, kb: &Kb) -> Vec<NodeId> {
         let known = self.nodes.iter().filter(|node| kb.contains(**node));
         let mut nodes: Vec<NodeId> =
@@ -100,7 +100,7 @@ impl Reachable {
     }
 }
 
-/// The nodes that fulfil all of some conditions, ascending; `None` if there are none.
+/// The nodes that satisfy all conditions, ascending; `None` without conditions.
 pub fn fulfilling(kb: &Kb, conditions: &[Reachable]) -> Option<Vec<NodeId>> {
     conditions.iter().map(|condition| condition.nodes(kb)).reduce(|mut all, own| {
         all.retain(|node| own.binary_search(node).is_ok());

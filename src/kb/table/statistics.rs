@@ -193,7 +193,7 @@ pub fn shapiro_wilk(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
         weighted += weight * weight;
     }
     let root = (squares * weighted).sqrt();
-    // 1 - W, so that little is lost where W is near 1.
+    // 1 - W, computed directly to keep precision where W is near 1.
     let rest = (root - along) * (root + along) / (squares * weighted);
     let statistic = 1.0 - rest;
     let p = if n == 3 {
@@ -346,7 +346,7 @@ pub fn f_test(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
 /// Tests whether samples have the same spread around their medians.
 ///
 /// # Errors
-/// Fewer than two samples with two numbers, or no spread.
+/// Fewer than two non-empty samples, no sample with two numbers, or no spread.
 pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::BrownForsythe;
     let off = |sample: &Vec<f64>| {

@@ -1,5 +1,5 @@
-//! SQL functions of texts in place of SQLite's own, whose time is the product of the lengths of two
-//! texts: these are linear, but for `like`, and each looks at the deadline before it begins.
+//! SQL text functions that replace SQLite's own, which take time proportional to the product of the
+//! lengths of two texts. All but `like` are linear, and each checks the deadline before it starts.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::table::{
     watch::Watch,
 };
 
-/// What a function makes of its arguments, of which none is null.
+/// Implementation of a function, called only if no argument is null.
 type Function = fn(&[&str]) -> Result<Value>;
 
 /// Names of the functions.
@@ -52,7 +52,7 @@ pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()
     Ok(())
 }
 
-/// What a function gives.
+/// Result of a function.
 enum Value {
     Number(i64),
     Text(String),
@@ -77,7 +77,7 @@ fn failure(why: &str) -> Error {
     Error::UserFunctionError(why.into())
 }
 
-/// An argument as text, numbers with 15 digits; none for null.
+/// An argument as text, real numbers with 15 significant digits; none for null.
 fn text(context: &Context<'_>, at: usize) -> Option<String> {
     match context.get_raw(at) {
         ValueRef::Null => None,
@@ -92,7 +92,7 @@ fn text(context: &Context<'_>, at: usize) -> Option<String> {
     }
 }
 
-/// Number of the first character (from 1) at which a text has another; 0 if it has not.
+/// Position of the first occurrence of `part` in `text`, in characters from 1; 0 if there is none.
 fn instr(text: &str, part: &str) -> i64 {
     text.find(part).map_or(0, |at| text[..at].chars().count() as i64 + 1)
 }
@@ -108,7 +108,7 @@ fn replace(text: &str, part: &str, by: &str) -> Result<String> {
     Ok(text.replace(part, by))
 }
 
-/// Whether a character is one of these.
+/// Returns a test of whether a character is one of `these`.
 fn among(these: &str) -> impl Fn(char) -> bool {
     let mut these: Vec<char> = these.chars().collect();
     these.sort_unstable();
@@ -152,10 +152,10 @@ fn like(pattern: &str, text: &str, escape: Option<&str>) -> Result<Value> {
     Ok(Value::Number(matches(&parts, text).into()))
 }
 
-/// Whether a text fits a pattern. Time: at most the product of their lengths.
+/// Whether a text matches a pattern. Time: at most the product of their lengths.
 fn matches(parts: &[Part], mut text: &str) -> bool {
     let mut at = 0;
-    // Where to go on if the parts behind the last `Any` do not fit.
+    // Backtracking point: the part after the last `Any`, and the text it was tried on.
     let mut again: Option<(usize, &str)> = None;
     loop {
         let mut chars = text.chars();
@@ -172,7 +172,7 @@ fn matches(parts: &[Part], mut text: &str) -> bool {
             (Some(Part::This(c)), Some(d)) if c.eq_ignore_ascii_case(&d) => {
                 (at, text) = (at + 1, chars.as_str());
             }
-            // At its end no further start fits either.
+            // The text is used up, so a later start cannot match either.
             (_, None) => return false,
             _ => {
                 let Some((from, start)) = again else { return false };

@@ -24,7 +24,7 @@ const CURRENCIES: [(&str, &str); 12] = [
 /// Words that multiply the number before them.
 const MULTIPLIERS: [(&str, f64); 4] =
     [("thousand", 1e3), ("million", 1e6), ("billion", 1e9), ("trillion", 1e12)];
-/// Spellings of one value that no rule makes equal, folded.
+/// Aliases with the value that they stand for, folded.
 const ALIASES: [(&str, &str); 9] = [
     ("us", "united states"),
     ("usa", "united states"),
@@ -38,7 +38,7 @@ const ALIASES: [(&str, &str); 9] = [
 ];
 /// Days of the months of a leap year.
 const DAYS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-/// Range of years that a text may hold.
+/// Numbers that are recognised as years.
 pub const YEARS: std::ops::RangeInclusive<i64> = 1000..=2100;
 
 /// A number with its unit.
@@ -52,7 +52,8 @@ pub struct Quantity {
 
 /// Parses a number with its unit: `1,234.5`, `$ 12.99`, `1.44 ounces`, `12 %`,
 /// `3 million`. None for anything else, such as a range or a sentence. A single separator before
-/// exactly three digits groups thousands if it is a comma, and begins the fraction if it is a point.
+/// exactly three digits groups thousands if it is a comma, and begins the fraction if it is a
+/// point.
 pub fn quantity(text: &str) -> Option<Quantity> {
     let text = text.trim();
     if text.is_empty() || text.len() > MAX_NUMBER {
@@ -171,7 +172,7 @@ pub fn date(text: &str) -> Option<String> {
     exists.then(|| format!("{year:04}-{month:02}-{day:02}"))
 }
 
-/// The year of a number, a date, or a text that begins or ends with a four-digit year.
+/// The first run of four digits in a text that is one of [`YEARS`].
 pub fn year(text: &str) -> Option<i64> {
     let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| part.len() == 4);
     numbers.filter_map(|part| part.parse().ok()).find(|year| YEARS.contains(year))

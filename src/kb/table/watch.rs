@@ -1,5 +1,5 @@
-//! Watches a running statement: its deadline, the heap that it takes beside the loaded
-//! tables, and what it may read.
+//! Enforces the limits of a running statement: its deadline, its heap in addition to the loaded
+//! tables, and the tables and functions that it may use.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -13,23 +13,23 @@ use crate::{
     table::{SqlError, database::FUNCTIONS, functions, texts},
 };
 
-/// Bytes of heap of one statement: sorters, groups and temporary tables. Sorting that much, which
-/// SQLite does in one piece, takes about a second.
+/// Maximum heap of one statement, bytes: sorters, groups and temporary tables. Sorting that much,
+/// which SQLite does without checking for interrupts, takes about a second.
 pub(super) const MAX_HEAP: i64 = 128 << 20;
-/// Beginnings of names of SQLite's built-in tables.
+/// Prefixes of the names of SQLite's built-in tables.
 const BUILT_IN: [&str; 7] = ["sqlite", "json", "pragma_", "dbstat", "fts", "rtree", "geopoly"];
 
 /// A running statement.
 struct Running {
-    /// None: beyond what a clock can tell.
+    /// None if it exceeds the range of [`Instant`].
     deadline: Option<Instant>,
     time: Duration,
-    /// Heap of its thread when it began.
+    /// Heap of the thread when the statement began, bytes.
     heap: i64,
 }
 
 impl Running {
-    /// Why it is to be stopped. SQLite asks on the thread on which the statement runs.
+    /// The exceeded limit, if any. Must be called on the thread of the statement.
     fn excess(&self) -> Option<SqlError> {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Some(SqlError::Deadline(self.time));
@@ -39,10 +39,11 @@ impl Running {
     }
 }
 
-/// What a connection may do now.
+/// Permissions of a connection and limits of its running statement.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// Names of the tables that statements may read; none while they are loaded.
+    /// Names of the tables that statements may read; none (everything is allowed) while tables are
+    /// loaded.
     tables: Mutex<Option<Vec<String>>>,
     running: Mutex<Option<Running>>,
     /// Why the last statement was refused or stopped.
@@ -63,7 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Watch {
-    /// From now on statements may read these tables, and do nothing else.
+    /// Restricts all further statements to reads of these tables.
     pub(super) fn restrict_to(&self, tables: Vec<String>) {
         *lock(&self.tables) = Some(tables);
     }
@@ -76,7 +77,7 @@ impl Watch {
         Turn(self)
     }
 
-    /// Whether the running statement is to be stopped; notes why.
+    /// Whether the running statement must stop; if so, records the reason.
     pub(super) fn is_to_stop(&self) -> bool {
         let excess = lock(&self.running).as_ref().and_then(Running::excess);
         let stops = excess.is_some();
@@ -86,12 +87,12 @@ impl Watch {
         stops
     }
 
-    /// Takes why the last statement was refused or stopped.
+    /// Takes the reason for which the last statement was refused or stopped.
     pub(super) fn reason(&self) -> Option<SqlError> {
         lock(&self.reason).take()
     }
 
-    /// Whether an action is allowed; notes why not.
+    /// Whether an action is allowed; if not, records the reason.
     pub(super) fn allows(&self, action: &AuthAction<'_>) -> bool {
         let tables = lock(&self.tables);
         let Some(tables) = tables.as_ref() else { return true };
@@ -101,14 +102,14 @@ impl Watch {
     }
 }
 
-/// Why an action is refused; none for reading.
+/// The reason to refuse an action; none if it is allowed.
 fn forbidden(action: &AuthAction<'_>, tables: &[String]) -> Option<String> {
     match action {
         AuthAction::Select => None,
         AuthAction::Read { table_name, column_name } => {
             let loaded = tables.iter().any(|table| table.eq_ignore_ascii_case(table_name));
             let lower = table_name.to_ascii_lowercase();
-            // Where no column is read, it may be the name of a part of the statement.
+            // Without a column, the name may be that of a subquery or a common table expression.
             let is_part =
                 column_name.is_empty() && !BUILT_IN.iter().any(|of| lower.starts_with(of));
             (!loaded && !is_part).then(|| format!("it reads {table_name}"))
