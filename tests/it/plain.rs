@@ -19,7 +19,7 @@ use agent::{
     bundle::{
         Bundle,
         conditions::Conditions,
-        reading::{Phrasings, read, read_or_guess},
+        reading::{Phrasings, read_or_guess},
     },
     dataset::{
         Home,
@@ -347,7 +347,8 @@ fn indexed(world: &World, dir: &Path) -> IndexedBase {
 
 /// Answers of a plain question by the names of types and relations alone.
 fn answers(base: &IndexedBase, text: &str) -> Option<Vec<NodeId>> {
-    read(base, &Conditions::read(base, text), &Phrasings::default()).map(|reading| reading.answers)
+    let conditions = Conditions::read(base, text);
+    read_or_guess(base, &conditions, &Phrasings::default()).0.map(|reading| reading.answers)
 }
 
 #[test]
@@ -441,7 +442,7 @@ fn the_order_of_words_says_the_direction_of_a_relation_within_a_type() {
         ("of which organ is the Hand a piece", 2, 1),
     ] {
         let conditions = Conditions::read(&base, asked);
-        let reading = read(&base, &conditions, &Phrasings::default()).expect(asked);
+        let reading = read_or_guess(&base, &conditions, &Phrasings::default()).0.expect(asked);
         assert_eq!(reading.answers, [right], "{asked}");
         let ranked: Vec<NodeId> =
             reading.apply(&[(4, 1.0), (other, 0.5)]).into_iter().map(|pair| pair.0).collect();
@@ -459,7 +460,7 @@ fn words_that_nothing_explains_leave_likely_answers() {
     let vague = likely("surgeons sometimes amputate parts of the Hand");
     let score = |node| vague.get(node).unwrap_or(0.0);
     assert!(score(1) > score(2) && score(2) > 0.0 && score(1) < 0.5, "{vague:?}");
-    assert_eq!(vague.get(0), None, "what is named is no answer");
+    assert_eq!(vague.get(0), None, "a named node is not an answer");
     assert!(likely("surgeons sometimes amputate").as_slice().is_empty(), "nothing is named");
     // One such word beside a likely metapath of one step leaves its answers first.
     assert_eq!(answers(&base, "bony parts of the Hand"), Some(vec![1]));

@@ -3,8 +3,9 @@
 //! "Other films by the director of The Silent Harbor" contains a name and its relation to the answers.
 //! Such a question is read as one metapath from each name to one type of answers; its answers are the
 //! nodes that all metapaths reach. A question is plain if a reading explains every word that is
-//! neither part of a name nor a question word; all other questions are left to programs. A bare name
-//! asks for the node with that name, if it may be an answer.
+//! neither part of a name nor a question word, or all but one beside a likely metapath of one step; all
+//! other questions are left to programs. A bare name asks for the node with that name, if it may be an
+//! answer.
 //!
 //! | file | content |
 //! | --- | --- |
@@ -81,8 +82,8 @@ impl Metapath {
         self.steps.iter().zip(ends).map(step).collect()
     }
 
-    /// Whether it follows a relation within a type in one direction, which only training questions
-    /// can determine.
+    /// Whether it follows a relation within a type in one direction, which training questions or the
+    /// order of words must say.
     fn is_one_way_within_a_type(&self) -> bool {
         let ends = self.middle.into_iter().chain([self.target]);
         let begins = [self.start].into_iter().chain(self.middle);
@@ -319,13 +320,8 @@ pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
 }
 
 /// Reads the rest of a question beside its conditions as a plain one; `None` if it is not plain, or no
-/// reading that explains its words has answers. Of the answers, those that fulfil the conditions stay, if
-/// there are any.
-pub fn read(base: &IndexedBase, conditions: &Conditions, phrasings: &Phrasings) -> Option<Reading> {
-    read_or_guess(base, conditions, phrasings).0
-}
-
-/// [`read`], and for a question that is not plain the nodes that its likely metapaths reach, with
+/// reading has answers. Of the answers, those that fulfil the conditions stay, if there are any. For a
+/// question that is not plain also returns the nodes that its likely metapaths reach, with
 /// probabilities in `0..=1`.
 pub fn read_or_guess(
     base: &IndexedBase,
@@ -505,8 +501,9 @@ mod tests {
     #[test]
     fn a_name_and_no_word_more_asks_for_what_bears_it() {
         let base = example_base();
-        let read =
-            |query: &str| read(&base, &Conditions::read(&base, query), &Phrasings::default());
+        let read = |query: &str| {
+            read_or_guess(&base, &Conditions::read(&base, query), &Phrasings::default()).0
+        };
         let product = base.kb.nodes_of_type(base.kb.type_id("product").unwrap())[0];
         let name = base.kb.name(product);
         let reading = read(name).unwrap();

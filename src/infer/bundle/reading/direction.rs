@@ -41,8 +41,11 @@ impl Question {
 
     /// Whether the order of the words says the direction of a metapath of one step within a type.
     pub(super) fn says_direction(&self, metapath: &Metapath) -> Option<bool> {
-        let &[(relation, direction)] = metapath.steps.as_slice() else { return None };
-        let said = self.direction(relation).filter(|_| metapath.start == metapath.target)?;
-        Some(said == direction)
+        match metapath.steps.as_slice() {
+            &[(relation, direction)] if metapath.start == metapath.target => {
+                Some(self.direction(relation)? == direction)
+            }
+            _ => None,
+        }
     }
 }

@@ -36,8 +36,6 @@ const PRIOR_WEIGHT: f32 = 2.0;
 const MIN_WORD_QUESTIONS: u32 = 2;
 /// Log penalty of each step after the first of a metapath without training questions.
 pub(super) const LONGER: f32 = -2.0;
-/// Log penalty of a step within a type in one direction that the question does not say.
-const OTHER_DIRECTION_PENALTY: f32 = -4.0;
 /// Log penalty of a step in both directions if the question says one.
 const BOTH_DIRECTIONS_PENALTY: f32 = -2.0;
 /// Log penalty if the target type is not the first type in the question.
@@ -292,7 +290,6 @@ impl<'a> Model<'a> {
             && guess.metapaths.iter().any(|metapath| metapath.is_one_way_within_a_type())
         {
             guess.plain = false;
-            guess.log += OTHER_DIRECTION_PENALTY;
         } else if said == Some(false) {
             guess.log += BOTH_DIRECTIONS_PENALTY;
         }

@@ -5,18 +5,14 @@
 //! under all of them.
 
 use super::{
-    Metapath, Reading, metapath_in_words, metapaths_from,
+    MAX_BEHIND, Metapath, Reading, TRIED, metapath_in_words, metapaths_from,
     model::{LONGER, Model},
     reached,
 };
 use agent_kb::{Combine, NodeId, Scores, TypeId};
 
-/// Maximum number of metapaths of a name that are followed, most likely first.
-const FOLLOWED: usize = 24;
-/// Maximum number of these that reach nodes.
+/// Maximum number of metapaths of a name that reach nodes, of those that are tried.
 const KEPT: usize = 8;
-/// Maximum log distance to the most likely metapath that reaches nodes.
-const MAX_BEHIND: f32 = 4.0;
 /// Prior probability of two steps, spread over all metapaths of two; that of one step is the rest.
 const TWO_STEPS: f32 = 0.2;
 /// Minimum probability of a metapath that answers a question with one word that it does not explain.
@@ -81,7 +77,7 @@ impl Model<'_> {
             .collect();
         likely.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let mut kept: Vec<(f32, LikelyMetapath)> = Vec::new();
-        for (log, metapath) in likely.into_iter().take(FOLLOWED) {
+        for (log, metapath) in likely.into_iter().take(TRIED) {
             let best = kept.first().map_or(log, |first| first.0);
             if kept.len() == KEPT || log < best - MAX_BEHIND {
                 break;
