@@ -3,7 +3,8 @@
 //!
 //! The table `lexicon.tsv` holds general English, nothing of one base: a row applies to every type or
 //! relation whose name has one of its words. Some words exclude a relation: what is asked "for" a
-//! disease is not what causes it.
+//! disease is not what causes it. Others only suggest one: "sold" may be about a product's maker, and
+//! may be about neither. A ranking may follow a suggestion; an answer without a doubt may not.
 
 use std::sync::LazyLock;
 
@@ -35,9 +36,11 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
 pub struct Synonyms {
     /// Stems that mean it.
     pub means: Vec<String>,
+    /// Stems that mean it, and stems that may mean it and may say something else.
+    pub suggests: Vec<String>,
     /// Stems that exclude it unless it is also meant.
     pub excludes: Vec<String>,
-    /// Those of `means` that say a relation from its other end: "contain" for `part_of`.
+    /// Those of `suggests` that say a relation from its other end: "contain" for `part_of`.
     pub reversed: Vec<String>,
     /// Whether a relation has no direction: `adjacent_to`.
     pub mutual: bool,
@@ -62,10 +65,12 @@ pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
             let is_own = row.names.contains(&name.as_str())
                 || own.iter().any(|stem| of_row.iter().any(|other| other == stem));
             if is_own {
-                found.means.extend(stemmed(stems, row.means));
+                for cell in [row.means, row.reversed] {
+                    found.means.extend(stemmed(stems, cell.split('|').next().unwrap_or_default()));
+                    found.suggests.extend(stemmed(stems, cell));
+                }
                 found.excludes.extend(stemmed(stems, row.excludes));
                 found.reversed.extend(stemmed(stems, row.reversed));
-                found.means.extend(stemmed(stems, row.reversed));
                 found.mutual |= is_mutual(row);
             }
         }
@@ -90,6 +95,15 @@ mod tests {
         assert!(treats.means.contains(&"against".to_owned()));
         assert!(causes.excludes.contains(&"against".to_owned()));
         assert!(treats.excludes.contains(&"caus".to_owned()), "{treats:?}");
+    }
+
+    #[test]
+    fn a_word_behind_the_bar_only_suggests() {
+        let [brand] =
+            synonyms(&Stems::default(), "relation", &["brand".to_owned()]).try_into().unwrap();
+        let has = |of: &[String], word: &str| of.iter().any(|stem| stem == word);
+        assert!(has(&brand.means, "sell") && has(&brand.suggests, "sell"), "{brand:?}");
+        assert!(!has(&brand.means, "sold") && has(&brand.suggests, "sold"), "{brand:?}");
     }
 
     #[test]

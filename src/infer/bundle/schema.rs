@@ -43,7 +43,7 @@ impl Schema {
         let says = |kind: &TypeId, stem: &String| {
             let synonyms = self.type_synonyms.get(usize::from(kind.0));
             self.of_type(*kind).iter().any(|own| is_form(stem, own))
-                || synonyms.is_some_and(|synonyms| synonyms.means.contains(stem))
+                || synonyms.is_some_and(|synonyms| synonyms.suggests.contains(stem))
         };
         let (at, stem) =
             stems.iter().enumerate().find(|(_, stem)| kinds().any(|kind| says(&kind, stem)))?;
@@ -81,7 +81,7 @@ impl Schema {
         let is_excluded = |(own, synonyms): (&Vec<String>, &Synonyms)| {
             let mut own = own.iter().filter(|own| !of_type(own));
             stems.iter().any(|stem| synonyms.excludes.contains(stem))
-                && !topical().any(|stem| synonyms.means.contains(stem))
+                && !topical().any(|stem| synonyms.suggests.contains(stem))
                 && !own.any(|own| stems.iter().any(|stem| is_form(stem, own)))
         };
         self.relations.iter().zip(&self.relation_synonyms).map(is_excluded).collect()
@@ -91,13 +91,13 @@ impl Schema {
     pub(super) fn relation_means(&self, relation: RelationId, stem: &str) -> bool {
         let synonyms = self.relation_synonyms.get(usize::from(relation.0));
         self.of_relation(relation).iter().any(|own| is_form(stem, own))
-            || synonyms.is_some_and(|synonyms| synonyms.means.iter().any(|own| own == stem))
+            || synonyms.is_some_and(|synonyms| synonyms.suggests.iter().any(|own| own == stem))
     }
 
     /// Whether a stem is a synonym of a type or relation.
     pub(super) fn is_synonym(&self, stem: &str) -> bool {
         let mut all = self.type_synonyms.iter().chain(&self.relation_synonyms);
-        all.any(|synonyms| synonyms.means.iter().any(|own| own == stem))
+        all.any(|synonyms| synonyms.suggests.iter().any(|own| own == stem))
     }
 }
 

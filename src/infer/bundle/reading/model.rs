@@ -131,7 +131,7 @@ impl<'a> Model<'a> {
         let of_types = schema.types.iter().map(forms).collect();
         let of_relations = schema.relations.iter().map(forms).collect();
         let equal = |own: &[String]| bits(&|at| own.contains(&question.other_stems[at]));
-        let synonyms = |of: &[Synonyms]| of.iter().map(|own| equal(&own.means)).collect();
+        let synonyms = |of: &[Synonyms]| of.iter().map(|own| equal(&own.suggests)).collect();
         let type_synonyms = synonyms(&schema.type_synonyms);
         let relation_synonyms = synonyms(&schema.relation_synonyms);
         let excluded = schema.excluded(&question.other_stems, &question.asks);
